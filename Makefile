@@ -1,0 +1,73 @@
+# Every habit of this project is a target; `make help` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+# One core is left to whatever else runs; numeric libraries must not fight over the rest.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM := false
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve dashboard chat doctor test test-slow test-chart lint format bench docs clean
+
+help: ## List what can be done here
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.base: pyproject.toml requirements/torch.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements/torch.txt
+	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e .
+	@touch $@
+
+$(VENV)/.dashboard: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[dashboard]'
+	@touch $@
+
+$(VENV)/.develop: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[dashboard,train,test,lint]'
+	@touch $@
+
+install: $(VENV)/.base ## Create .venv and install the server into it
+
+serve: $(VENV)/.base ## Serve the embedded model on http://127.0.0.1:8000 (ARGS="MODEL --flags")
+	@$(BIN)/quire serve $(ARGS)
+
+dashboard: $(VENV)/.dashboard ## Open the live dashboard and playground on http://127.0.0.1:8501
+	@$(BIN)/quire dashboard $(ARGS)
+
+chat: $(VENV)/.base ## Talk to the running server in this terminal
+	@$(BIN)/quire chat $(ARGS)
+
+doctor: $(VENV)/.base ## Say what this machine can do, what is missing, how to get it
+	@$(BIN)/quire doctor $(ARGS)
+
+test: $(VENV)/.develop ## Run the tests (ARGS="-k name")
+	$(BIN)/python -m pytest -m "not slow and not chart" -n 2 --dist loadfile -q $(ARGS)
+
+test-slow: $(VENV)/.develop ## Run the long tests: model gates, soak
+	$(BIN)/python -m pytest -m slow -q $(ARGS)
+
+test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
+	$(BIN)/python -m pytest -m chart -q $(ARGS)
+
+lint: $(VENV)/.develop ## ruff, formatting, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.develop ## Put the code into the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.develop ## Run the CPU benchmarks; each prints a table and writes bench/results/
+	$(BIN)/python -m bench.engine_cpu
+	$(BIN)/python -m bench.sse
+	$(BIN)/python -m bench.scheduler
+
+docs: $(VENV)/.develop ## Regenerate the pages that come from tables
+	$(BIN)/python -m observability.generate
+
+clean: ## Remove the environment and build products
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,23 @@
+"""Rules for every test: which parts may be missing, and when that counts as a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+# Set where all optional parts are installed (.ci/run): a test that skips there hides a hole.
+MUST_NOT_SKIP = bool(os.environ.get("QUIRE_TESTS_MUST_NOT_SKIP"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    needs_parts = any(item.get_closest_marker(name) for name in ("debian", "chart"))
+    if MUST_NOT_SKIP and report.skipped and needs_parts:
+        report.outcome = "failed"
+        report.longrepr = f"skipped where every part is installed: {report.longrepr}"
+    return report

@@ -1,0 +1,179 @@
+"""Starts Quire as a user would, and waits for what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(condition: Callable[[], T | None], seconds: float, what: str) -> T:
+    """The first true value of ``condition``, asked again and again for at most ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> set[int]:
+    """Process ids of all children, grandchildren, … of ``pid``."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in task.read_text().split():
+                found |= {int(child)} | descendants(int(child))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+@dataclass
+class QuireServer:
+    """``with QuireServer("--max-num-seqs", "8") as server:`` runs ``quire serve``."""
+
+    args: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, *args: str) -> None:
+        self.args = args
+        self.port = free_port()
+        self.process = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> QuireServer:
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            [*command, *self.args],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._output = b""
+        return self
+
+    def wait_ready(self, seconds: float = 120) -> QuireServer:
+        def ready() -> bool:
+            assert self.process is not None
+            self.output()
+            if self.process.poll() is not None:
+                raise RuntimeError(f"quire serve ended:\n{self.output()}")
+            with suppress(OSError):
+                return self.get("/health/ready")[0] == 200
+            return False
+
+        until(ready, seconds, "/health/ready")
+        return self
+
+    def output(self) -> str:
+        """All that the server has printed so far (reading it keeps its pipe from filling)."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with suppress(BlockingIOError):
+            while chunk := self.process.stdout.read(65536):
+                self._output += chunk
+        return self._output.decode(errors="replace")
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output().splitlines() if line.startswith("{")]
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
+        return self.request("GET", path, None, headers)
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Any:
+        status, reply = self.request("POST", path, json.dumps(body).encode(), headers)
+        return status, json.loads(reply)
+
+    def request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        request = urllib.request.Request(
+            self.url + path,
+            data=body,
+            method=method,
+            headers={"Content-Type": "application/json", **(headers or {})},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return reply.status, reply.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample, by its name and labels as exposed (``name{a="b"}``)."""
+        samples = {}
+        for line in self.get("/metrics")[1].decode().splitlines():
+            if line and not line.startswith("#"):
+                series, value = line.rsplit(" ", 1)
+                samples[series] = float(value)
+        return samples
+
+    def total(self, name: str, **labels: str) -> float:
+        """Sum of all samples of a metric whose labels include these."""
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        return sum(
+            value
+            for series, value in self.metrics().items()
+            if series.split("{")[0] == name and all(label in series for label in wanted)
+        )
+
+    def terminate(self, seconds: float = 60) -> int:
+        """SIGTERM to the supervisor; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        until(
+            lambda: (self.output(), self.process is None or self.process.poll() is not None)[1],
+            seconds,
+            "quire serve to end after SIGTERM",
+        )
+        return int(self.process.returncode)
+
+    def __enter__(self) -> QuireServer:
+        return self.start().wait_ready()
+
+    def __exit__(self, *exc: object) -> None:
+        assert self.process is not None
+        try:
+            self.terminate()
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            if self.process.stdout:
+                self.process.stdout.close()

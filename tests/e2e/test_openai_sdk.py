@@ -1,0 +1,120 @@
+"""The official OpenAI SDK against the product as a user starts it."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from tests.e2e.quire_server import QuireServer
+
+HELLO = [{"role": "user", "content": "Hello!"}]
+
+
+def test_lists_and_retrieves_the_embedded_model(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["pocket"]
+    assert client.models.retrieve("pocket").id == "pocket"
+
+
+def test_an_unknown_model_raises_not_found(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="gpt-9", messages=HELLO)
+    assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-9")
+
+
+def test_a_chat_answers_and_stops_by_itself(client: openai.OpenAI) -> None:
+    reply = client.chat.completions.create(model="pocket", messages=HELLO, temperature=0)
+    assert reply.choices[0].message.content
+    assert reply.choices[0].finish_reason == "stop"
+    assert reply.usage is not None
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
+
+
+def test_a_streamed_chat_equals_the_whole_answer(client: openai.OpenAI) -> None:
+    ask = {"model": "pocket", "temperature": 0, "messages": HELLO}
+    whole = client.chat.completions.create(**ask)  # type: ignore[call-overload]
+    with client.chat.completions.stream(**ask, stream_options={"include_usage": True}) as stream:
+        for _ in stream:
+            pass
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content == whole.choices[0].message.content
+    assert final.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert final.usage is not None
+    assert final.usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_logprobs_carry_the_bytes_of_the_text(client: openai.OpenAI) -> None:
+    reply = client.chat.completions.create(
+        model="pocket", messages=HELLO, temperature=0, logprobs=True, top_logprobs=3
+    )
+    logprobs = reply.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content
+    spoken = b"".join(bytes(token.bytes or []) for token in logprobs.content)
+    assert spoken.decode().startswith(reply.choices[0].message.content or "?")
+    for token in logprobs.content:
+        assert token.logprob <= 0
+        assert token.top_logprobs[0].token == token.token  # greedy: the likeliest was taken
+
+
+def test_completions_take_text_lists_and_token_ids(client: openai.OpenAI) -> None:
+    prompt = "Once upon a time"
+    status_free = client.completions.create(
+        model="pocket", prompt=[prompt, prompt], max_tokens=8, temperature=0, echo=True
+    )
+    assert len(status_free.choices) == 2
+    assert all(choice.text.startswith(prompt) for choice in status_free.choices)
+    assert status_free.choices[0].text == status_free.choices[1].text
+
+
+def test_a_tool_call_comes_back_as_data(client: openai.OpenAI) -> None:
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Current weather in a city",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
+        },
+    }
+    reply = client.chat.completions.create(
+        model="pocket",
+        temperature=0,
+        tools=[tool],  # type: ignore[list-item]
+        messages=[{"role": "user", "content": "What is the weather in Paris?"}],
+    )
+    assert reply.choices[0].finish_reason == "tool_calls"
+    calls = reply.choices[0].message.tool_calls
+    assert calls is not None
+    assert calls[0].type == "function"
+    assert calls[0].function.name == "get_weather"
+
+
+def test_a_seed_gives_the_same_answer_twice_and_choices_differ(client: openai.OpenAI) -> None:
+    ask = {
+        "model": "pocket",
+        "messages": [{"role": "user", "content": "Tell me a story."}],
+        "seed": 7,
+        "temperature": 1.0,
+        "n": 4,
+        "max_tokens": 60,
+    }
+    first, second = (client.chat.completions.create(**ask) for _ in range(2))  # type: ignore[call-overload]
+    texts = [choice.message.content for choice in first.choices]
+    assert texts == [choice.message.content for choice in second.choices]
+    assert len(set(texts)) > 1
+
+
+def test_a_stop_string_ends_the_answer_before_it(
+    client: openai.OpenAI, server: QuireServer
+) -> None:
+    ask = {"model": "pocket", "temperature": 0, "messages": HELLO}
+    whole = client.chat.completions.create(**ask).choices[0].message.content  # type: ignore[call-overload]
+    middle = whole[len(whole) // 2 : len(whole) // 2 + 3]
+    cut = client.chat.completions.create(**ask, stop=[middle]).choices[0]  # type: ignore[call-overload]
+    assert cut.message.content == whole[: whole.index(middle)]
+    assert cut.finish_reason == "stop"

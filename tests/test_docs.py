@@ -1,0 +1,33 @@
+"""The documentation says what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_named_in_the_docs_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z-]+)", page.read_text()))
+    named |= set(re.findall(r"^make ([a-z-]+)", page.read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_room_and_test_folder_is_named_in_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    for room in ("observability", "engine", "pocket", "service", "dashboard", "helm"):
+        assert f"`{room}/`" in page

@@ -1,0 +1,72 @@
+"""The house keeps its floors: a room imports only from rooms below its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# What each room may import of the other rooms.
+MAY_IMPORT = {
+    "observability": set(),
+    "engine": {"observability"},
+    "pocket": set(),
+    "service": {"observability", "engine", "pocket"},
+    "dashboard": {"observability"},
+}
+# Modules of a lower room that a higher one may read; the others are that room's own business.
+PUBLIC = {
+    ("service", "engine"): {"engine.messages", "engine.config", "engine.options"},
+    ("service", "pocket"): {"pocket"},
+    ("dashboard", "observability"): {"observability.catalogue"},
+}
+
+
+def imported_modules(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_from_floors_below(room: str) -> None:
+    others = set(MAY_IMPORT) - {room}
+    wrong = []
+    for path in (ROOT / room).rglob("*.py"):
+        for module in imported_modules(path):
+            top = module.split(".")[0]
+            if top not in others:
+                continue
+            public = PUBLIC.get((room, top))
+            if top not in MAY_IMPORT[room] or (public is not None and module not in public):
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        ("service.app", ("torch", "transformers", "streamlit")),
+        ("service.cli", ("torch", "transformers", "streamlit")),
+        ("engine.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
+        ("engine.runner", ("litestar", "granian", "prometheus_client", "structlog", "tokenizers")),
+        ("pocket", ("torch", "tokenizers")),
+    ],
+)
+def test_importing_a_room_does_not_drag_in_what_it_must_not_know(
+    module: str, never: tuple[str, ...]
+) -> None:
+    code = f"import sys, {module}; print([m for m in {never!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
