@@ -21,7 +21,12 @@ MAY_IMPORT = {
 }
 # Modules of a lower room that a higher one may read; the others are that room's own business.
 PUBLIC = {
-    ("service", "engine"): {"engine.messages", "engine.config", "engine.options"},
+    ("service", "engine"): {
+        "engine.messages",
+        "engine.config",
+        "engine.options",
+        "engine.lifetime",
+    },
     ("service", "pocket"): {"pocket"},
     ("dashboard", "observability"): {"observability.catalogue"},
 }

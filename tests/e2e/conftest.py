@@ -15,6 +15,6 @@ def server() -> Iterator[QuireServer]:
         yield running
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(server: QuireServer) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0)

@@ -51,8 +51,10 @@ async def test_64_concurrent_streams_each_equal_their_whole_answer(server: Quire
         assert text == whole[i % len(PROMPTS)]
     await asyncio.to_thread(
         until,
-        lambda: server.total("quire_kv_blocks", state="active") == 0
-        and server.total("quire_sequences_running") == 0,
+        lambda: (
+            server.total("quire_kv_blocks", state="active") == 0
+            and server.total("quire_sequences_running") == 0
+        ),
         10,
         "all KV blocks to come back",
     )

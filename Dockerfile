@@ -1,0 +1,80 @@
+# Quire's image: `docker build -t quire:0.1.0 .` for a GPU,
+# `docker build --build-arg TORCH_VARIANT=cpu --build-arg TORCH_CPU_INDEX=… -t quire:0.1.0-cpu .`
+# for a CPU.
+# The chart under helm/ and docs/kubernetes.md know the user, the home and the ports set here.
+ARG PYTHON_VERSION=3.12
+ARG TORCH_VARIANT=cuda
+
+# --- Our own wheel, and what it requires: without the sources, so that an edit installs nothing anew
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml ./
+RUN mkdir /dist && python3 -c "import tomllib; \
+project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+print(*project['dependencies'], *project['optional-dependencies']['dashboard'], sep='\n')" \
+    > /dist/requirements.txt
+COPY . .
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip wheel --no-deps --wheel-dir /dist .
+
+# --- What each variant runs on
+FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cpu
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cuda
+# Triton compiles the launchers of its kernels with a C compiler. The driver's libraries come from
+# the node; which GPUs a container sees is for its runtime to say, hence no NVIDIA_VISIBLE_DEVICES.
+ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# hadolint ignore=DL3008  # Debian's archive keeps only the newest build of a version
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+
+# --- The image: one layer for torch, one for the other packages, a thin one for Quire
+# hadolint ignore=DL3006  # a stage above, not an image
+FROM base-${TORCH_VARIANT} AS quire
+LABEL org.opencontainers.image.title="Quire" \
+      org.opencontainers.image.description="An LLM server you can see through" \
+      org.opencontainers.image.licenses="Apache-2.0"
+
+# Numeric ids: Kubernetes can only verify runAsNonRoot for those.
+RUN groupadd --gid 10001 quire \
+    && useradd --uid 10001 --gid 10001 --create-home --home-dir /home/quire \
+        --shell /usr/sbin/nologin quire \
+    && python3 -m venv --without-pip /opt/quire
+
+# The default package index has the CUDA build of torch. For the CPU one, name the index of CPU
+# builds that PyTorch's installation page gives, or a mirror of it.
+ARG TORCH_VARIANT
+ARG TORCH_CPU_INDEX=
+RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=bind,source=requirements,target=/requirements \
+    if [ "$TORCH_VARIANT" = cpu ]; then \
+        set -- --index-url "${TORCH_CPU_INDEX:?name the index of CPU builds of torch}"; fi \
+    && pip --python /opt/quire/bin/python install "$@" --requirement /requirements/torch.txt
+RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=bind,source=requirements,target=/requirements \
+    --mount=type=bind,from=build,source=/dist/requirements.txt,target=/requirements.txt \
+    pip --python /opt/quire/bin/python install --constraint /requirements/torch.txt \
+        --requirement /requirements.txt
+RUN --mount=type=bind,from=build,source=/dist,target=/dist \
+    pip --python /opt/quire/bin/python install --no-cache-dir --no-deps /dist/*.whl
+
+# A read-only root is fine where /home/quire and /tmp are writable.
+ENV PATH=/opt/quire/bin:$PATH \
+    HOME=/home/quire \
+    TRITON_CACHE_DIR=/home/quire/.cache/triton \
+    TORCHINDUCTOR_CACHE_DIR=/home/quire/.cache/inductor \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+
+WORKDIR /home/quire
+USER 10001:10001
+EXPOSE 8000 8501
+STOPSIGNAL SIGTERM
+
+# Alive from the first second, ready when the model is loaded: a slow load is no illness.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=6 \
+    CMD ["python3", "-c", "import http.client, os, sys; server = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('QUIRE_PORT', '8000')), timeout=4); server.request('GET', '/health/live'); sys.exit(server.getresponse().status != 200)"]
+
+ENTRYPOINT ["quire"]
+CMD ["serve", "--host", "0.0.0.0"]

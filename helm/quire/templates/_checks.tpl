@@ -1,0 +1,41 @@
+{{/* What a schema cannot say: values that contradict each other. Each message begins with the key. */}}
+
+{{- define "quire.check" -}}
+{{- $name := include "quire.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "fullnameOverride: set it to a name that a Service may have; %q must begin with a letter and hold only a-z, 0-9 and -" $name) -}}
+{{- end -}}
+{{- $model := .Values.model -}}
+{{- if $model.existingClaim -}}
+{{- if not $model.path -}}
+{{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}
+{{- end -}}
+{{- if not (hasPrefix (printf "%s/" (trimSuffix "/" $model.mountPath)) (printf "%s/" (trimSuffix "/" $model.path))) -}}
+{{- fail (printf "model.path: %s is not under model.mountPath (%s), where model.existingClaim is mounted" $model.path $model.mountPath) -}}
+{{- end -}}
+{{- end -}}
+{{- $update := .Values.updateStrategy -}}
+{{- if and (eq $update.type "RollingUpdate") (has (toString $update.maxSurge) (list "0" "0%")) (has (toString $update.maxUnavailable) (list "0" "0%")) -}}
+{{- fail "updateStrategy.maxUnavailable: must not be 0 where updateStrategy.maxSurge is 0: no pod could ever be replaced" -}}
+{{- end -}}
+{{- $monitor := .Values.metrics.serviceMonitor -}}
+{{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
+{{- fail (printf "metrics.serviceMonitor.scrapeTimeout: %s is longer than the interval, %s" $monitor.scrapeTimeout $monitor.interval) -}}
+{{- end -}}
+{{- $probes := .Values.probes -}}
+{{- range $name := list "startup" "readiness" "liveness" -}}
+{{- $probe := index $probes $name -}}
+{{- if gt (int $probe.timeoutSeconds) (int $probe.periodSeconds) -}}
+{{- fail (printf "probes.%s.timeoutSeconds: longer than periodSeconds" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Seconds of a duration such as 15s or 2m (the schema allows no other form). */}}
+{{- define "quire.seconds" -}}
+{{- if hasSuffix "m" . -}}
+{{- mul 60 (trimSuffix "m" . | int) -}}
+{{- else -}}
+{{- trimSuffix "s" . | int -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,100 @@
+{{/* What the server container is started with. */}}
+
+{{/* A value as one command-line word. Numbers from a values file arrive as floats, and a large one
+would be written with an exponent. */}}
+{{- define "quire.word" -}}
+{{- if and (kindIs "float64" .) (eq (float64 .) (floor .)) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- toString . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The arguments as a YAML list. A null value is the server's own default: no flag. */}}
+{{- define "quire.serverArgs" -}}
+{{- $values := .Values -}}
+{{- $args := list "serve" -}}
+{{- if $values.model.path -}}
+{{- $args = append $args $values.model.path -}}
+{{- end -}}
+{{- if $values.model.servedNames -}}
+{{- $args = concat $args (list "--served-model-name") $values.model.servedNames -}}
+{{- end -}}
+{{- $args = concat $args (list
+  "--host" "0.0.0.0"
+  "--port" (include "quire.word" $values.server.port)
+  "--drain-timeout" (include "quire.word" $values.drain.timeoutSeconds)
+  "--device" (ternary "cuda" "cpu" (gt (int $values.gpu.count) 0))
+) -}}
+{{- $engine := $values.engine -}}
+{{- $flags := list
+  (list "--dtype" $engine.dtype)
+  (list "--load-format" $engine.loadFormat)
+  (list "--max-model-len" $engine.maxModelLen)
+  (list "--max-num-seqs" $engine.maxNumSeqs)
+  (list "--max-num-batched-tokens" $engine.maxNumBatchedTokens)
+  (list "--block-size" $engine.blockSize)
+  (list "--gpu-memory-utilization" $engine.gpuMemoryUtilization)
+  (list "--kv-cache-memory" $engine.kvCacheMemory)
+  (list "--threads" $engine.threads)
+-}}
+{{- range $flag := $flags -}}
+{{- if not (kindIs "invalid" (index $flag 1)) -}}
+{{- $args = concat $args (list (index $flag 0) (include "quire.word" (index $flag 1))) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $engine.enablePrefixCaching) -}}
+{{- $args = append $args (ternary "--enable-prefix-caching" "--no-enable-prefix-caching" $engine.enablePrefixCaching) -}}
+{{- end -}}
+{{- toYaml (concat $args $values.extraArgs) -}}
+{{- end -}}
+
+{{/* The environment as a YAML list, empty if there is none. */}}
+{{- define "quire.serverEnv" -}}
+{{- $env := list -}}
+{{- with .Values.auth -}}
+{{- if .existingSecret -}}
+{{- $env = append $env (dict "name" "QUIRE_API_KEY" "valueFrom" (dict "secretKeyRef" (dict "name" .existingSecret "key" .secretKey))) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.tracing -}}
+{{- if .endpoint -}}
+{{- $env = append $env (dict "name" "OTEL_EXPORTER_OTLP_ENDPOINT" "value" .endpoint) -}}
+{{- $env = append $env (dict "name" "OTEL_EXPORTER_OTLP_PROTOCOL" "value" .protocol) -}}
+{{- end -}}
+{{- end -}}
+{{- $taken := dict -}}
+{{- range concat $env .Values.extraEnv -}}
+{{- if hasKey $taken .name -}}
+{{- fail (printf "extraEnv: %s is given twice or already set by the chart (auth, tracing)" .name) -}}
+{{- end -}}
+{{- $_ := set $taken .name true -}}
+{{- end -}}
+{{- with concat $env .Values.extraEnv -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Requests and limits with the GPU among them. */}}
+{{- define "quire.serverResources" -}}
+{{- $resources := deepCopy .Values.resources -}}
+{{- $gpu := .Values.gpu.resourceName -}}
+{{- if or (hasKey (default dict $resources.limits) $gpu) (hasKey (default dict $resources.requests) $gpu) -}}
+{{- fail (printf "resources: ask for %s with gpu.count" $gpu) -}}
+{{- end -}}
+{{- if gt (int .Values.gpu.count) 0 -}}
+{{- $limits := merge (dict $gpu (int .Values.gpu.count)) (default dict $resources.limits) -}}
+{{- $_ := set $resources "limits" $limits -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
+{{/* An HTTP probe: (dict "path" "/health/live" "port" "http" "timing" .Values.probes.liveness). */}}
+{{- define "quire.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: {{ .port }}
+periodSeconds: {{ .timing.periodSeconds | int }}
+timeoutSeconds: {{ .timing.timeoutSeconds | int }}
+failureThreshold: {{ .timing.failureThreshold | int }}
+{{- end -}}

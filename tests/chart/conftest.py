@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.helms import (
+    CHART,
+    ROOT,
+    Helm,
+    Helm3,
+    Helm4,
+    HelmMissingError,
+    Manifest,
+    Values,
+    fetch_helm3,
+    objects,
+)
+
+CASES = {path.name.removesuffix("-values.yaml"): path for path in CHART.glob("ci/*-values.yaml")}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes ``case`` runs once for each values file under ``ci/``."""
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", sorted(CASES))
+
+
+@pytest.fixture(scope="session")
+def helm3(tmp_path_factory: pytest.TempPathFactory) -> Helm3:
+    try:
+        binary = fetch_helm3(ROOT / "build" / "helm3")
+    except HelmMissingError as reason:
+        pytest.skip(f"no Helm 3: {reason}")
+    return Helm3(binary, tmp_path_factory.mktemp("helm3"))
+
+
+@pytest.fixture(scope="session")
+def helm4() -> Helm4:
+    if importlib.util.find_spec("helm_python") is None:
+        pytest.skip("no Helm 4: helm-python-sdk is not installed")
+    return Helm4()
+
+
+@pytest.fixture(params=["helm3", "helm4"])
+def helm(request: pytest.FixtureRequest) -> Helm:
+    """Each Helm in turn."""
+    chosen: Helm = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture
+def values(case: str) -> Values:
+    """What the values file of ``case`` says."""
+    said: Values = yaml.safe_load(CASES[case].read_text())
+    return said
+
+
+@pytest.fixture
+def merged(values: Values) -> Values:
+    """The values that hold in ``case``: the defaults with its file over them."""
+
+    def over(base: Values, top: Values) -> Values:
+        both = [key for key in base if isinstance(base[key], dict) and key in top]
+        return base | top | {key: over(base[key], top[key]) for key in both}
+
+    return over(yaml.safe_load((CHART / "values.yaml").read_text()), values)
+
+
+@pytest.fixture(scope="session")
+def rendered_cases(helm4: Helm4) -> Callable[[str], dict[str, str]]:
+    """What Helm 4 makes of each case, rendered once in a session."""
+    return functools.cache(lambda case: helm4.render(yaml.safe_load(CASES[case].read_text())))
+
+
+@pytest.fixture
+def manifests(case: str, rendered_cases: Callable[[str], dict[str, str]]) -> list[Manifest]:
+    """The objects of ``case``; that both Helms make the same ones is a test of its own."""
+    return objects(rendered_cases(case))
+
+
+@pytest.fixture
+def server(manifests: list[Manifest]) -> Manifest:
+    """The server's Deployment in ``case``."""
+    return component(manifests, "Deployment", "server")
+
+
+def component(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    [found] = [
+        each
+        for each in manifests
+        if each["kind"] == kind
+        and each["metadata"]["labels"]["app.kubernetes.io/component"] == name
+    ]
+    return found
+
+
+def server_container(deployment: Manifest) -> Manifest:
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def dockerfile() -> Path:
+    return ROOT / "Dockerfile"

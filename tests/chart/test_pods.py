@@ -1,0 +1,235 @@
+"""What a pod of the chart does when it starts, is watched, is replaced and stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.conftest import component, dockerfile, server_container
+from tests.chart.helms import Helm, Manifest, Values, objects
+
+pytestmark = pytest.mark.chart
+
+
+def deployments(manifests: list[Manifest]) -> list[Manifest]:
+    return [each for each in manifests if each["kind"] == "Deployment"]
+
+
+def seconds_probed(probe: Manifest) -> int:
+    product: int = probe["periodSeconds"] * probe["failureThreshold"]
+    return product
+
+
+def test_the_grace_period_holds_the_pause_the_drain_and_a_margin(
+    server: Manifest, merged: Values
+) -> None:
+    pod = server["spec"]["template"]["spec"]
+    container = server_container(server)
+    argument = container["args"].index("--drain-timeout") + 1
+    drain = int(container["args"][argument])
+    pause = 0
+    if "lifecycle" in container:
+        [program, seconds] = container["lifecycle"]["preStop"]["exec"]["command"]
+        assert program == "sleep"
+        pause = int(seconds)
+    assert drain == merged["drain"]["timeoutSeconds"]
+    assert pause == merged["drain"]["preStopSeconds"]
+    assert pod["terminationGracePeriodSeconds"] == pause + drain + merged["drain"]["marginSeconds"]
+    assert pod["terminationGracePeriodSeconds"] >= pause + drain + 5
+
+
+def test_a_rollout_does_not_give_up_while_a_model_may_still_load(server: Manifest) -> None:
+    startup = server_container(server)["startupProbe"]
+    grace = server["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert server["spec"]["progressDeadlineSeconds"] > seconds_probed(startup) + grace
+
+
+def test_every_pod_is_asked_for_start_readiness_and_life(manifests: list[Manifest]) -> None:
+    for each in deployments(manifests):
+        container = server_container(each)
+        [port] = [port["name"] for port in container["ports"]]
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[kind]["httpGet"]["port"] == port
+            assert container[kind]["timeoutSeconds"] <= container[kind]["periodSeconds"]
+
+
+def test_a_pod_under_load_leaves_the_service_long_before_it_would_be_killed(
+    server: Manifest,
+) -> None:
+    container = server_container(server)
+    assert seconds_probed(container["readinessProbe"]) * 4 < seconds_probed(
+        container["livenessProbe"]
+    )
+
+
+def test_a_rollout_can_replace_a_pod(server: Manifest) -> None:
+    strategy = server["spec"]["strategy"]
+    if strategy["type"] == "Recreate":
+        assert "rollingUpdate" not in strategy
+    else:
+        room = [strategy["rollingUpdate"][side] for side in ("maxSurge", "maxUnavailable")]
+        assert any(str(pods).rstrip("%") != "0" for pods in room)
+
+
+def test_every_pod_meets_the_restricted_pod_security_standard(manifests: list[Manifest]) -> None:
+    """Field by field as the Kubernetes documentation lists that standard."""
+    allowed_volumes = {"emptyDir", "persistentVolumeClaim", "nfs"}  # nfs: an operator's own extra
+    for each in deployments(manifests):
+        pod = each["spec"]["template"]["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["securityContext"].get("runAsUser") != 0
+        context = server_container(each)["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert "privileged" not in context
+        for volume in pod["volumes"]:
+            assert volume.keys() - {"name"} <= allowed_volumes
+
+
+def test_no_pod_gets_a_token_or_the_environment_of_other_services(
+    manifests: list[Manifest],
+) -> None:
+    """A Service named quire would put QUIRE_PORT=tcp://… into pods, which the server reads."""
+    for each in deployments(manifests):
+        pod = each["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+    for each in manifests:
+        if each["kind"] == "ServiceAccount":
+            assert each["automountServiceAccountToken"] is False
+
+
+def test_a_read_only_root_still_has_a_home_and_a_tmp(manifests: list[Manifest]) -> None:
+    home = next(
+        line.split("HOME=")[1].split()[0]
+        for line in dockerfile().read_text().splitlines()
+        if "HOME=" in line
+    )
+    for each in deployments(manifests):
+        volumes = {v["name"]: v for v in each["spec"]["template"]["spec"]["volumes"]}
+        writable = {
+            mount["mountPath"]
+            for mount in server_container(each)["volumeMounts"]
+            if "emptyDir" in volumes[mount["name"]]
+        }
+        assert {home, "/tmp"} <= writable
+
+
+def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
+    for each in deployments(manifests):
+        volumes = [v["name"] for v in each["spec"]["template"]["spec"]["volumes"]]
+        mounts = server_container(each)["volumeMounts"]
+        assert sorted(volumes) == sorted(mount["name"] for mount in mounts)
+        assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+
+
+def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) -> None:
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
+        for each in deployments(manifests)
+    }
+
+    def met(selector: dict[str, str]) -> list[str]:
+        return [name for name, labels in pods.items() if selector.items() <= labels.items()]
+
+    for each in manifests:
+        name = each["metadata"]["name"]
+        if each["kind"] == "Deployment":
+            assert met(each["spec"]["selector"]["matchLabels"]) == [name]
+        elif each["kind"] == "Service":
+            assert met(each["spec"]["selector"]) == [name]
+
+
+def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) -> None:
+    for each in deployments(manifests):
+        container = server_container(each)
+        [listening] = container["ports"]
+        flag = container["args"].index("--port") + 1
+        assert listening["containerPort"] == int(container["args"][flag])
+        service = next(
+            m
+            for m in manifests
+            if m["kind"] == "Service" and m["metadata"]["name"] == each["metadata"]["name"]
+        )
+        assert [port["targetPort"] for port in service["spec"]["ports"]] == [listening["name"]]
+
+
+def test_the_monitor_scrapes_the_api_and_not_the_dashboard(helm: Helm) -> None:
+    rendered = objects(
+        helm.render(
+            {"dashboard": {"enabled": True}, "metrics": {"serviceMonitor": {"enabled": True}}}
+        )
+    )
+    [monitor] = [each for each in rendered if each["kind"] == "ServiceMonitor"]
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    scraped = [
+        each
+        for each in rendered
+        if each["kind"] == "Service" and selector.items() <= each["metadata"]["labels"].items()
+    ]
+    assert scraped == [component(rendered, "Service", "server")]
+    ports = {port["name"] for port in scraped[0]["spec"]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
+
+
+def test_the_dashboard_looks_at_the_api_service(helm: Helm) -> None:
+    rendered = objects(helm.render({"dashboard": {"enabled": True}, "service": {"port": 8080}}))
+    api = component(rendered, "Service", "server")["metadata"]["name"]
+    dashboard = server_container(component(rendered, "Deployment", "dashboard"))
+    assert f"http://{api}:8080" in dashboard["args"]
+
+
+def test_a_gpu_is_asked_of_the_cluster_and_of_the_server(helm: Helm) -> None:
+    """Without --device cuda a pod that finds no driver would quietly serve from its CPU."""
+    for count, device in [(0, "cpu"), (1, "cuda")]:
+        rendered = objects(helm.render({"gpu": {"count": count}}))
+        container = server_container(component(rendered, "Deployment", "server"))
+        assert container["args"][container["args"].index("--device") + 1] == device
+        assert container["resources"]["limits"].get("nvidia.com/gpu", 0) == count
+        assert container["resources"]["limits"]["memory"] == "4Gi"
+
+
+def test_keys_come_from_the_secret_alone(helm: Helm) -> None:
+    rendered = objects(helm.render({"auth": {"existingSecret": "keys", "secretKey": "k"}}))
+    container = server_container(component(rendered, "Deployment", "server"))
+    assert container["env"] == [
+        {"name": "QUIRE_API_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}
+    ]
+    assert not [each for each in rendered if each["kind"] == "Secret"]
+
+
+def test_the_dashboard_may_have_its_own_image(helm: Helm) -> None:
+    digest = "sha256:" + "0" * 64
+
+    def image(values: Values) -> str:
+        rendered = objects(helm.render({"dashboard": {"enabled": True}} | values))
+        container = server_container(component(rendered, "Deployment", "dashboard"))
+        return str(container["image"])
+
+    pinned = {"image": {"repository": "r.example/quire", "digest": digest}}
+    other = {"dashboard": {"enabled": True, "image": {"tag": "cpu"}}}
+    assert image({}) == "quire:0.1.0"
+    assert image(pinned) == f"r.example/quire@{digest}"
+    # The server's digest names another image: it must not swallow the dashboard's tag.
+    assert image(pinned | other) == "r.example/quire:cpu"
+
+
+def test_labels_of_ones_own_never_change_what_selects_the_pods(helm: Helm) -> None:
+    taken = {"app.kubernetes.io/component": "mine", "team": "ml"}
+    rendered = objects(helm.render({"podLabels": taken}))
+    labels = component(rendered, "Deployment", "server")["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/component"] == "server"
+    assert labels["team"] == "ml"
+
+
+def test_pods_spread_by_their_own_labels_unless_told_otherwise(helm: Helm) -> None:
+    base = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    other = {"matchLabels": {"app": "other"}}
+    rendered = objects(
+        helm.render({"topologySpreadConstraints": [base, base | {"labelSelector": other}]})
+    )
+    spec = component(rendered, "Deployment", "server")["spec"]
+    [first, second] = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert first["labelSelector"] == spec["selector"]
+    assert second["labelSelector"] == other
