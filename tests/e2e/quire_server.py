@@ -157,10 +157,15 @@ class QuireServer:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+        return self.wait_exit(seconds)
+
+    def wait_exit(self, seconds: float = 60) -> int:
+        """The exit code, once the supervisor has ended."""
+        assert self.process is not None
         until(
             lambda: (self.output(), self.process is None or self.process.poll() is not None)[1],
             seconds,
-            "quire serve to end after SIGTERM",
+            "quire serve to end",
         )
         return int(self.process.returncode)
 

@@ -77,7 +77,7 @@ def test_sigterm_lets_streams_finish_and_leaves_nothing_running() -> None:
                 assert isinstance(lines[-2], dict)
                 assert lines[-2]["choices"][0]["finish_reason"] == "length"
 
-        assert server.terminate() == 0
+        assert server.wait_exit() == 0
         until(lambda: not any(map(is_running, family)), 10, "every child to be gone")
 
 

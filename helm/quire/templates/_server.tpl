@@ -18,7 +18,7 @@ would be written with an exponent. */}}
 {{- $args = append $args $values.model.path -}}
 {{- end -}}
 {{- if $values.model.servedNames -}}
-{{- $args = concat $args (list "--served-model-name") $values.model.servedNames -}}
+{{- $args = concat $args (list "--served-model-name" (join "," $values.model.servedNames)) -}}
 {{- end -}}
 {{- $args = concat $args (list
   "--host" "0.0.0.0"

@@ -1,0 +1,143 @@
+"""``python -m engine``: the engine alone.
+
+With ``--socket PATH`` it serves there. With ``--prompt-token-ids 1,2,3`` it continues one prompt
+and prints what it generates, one JSON object a line, then a summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from engine.config import EngineConfig
+from engine.core import EngineCore, Runner
+from engine.messages import FinishReason, SamplingParams, Submit
+from engine.options import (
+    OptionError,
+    add_arguments,
+    environment_defaults,
+    from_namespace,
+)
+from engine.process import EngineProcess, Progress
+from observability.logging import configure
+
+
+class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What this process does with the model."""
+
+    socket: (
+        Annotated[str, Meta(description="Serve on this unix socket (created with mode 0600).")]
+        | None
+    ) = None
+    exit_with_parent: Annotated[
+        bool, Meta(description="Stop when the process that started this one ends.")
+    ] = True
+    parent_pid: Annotated[int, Meta(ge=1, description="Id of that process.")] | None = None
+    log_format: Annotated[
+        Literal["auto", "json", "console"],
+        Meta(description="Of log lines; auto: text on a terminal, else JSON."),
+    ] = "auto"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe level logged.")
+    ] = "info"
+    prompt_token_ids: (
+        Annotated[str, Meta(description="Instead of serving, continue this prompt: 1,2,3.")] | None
+    ) = None
+    max_tokens: Annotated[int, Meta(ge=1, description="Output tokens, with a prompt.")] = 16
+    temperature: Annotated[
+        float, Meta(ge=0, le=100, description="Of sampling, with a prompt; 0: greedy.")
+    ] = 0.0
+    sampling_seed: Annotated[
+        int, Meta(ge=0, le=2**63 - 1, description="Of sampling, with a prompt.")
+    ] = 0
+    ignore_eos: Annotated[
+        bool, Meta(description="Go on after an end-of-sequence token, with a prompt.")
+    ] = False
+
+
+def load_model(config: EngineConfig, progress: Progress) -> Runner:
+    """Load the model onto its device."""
+    # Imported late on purpose: torch takes seconds to import, and by then the socket must answer.
+    from engine.runner import ModelRunner
+
+    return ModelRunner(config, progress)
+
+
+def continue_prompt(config: EngineConfig, settings: ProcessOptions) -> int:
+    """Generate for one prompt, printing to stdout. Exit status: 0, or 1 if the engine refused."""
+    assert settings.prompt_token_ids is not None
+    prompt = [int(text) for text in settings.prompt_token_ids.split(",")]
+    core = EngineCore(
+        load_model(config, _log_progress),
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_prefix_caching=config.enable_prefix_caching,
+    )
+    connection = 0
+    core.connect(connection)
+    params = SamplingParams(
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        seed=settings.sampling_seed,
+        ignore_eos=settings.ignore_eos,
+    )
+    core.add(
+        connection,
+        Submit(
+            handle=0,
+            request_id="prompt",
+            prompt_token_ids=prompt,
+            params=params,
+            arrival_time=time.monotonic(),
+        ),
+    )
+    while True:
+        outputs = core.step()[connection]
+        for token_id in memoryview(outputs.token_ids).cast("i"):
+            print(json.dumps({"token_id": token_id}), flush=True)
+        for finished in outputs.finished:
+            print(json.dumps(msgspec.to_builtins(finished)), flush=True)
+            return 1 if finished.reason is FinishReason.ERROR else 0
+
+
+def _log_progress(phase: str, done: int, total: int) -> None:
+    logging.getLogger("engine").info("loading %s: %d of %d", phase, done, total)
+
+
+def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
+    parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
+    add_arguments(parser, ProcessOptions, "process")
+    add_arguments(parser, EngineConfig, "engine")
+    try:
+        for struct_type in (ProcessOptions, EngineConfig):
+            parser.set_defaults(**environment_defaults(struct_type, os.environ))
+        namespace = parser.parse_args(argv)
+        config = from_namespace(EngineConfig, namespace)
+        settings = from_namespace(ProcessOptions, namespace)
+    except OptionError as error:
+        parser.error(str(error))
+    if (settings.socket is None) == (settings.prompt_token_ids is None):
+        parser.error("give either --socket or --prompt-token-ids")
+    return config, settings
+
+
+def main(argv: list[str]) -> int:
+    config, settings = _parse(argv)
+    configure(log_format=settings.log_format, level=settings.log_level, process="engine")
+    if settings.socket is None:
+        return continue_prompt(config, settings)
+    process = EngineProcess(config, Path(settings.socket), load_model)
+    return process.run(exit_with_parent=settings.exit_with_parent, parent=settings.parent_pid)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

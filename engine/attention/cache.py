@@ -1,0 +1,90 @@
+"""Where keys and values live: blocks of tokens, one array per layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.attention.mirror import ContextMirror, MirrorPart
+
+
+class PagedKVCache:
+    """Keys and values of all layers, float [layers, blocks, 2, kv_heads, block_size, head_dim].
+
+    A row is one head's keys (or values) of one block: ``block_size * head_dim`` contiguous
+    elements, row number ``(block * 2 + (0 keys, 1 values)) * kv_heads + head``. So a gather by
+    row numbers yields each sequence's keys head by head with tokens adjacent, the layout that
+    matrix products read fastest, without a transposition.
+
+    Blocks start as zeros: slots that no token was written to are masked, but must stay finite.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        num_blocks: int,
+        num_kv_heads: int,
+        block_size: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        mirror: ContextMirror | None = None,
+    ) -> None:
+        self._mirror = mirror
+        self.num_blocks = num_blocks
+        self.num_kv_heads = num_kv_heads
+        self.block_size = block_size
+        self.head_dim = head_dim
+        shape = (num_layers, num_blocks, 2, num_kv_heads, block_size, head_dim)
+        self._blocks = torch.zeros(shape, dtype=dtype, device=device)
+        self._rows = [layer.view(-1, block_size * head_dim) for layer in self._blocks]
+        self._slots = [layer.view(-1, head_dim) for layer in self._blocks]
+        # Reused by every gather: fresh pages from the system cost more than the copy itself.
+        self._workspace = torch.empty(0, dtype=dtype, device=device)
+
+    @property
+    def num_bytes(self) -> int:
+        return self._blocks.nbytes
+
+    def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Write ``keys`` and ``values`` [tokens, kv_heads, head_dim] to ``slots``, int64
+        [tokens * 2 * kv_heads], as ``engine.attention.metadata`` numbers them. Returns them as
+        stored, [tokens, 2 * kv_heads, head_dim]."""
+        both = torch.cat((keys, values), dim=1)
+        self._slots[layer].index_copy_(0, slots, both.view(-1, self.head_dim))
+        return both
+
+    def gather(self, layer: int, rows: Tensor, sequences: int) -> tuple[Tensor, Tensor]:
+        """Keys and values, each [sequences, kv_heads, tokens, head_dim], of the blocks that
+        ``rows`` [2 * sequences * kv_heads * blocks] number. Valid until the next gather."""
+        count, width = rows.shape[0], self.block_size * self.head_dim
+        if self._workspace.shape[0] < count * width:
+            self._workspace = self._workspace.new_empty(count * width * 5 // 4)
+        out = self._workspace[: count * width].view(count, width)
+        torch.index_select(self._rows[layer], 0, rows, out=out)
+        return self._halves(out, sequences)
+
+    def mirrored(
+        self, layer: int, part: MirrorPart, rows: Tensor | None, stored: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same from the mirror: filled from ``rows`` if it is not yet, else with this step's
+        ``stored`` keys and values [sequences, 2 * kv_heads, head_dim] added."""
+        if self._mirror is None:
+            raise ValueError("a mirrored group without a mirror")
+        context = self._mirror.context(layer, part)
+        if rows is None:
+            flat = context.view(-1, self.head_dim)
+            flat.index_copy_(0, part.slots, stored.view(-1, self.head_dim))
+        else:
+            torch.index_select(self._rows[layer], 0, rows, out=context)
+            self._mirror.mark_filled(layer)
+        return self._halves(context, part.sequences)
+
+    def _halves(self, rows: Tensor, sequences: int) -> tuple[Tensor, Tensor]:
+        keys, values = rows.view(2, sequences, self.num_kv_heads, -1, self.head_dim).unbind(0)
+        return keys, values
+
+    def clear(self, blocks: Tensor) -> None:
+        """Zero ``blocks`` (int64) in all layers."""
+        self._blocks[:, blocks] = 0

@@ -1,0 +1,75 @@
+"""The engine's settings, each declared once: type, bounds, default, meaning.
+
+``engine.options`` turns such a struct into command-line flags; the service shows the same flags.
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How one engine process runs its model. Flags bear the names the field already knows."""
+
+    model: Annotated[str, Meta(description="Hugging Face model directory (config.json inside).")]
+    load_format: Annotated[
+        Literal["auto", "safetensors", "dummy"],
+        Meta(description="Where weights come from; dummy: random weights in the model's shape."),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Meta(
+            description="Weights and activations. auto: the checkpoint's own where the device "
+            "computes in it natively, else float32."
+        ),
+    ] = "auto"
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Meta(description="auto: a CUDA device if there is one."),
+    ] = "auto"
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
+    max_model_len: (
+        Annotated[int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, tokens.")]
+        | None
+    ) = None
+    max_num_seqs: Annotated[
+        int, Meta(ge=1, le=4096, description="Most sequences running in one step.")
+    ] = 64
+    max_num_batched_tokens: Annotated[
+        int, Meta(ge=16, le=1_048_576, description="Token budget of one step.")
+    ] = 2048
+    block_size: Annotated[
+        Literal[8, 16, 32, 64], Meta(description="Tokens held by one KV-cache block.")
+    ] = 16
+    num_kv_blocks: (
+        Annotated[
+            int,
+            Meta(ge=2, le=16_777_216, description="KV-cache blocks; default: as memory allows."),
+        ]
+        | None
+    ) = None
+    kv_cache_memory: Annotated[
+        int,
+        Meta(ge=1 << 20, description="Bytes for the KV cache on a CPU, at most."),
+    ] = 1 << 30
+    gpu_memory_utilization: Annotated[
+        float, Meta(gt=0, le=1, description="Share of GPU memory that the engine may fill.")
+    ] = 0.9
+    enable_prefix_caching: Annotated[
+        bool, Meta(description="Reuse KV-cache blocks of equal prompt prefixes.")
+    ] = True
+    threads: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=512,
+                description="CPU threads; default: OMP_NUM_THREADS, else physical cores - 1.",
+            ),
+        ]
+        | None
+    ) = None

@@ -1,0 +1,434 @@
+"""The engine's inside: receives sequences, schedules and runs steps, tells what came of it.
+
+Knows nothing of sockets. Sequences belong to *connections*, which the caller numbers, and are named
+by handles within them. Everything a connection is to be told gathers until the next
+``step``, which returns one ``StepOutputs`` for each connection.
+
+An error stays with its sequence: a bad submission, a sampler's error and an abort end one
+sequence. When a whole forward pass raises, its sequences are run again one by one, and only those
+that raise again fail. When they all do, a probe of one token tells whether the model can still
+run at all; if not, ``EngineDeadError`` is raised.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.kv.blocks import OutOfBlocksError
+from engine.messages import (
+    Admitted,
+    EngineStats,
+    Finished,
+    FinishReason,
+    PromptLogprobs,
+    SamplingParams,
+    StepOutputs,
+    Submit,
+    TokenLogprobs,
+)
+from engine.outbox import Outbox, StepFigures, phase_of, step_outputs
+from engine.scheduler import Scheduler
+from engine.sequence import Sequence
+from engine.step import (
+    DeviceLostError,
+    ModelInfo,
+    SampledToken,
+    ScheduledSequence,
+    StepPlan,
+    StepResult,
+)
+from engine.submission import refusal
+
+logger = logging.getLogger(__name__)
+
+Connection = int
+
+
+class EngineDeadError(RuntimeError):
+    """No sequence can run any more; the engine must exit."""
+
+
+class ProtocolError(ValueError):
+    """A connection broke the protocol in a way that cannot be pinned on one sequence."""
+
+
+class Runner(Protocol):
+    """Runs a model on a device, one step at a time."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Compute the planned tokens. Running a plan again must be harmless: it writes the same
+        values to the same places. An error that concerns one sequence is returned in its place;
+        raising means that the whole step failed. Raises DeviceLostError when no step can work."""
+        ...
+
+    def forget(self, uid: int) -> None:
+        """This sequence is finished: drop what is kept for it, if anything is."""
+        ...
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A live sequence and who it belongs to."""
+
+    connection: Connection
+    handle: int
+    sequence: Sequence
+
+
+class EngineCore:
+    """Ties a scheduler to a runner. Not thread-safe: one thread calls it."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        enable_prefix_caching: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.runner = runner
+        self.info = runner.info
+        self.scheduler = Scheduler(
+            num_kv_blocks=self.info.num_kv_blocks,
+            block_size=self.info.block_size,
+            max_model_len=self.info.max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            enable_prefix_caching=enable_prefix_caching,
+        )
+        self._clock = clock
+        self._uids = itertools.count()
+        self._entries: dict[int, _Entry] = {}  # by uid
+        self._connections: dict[Connection, dict[int, _Entry]] = {}  # live ones, by handle
+        self._outboxes: dict[Connection, Outbox] = {}
+
+    # --- what comes in -----------------------------------------------------------------------
+
+    def connect(self, connection: Connection) -> None:
+        """From now on ``step`` returns outputs for this connection."""
+        self._connections.setdefault(connection, {})
+        self._outboxes.setdefault(connection, Outbox())
+
+    def disconnect(self, connection: Connection) -> None:
+        """Drop all sequences of a connection; it is told nothing any more."""
+        for entry in list(self._connections.get(connection, {}).values()):
+            self._remove(entry)
+        self._connections.pop(connection, None)
+        self._outboxes.pop(connection, None)
+
+    def add(self, connection: Connection, submit: Submit) -> None:
+        """Queue a sequence. One that cannot run is finished at once, with the reason.
+
+        Raises ProtocolError when the handle is in use on this connection.
+        """
+        self._require_unused(connection, submit.handle)
+        limit = self.scheduler.max_sequence_len
+        reason = refusal(submit, vocab_size=self.info.vocab_size, max_sequence_len=limit)
+        if reason is not None:
+            self.reject(connection, submit.handle, reason, submit=submit)
+            return
+        sequence = Sequence(
+            uid=next(self._uids),
+            request_id=submit.request_id,
+            token_ids=submit.prompt_token_ids + submit.output_token_ids,
+            num_prompt_tokens=len(submit.prompt_token_ids),
+            params=submit.params,
+            priority=submit.priority,
+            arrival_time=submit.arrival_time,
+            cache_salt=submit.cache_salt,
+        )
+        entry = _Entry(connection, submit.handle, sequence)
+        if self._is_full(sequence):
+            self._report(entry, FinishReason.LENGTH)
+            return
+        self.scheduler.add(sequence)
+        self._entries[sequence.uid] = entry
+        self._connections[connection][submit.handle] = entry
+
+    def reject(
+        self, connection: Connection, handle: int, error: str, *, submit: Submit | None = None
+    ) -> None:
+        """Finish a handle that never became a sequence.
+
+        Raises ProtocolError when the handle is in use on this connection.
+        """
+        self._require_unused(connection, handle)
+        now = self._clock()
+        self._outboxes[connection].finished.append(
+            Finished(
+                handle=handle,
+                reason=FinishReason.ERROR,
+                error=error,
+                prompt_tokens=len(submit.prompt_token_ids) if submit else 0,
+                cached_tokens=0,
+                output_tokens=len(submit.output_token_ids) if submit else 0,
+                preemptions=0,
+                arrival_time=submit.arrival_time if submit else now,
+                first_scheduled_time=None,
+                first_token_time=None,
+                last_token_time=None,
+                finished_time=now,
+            )
+        )
+
+    def _require_unused(self, connection: Connection, handle: int) -> None:
+        if handle in self._connections[connection]:
+            raise ProtocolError(f"handle {handle} is already in use")
+
+    def abort(self, connection: Connection, handles: list[int]) -> None:
+        """Finish these sequences now; handles that are not live are ignored."""
+        live = self._connections[connection]
+        for handle in handles:
+            entry = live.get(handle)
+            if entry is not None:
+                self._finish(entry, FinishReason.ABORT)
+
+    def abort_all(self) -> None:
+        """Finish every sequence of every connection."""
+        for entry in list(self._entries.values()):
+            self._finish(entry, FinishReason.ABORT)
+
+    # --- a step ------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Whether ``step`` would run the model or has something to tell."""
+        return self.scheduler.has_work or not all(box.is_empty for box in self._outboxes.values())
+
+    def step(self) -> dict[Connection, StepOutputs]:
+        """Run one step, if there is work, and return what each connection is to be told.
+
+        Connections with nothing of their own share one message. Raises EngineDeadError.
+        """
+        begin = self._clock()
+        plan = self.scheduler.schedule(begin)
+        for sequence in plan.admitted:
+            entry = self._entries[sequence.uid]
+            self._outboxes[entry.connection].admitted.append(
+                Admitted(entry.handle, begin, sequence.num_cached_tokens)
+            )
+        figures = StepFigures()
+        if plan.scheduled:
+            self._run(plan)
+            figures = StepFigures(
+                phase=phase_of(plan),
+                seconds=self._clock() - begin,
+                tokens=plan.num_tokens,
+                sequences=len(plan.scheduled),
+            )
+        return self._collect(figures)
+
+    def flush(self) -> dict[Connection, StepOutputs]:
+        """What each connection is to be told, without running a step."""
+        return self._collect(StepFigures())
+
+    def _run(self, plan: StepPlan) -> None:
+        try:
+            result = self._execute(plan)
+        except DeviceLostError as error:
+            raise EngineDeadError(str(error)) from error
+        except Exception as error:
+            logger.exception("a step of %d sequences failed", len(plan.scheduled))
+            self._run_singly(plan, error)
+            return
+        now = self._clock()
+        for index, item in enumerate(plan.scheduled):
+            prompt_logprobs = result.prompt_logprobs.get(index) if result.prompt_logprobs else None
+            self._apply(item, result.sampled[index], prompt_logprobs, now)
+
+    def _run_singly(self, plan: StepPlan, step_error: Exception) -> None:
+        """Run a failed step's sequences one by one; those that raise again fail."""
+        any_ran = False
+        for item in plan.scheduled:
+            try:
+                result = self._execute(StepPlan((item,)))
+            except DeviceLostError as error:
+                raise EngineDeadError(str(error)) from error
+            except Exception as error:
+                self._apply(item, error, None, self._clock())
+            else:
+                any_ran = True
+                prompt_logprobs = result.prompt_logprobs.get(0)
+                self._apply(item, result.sampled[0], prompt_logprobs, self._clock())
+        if not any_ran:
+            self._probe(step_error)
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        result = self.runner.execute(plan)
+        if len(result.sampled) != len(plan.scheduled):
+            raise RuntimeError(
+                f"the runner answered {len(result.sampled)} of {len(plan.scheduled)} sequences"
+            )
+        return result
+
+    def _probe(self, step_error: Exception) -> None:
+        """Compute one token by itself: does the model run at all? Raises EngineDeadError."""
+        try:
+            block = self.scheduler.pool.allocate()
+        except OutOfBlocksError:
+            return  # others hold all blocks, and their own steps will tell
+        sequence = Sequence(
+            uid=next(self._uids),
+            request_id="probe",
+            token_ids=[0],
+            num_prompt_tokens=1,
+            params=SamplingParams(max_tokens=1, temperature=0.0),
+            block_table=[block],
+        )
+        try:
+            self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
+        except Exception as error:
+            raise EngineDeadError(f"no step works any more: {step_error}") from error
+        finally:
+            self.scheduler.pool.release(block)
+            self.runner.forget(sequence.uid)
+
+    def _apply(
+        self,
+        item: ScheduledSequence,
+        sampled: SampledToken | Exception | None,
+        prompt_logprobs: list[TokenLogprobs] | None,
+        now: float,
+    ) -> None:
+        """Take one sequence's result of a step."""
+        sequence = item.sequence
+        entry = self._entries[sequence.uid]
+        if sampled is None and item.samples:
+            sampled = RuntimeError("the runner sampled no token")
+        if isinstance(sampled, Exception):
+            logger.error("sequence %s failed", sequence.request_id, exc_info=sampled)
+            self._finish(entry, FinishReason.ERROR, error=_describe(sampled))
+            return
+        self.scheduler.update(item, sampled.token_id if sampled else None, now)
+        if prompt_logprobs:
+            self._extend_prompt_logprobs(entry, item.start, prompt_logprobs)
+        if sampled is None:
+            return
+        self._outboxes[entry.connection].token(entry.handle, sampled)
+        if self._is_stop(sequence, sampled.token_id):
+            self._finish(entry, FinishReason.STOP, stop_token_id=sampled.token_id)
+        elif self._is_full(sequence):
+            self._finish(entry, FinishReason.LENGTH)
+
+    def _extend_prompt_logprobs(
+        self, entry: _Entry, start: int, logprobs: list[TokenLogprobs]
+    ) -> None:
+        """Keep a chunk's prompt logprobs, and report them once they are whole.
+
+        The first of them belongs to token ``start + 1``. After a preemption some come again.
+        """
+        sequence = entry.sequence
+        wanted = sequence.num_prompt_tokens - 1
+        known = len(sequence.prompt_logprobs)
+        if known == wanted:
+            return
+        sequence.prompt_logprobs.extend(logprobs[known - start :])
+        if len(sequence.prompt_logprobs) == wanted:
+            self._outboxes[entry.connection].prompt_logprobs.append(
+                PromptLogprobs(entry.handle, sequence.prompt_logprobs)
+            )
+
+    def _is_stop(self, sequence: Sequence, token_id: int) -> bool:
+        params = sequence.params
+        if sequence.num_output_tokens < params.min_tokens:
+            return False
+        if token_id in self.info.eos_token_ids and not params.ignore_eos:
+            return True
+        return token_id in params.stop_token_ids
+
+    def _is_full(self, sequence: Sequence) -> bool:
+        return (
+            sequence.num_output_tokens >= sequence.params.max_tokens
+            or sequence.num_tokens >= self.scheduler.max_sequence_len
+        )
+
+    # --- what goes out -----------------------------------------------------------------------
+
+    def stats(self) -> EngineStats:
+        counts, counters = self.scheduler.pool.counts(), self.scheduler.counters
+        return EngineStats(
+            time=self._clock(),
+            running=self.scheduler.num_running,
+            waiting=self.scheduler.num_waiting,
+            waiting_reason=self.scheduler.waiting_reason if self.scheduler.num_waiting else None,
+            kv_blocks_free=counts.free,
+            kv_blocks_cached=counts.cached,
+            kv_blocks_active=counts.active,
+            prompt_tokens_computed=counters.prompt_tokens_computed,
+            prompt_tokens_cached=counters.prompt_tokens_cached,
+            tokens_recomputed=counters.tokens_recomputed,
+            tokens_generated=counters.tokens_generated,
+            preemptions=counters.preemptions,
+            steps=counters.steps,
+        )
+
+    def _finish(
+        self,
+        entry: _Entry,
+        reason: FinishReason,
+        *,
+        stop_token_id: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        self._remove(entry)
+        self._report(entry, reason, stop_token_id=stop_token_id, error=error)
+
+    def _remove(self, entry: _Entry) -> None:
+        uid = entry.sequence.uid
+        self.scheduler.finish(entry.sequence)
+        del self._entries[uid]
+        del self._connections[entry.connection][entry.handle]
+        self.runner.forget(uid)
+
+    def _report(
+        self,
+        entry: _Entry,
+        reason: FinishReason,
+        *,
+        stop_token_id: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        sequence = entry.sequence
+        self._outboxes[entry.connection].finished.append(
+            Finished(
+                handle=entry.handle,
+                reason=reason,
+                stop_token_id=stop_token_id,
+                error=error,
+                prompt_tokens=sequence.num_prompt_tokens,
+                cached_tokens=sequence.num_cached_tokens,
+                output_tokens=sequence.num_output_tokens,
+                preemptions=sequence.num_preemptions,
+                arrival_time=sequence.arrival_time,
+                first_scheduled_time=sequence.first_scheduled_time,
+                first_token_time=sequence.first_token_time,
+                last_token_time=sequence.last_token_time,
+                finished_time=self._clock(),
+            )
+        )
+
+    def _collect(self, figures: StepFigures) -> dict[Connection, StepOutputs]:
+        stats = self.stats()
+        idle: StepOutputs | None = None
+        outputs: dict[Connection, StepOutputs] = {}
+        for connection, box in self._outboxes.items():
+            if box.is_empty:
+                idle = idle or step_outputs(Outbox(), figures, stats)
+                outputs[connection] = idle
+            else:
+                outputs[connection] = step_outputs(box, figures, stats)
+                self._outboxes[connection] = Outbox()
+        return outputs
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

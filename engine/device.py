@@ -1,0 +1,93 @@
+"""Where and in which precision to compute: device, dtype, threads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/{}"
+
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+class DeviceError(ValueError):
+    """The asked-for device is not there; the message says what is."""
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto``: a CUDA device if there is one. Raises DeviceError when cuda is asked in vain."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            "--device cuda: torch finds no CUDA device (is this a CPU build of torch, or is the "
+            "driver missing?)"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def choose_dtype(name: str, checkpoint: str, device: torch.device) -> torch.dtype:
+    """``auto``: the checkpoint's own where the device computes in it natively, else float32."""
+    if name != "auto":
+        return _DTYPES[name]
+    dtype = _DTYPES[checkpoint]
+    if device.type == "cuda":
+        native = dtype != torch.bfloat16 or torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = dtype == torch.float32 or (dtype == torch.bfloat16 and cpu_has_bfloat16())
+    return dtype if native else torch.float32
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 in hardware (AVX512-BF16, AMX, or Arm's BF16)."""
+    if hasattr(torch.cpu, "get_capabilities"):
+        capabilities = torch.cpu.get_capabilities()
+        return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def set_threads(threads: int | None) -> int:
+    """Set how many threads torch computes with: ``threads``, else what OMP_NUM_THREADS says, else
+    all but one of the physical cores that this process may use. Returns the number."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    count = threads or (int(asked) if asked.isdecimal() else 0) or max(1, usable_cores() - 1)
+    torch.set_num_threads(count)
+    return count
+
+
+def usable_cores() -> int:
+    """Physical cores that this process may run on, within its container's CPU quota."""
+    cpus = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    cores = {_core_of(cpu) for cpu in cpus}
+    quota = _cpu_quota()
+    return len(cores) if quota is None else max(1, min(len(cores), int(quota)))
+
+
+def _core_of(cpu: int) -> tuple[str, str]:
+    """Two hardware threads of one core give the same answer."""
+    try:
+        package, core = (
+            Path(_TOPOLOGY.format(cpu, name)).read_text().strip()
+            for name in ("physical_package_id", "core_id")
+        )
+    except OSError:
+        return ("", str(cpu))
+    return (package, core)
+
+
+def _cpu_quota() -> float | None:
+    """CPUs that the cgroup grants; None without a limit."""
+    try:
+        quota, period = _CGROUP_QUOTA.read_text().split()
+        return None if quota == "max" else float(quota) / float(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None

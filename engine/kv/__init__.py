@@ -1,0 +1,1 @@
+"""Which KV-cache block holds what: pure data structures, no tensor."""

@@ -1,0 +1,118 @@
+"""The pool of KV-cache blocks: who holds which, and which still hold something worth keeping."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+
+class OutOfBlocksError(Exception):
+    """Every block is held by a sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCounts:
+    free: int  # holding nothing
+    cached: int  # held by nobody, contents kept
+    active: int  # held at least once
+
+
+class BlockPool:
+    """Blocks 0 to ``num_blocks - 1``, reference counted; every operation is O(1) per block.
+
+    A block may carry a key that names its contents. Invariants:
+
+    - a block is in exactly one state: *free* (no holder, no key), *cached* (no holder, a key) or
+      *active* (held ``ref_count`` times, with or without a key);
+    - a key names at most one block, and a block carries at most one key;
+    - ``allocate`` takes free blocks first, then the cached block released longest ago.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        if num_blocks < 1:
+            raise ValueError(f"a pool of {num_blocks} blocks")
+        self.num_blocks = num_blocks
+        # Popped from the end, so that low numbers are used first and memory is touched in order.
+        self._free = list(range(num_blocks - 1, -1, -1))
+        self._cached: OrderedDict[int, None] = OrderedDict()  # least recently released first
+        self._ref_counts = [0] * num_blocks
+        self._keys: list[bytes | None] = [None] * num_blocks
+        self._by_key: dict[bytes, int] = {}
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that ``allocate`` can hand out now."""
+        return len(self._free) + len(self._cached)
+
+    def counts(self) -> BlockCounts:
+        free, cached = len(self._free), len(self._cached)
+        return BlockCounts(free, cached, self.num_blocks - free - cached)
+
+    def ref_count(self, block: int) -> int:
+        return self._ref_counts[block]
+
+    def find(self, key: bytes) -> int | None:
+        """The block that holds the contents named ``key``, if any does."""
+        return self._by_key.get(key)
+
+    def allocate(self) -> int:
+        """A block held once, its old contents forgotten. Raises OutOfBlocksError."""
+        if self._free:
+            block = self._free.pop()
+        elif self._cached:
+            block, _ = self._cached.popitem(last=False)
+            key = self._keys[block]
+            assert key is not None, "a cached block without a key"
+            del self._by_key[key]
+            self._keys[block] = None
+        else:
+            raise OutOfBlocksError(f"all {self.num_blocks} KV-cache blocks are held")
+        self._ref_counts[block] = 1
+        return block
+
+    def share(self, block: int) -> None:
+        """Hold, once more, a block that is active or cached."""
+        if self._ref_counts[block] == 0:
+            if self._keys[block] is None:
+                raise ValueError(f"block {block} is free: it holds nothing to share")
+            del self._cached[block]
+        self._ref_counts[block] += 1
+
+    def release(self, block: int) -> None:
+        """Give back one hold. At the last one a block with a key stays cached, else it is free."""
+        count = self._ref_counts[block] - 1
+        if count < 0:
+            raise ValueError(f"block {block} is not held")
+        self._ref_counts[block] = count
+        if count == 0:
+            if self._keys[block] is None:
+                self._free.append(block)
+            else:
+                self._cached[block] = None
+
+    def name(self, block: int, key: bytes) -> None:
+        """Record that an active block now holds the contents ``key``.
+
+        Does nothing where another block holds them already (the first is kept: sequences may be
+        sharing it), or where this block bears that key.
+        """
+        if self._ref_counts[block] == 0:
+            raise ValueError(f"block {block} is not held")
+        if key in self._by_key:
+            return
+        if self._keys[block] is not None:
+            raise ValueError(f"block {block} already holds other contents")
+        self._keys[block] = key
+        self._by_key[key] = block
+
+    def forget_cached(self) -> int:
+        """Turn every cached block into a free one; the number of blocks this concerned."""
+        blocks = list(self._cached)
+        for block in blocks:
+            key = self._keys[block]
+            assert key is not None, "a cached block without a key"
+            del self._by_key[key]
+            self._keys[block] = None
+        self._cached.clear()
+        self._free.extend(reversed(blocks))
+        return len(blocks)

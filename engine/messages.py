@@ -1,0 +1,252 @@
+"""What crosses the engine's socket, in both directions.
+
+Every message is a frozen msgspec struct, sent as one frame: a 4-byte little-endian length and a
+msgpack map with a ``type`` tag. Times are seconds of ``time.monotonic()``; the clock is shared by
+all processes of one machine, so intervals may be taken across the socket. A sequence is named by
+its ``handle``, an integer that the sender of ``Submit`` chooses, unique on its connection.
+
+This module imports nothing of the engine: the service reads it without loading torch.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+FRAME_HEADER = struct.Struct("<I")
+
+TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
+Handle = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class FinishReason(enum.StrEnum):
+    """Why the engine stopped generating for a sequence."""
+
+    STOP = "stop"  # an end-of-sequence or stop token was sampled
+    LENGTH = "length"  # max_tokens or the model's context length was reached
+    ABORT = "abort"  # the submitter asked for it, or its connection closed
+    ERROR = "error"  # this sequence failed; others go on
+
+
+class WaitingReason(enum.StrEnum):
+    """What keeps the head of the waiting queue, and all behind it, from running."""
+
+    SLOTS = "slots"  # max_num_seqs sequences are running
+    KV_BLOCKS = "kv_blocks"  # not enough free KV-cache blocks
+    BUDGET = "budget"  # this step's token budget is spent
+
+
+class StepPhase(enum.StrEnum):
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How tokens of one sequence are chosen. Bounds are checked when a message is decoded.
+
+    ``temperature`` 0 is greedy. ``top_k`` 0 and ``top_p`` 1 switch those filters off. ``logprobs``
+    is the number of most likely alternatives to report besides the sampled token (0: only the
+    sampled one; None: none), over the distribution before temperature and filters.
+    """
+
+    max_tokens: Annotated[int, Meta(ge=1)]
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    temperature: Annotated[float, Meta(ge=0, le=100)] = 1.0
+    top_k: Annotated[int, Meta(ge=0)] = 0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    logit_bias: Annotated[dict[TokenId, float], Meta(max_length=1024)] = {}
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+    ignore_eos: bool = False
+    stop_token_ids: Annotated[tuple[TokenId, ...], Meta(max_length=256)] = ()
+    allowed_token_ids: tuple[TokenId, ...] | None = None
+    bad_words_token_ids: Annotated[tuple[tuple[TokenId, ...], ...], Meta(max_length=256)] = ()
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+
+# --- service to engine -----------------------------------------------------------------------
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
+    """Add a sequence. ``output_token_ids`` are tokens it already generated elsewhere (before an
+    engine restart): they are prefilled, not reported again, and count towards the limits."""
+
+    handle: Handle
+    request_id: str
+    prompt_token_ids: list[TokenId]
+    params: SamplingParams
+    output_token_ids: list[TokenId] = []
+    priority: int = 0  # lower runs first; equal priorities first come, first served
+    arrival_time: float
+    cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    """Stop these sequences and free their blocks. Unknown handles are ignored."""
+
+    handles: list[int]
+
+
+# --- engine to service -----------------------------------------------------------------------
+
+
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
+    phase: str  # "config", "weights", "kv_cache", "warmup"
+    done: int
+    total: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """The model is loaded. Sent once per connection, before any step."""
+
+    model: str
+    architecture: str
+    dtype: str
+    device: str
+    num_parameters: int
+    vocab_size: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_kv_blocks: int
+    kv_cache_bytes: int
+    load_seconds: float
+
+
+class Fatal(msgspec.Struct, frozen=True, tag="fatal"):
+    """The engine cannot go on (the model does not load, the device is lost) and will exit."""
+
+    error: str
+
+
+class TopLogprob(msgspec.Struct, frozen=True, array_like=True):
+    token_id: int
+    logprob: float
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Natural-log probability of one token, and of the most likely ones in falling order."""
+
+    logprob: float
+    rank: int  # 1 for the most likely token
+    top: list[TopLogprob]
+
+
+class Admitted(msgspec.Struct, frozen=True, array_like=True):
+    """A sequence left the waiting queue for the first time."""
+
+    handle: int
+    time: float
+    cached_tokens: int  # prompt tokens found in the prefix cache
+
+
+class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Logprobs of prompt tokens 1..n-1, each given the tokens before it."""
+
+    handle: int
+    tokens: list[TokenLogprobs]
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one sequence: what it cost and when each phase began (monotonic seconds;
+    None for a phase that was never reached)."""
+
+    handle: int
+    reason: FinishReason
+    stop_token_id: int | None = None
+    error: str | None = None
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    preemptions: int
+    arrival_time: float
+    first_scheduled_time: float | None
+    first_token_time: float | None
+    last_token_time: float | None
+    finished_time: float
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """State after a step (gauges), and totals since start (counters)."""
+
+    time: float
+    running: int
+    waiting: int
+    waiting_reason: WaitingReason | None
+    kv_blocks_free: int  # holding nothing
+    kv_blocks_cached: int  # held by no sequence, content kept for the prefix cache
+    kv_blocks_active: int  # held by at least one sequence
+    prompt_tokens_computed: int
+    prompt_tokens_cached: int
+    tokens_recomputed: int  # computed again after a preemption
+    tokens_generated: int
+    preemptions: int
+    steps: int
+
+
+class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):
+    """All that one engine step produced, for all sequences of this connection.
+
+    ``handles`` (int64) and ``token_ids`` (int32) are packed little-endian arrays of equal length:
+    entry i says that sequence handles[i] generated token_ids[i]. ``logprobs`` maps an entry's
+    index to its logprobs. A sequence's last token comes in the same message as its ``Finished``.
+    """
+
+    time: float
+    handles: bytes = b""
+    token_ids: bytes = b""
+    logprobs: dict[int, TokenLogprobs] = {}
+    prompt_logprobs: list[PromptLogprobs] = []
+    admitted: list[Admitted] = []
+    finished: list[Finished] = []
+    phase: StepPhase | None = None  # None: no forward pass (an abort outside a step)
+    step_seconds: float = 0.0
+    step_tokens: int = 0
+    step_sequences: int = 0
+    stats: EngineStats
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    """Sent once a second while no step runs, so that silence means trouble."""
+
+    stats: EngineStats
+
+
+ToEngine = Submit | Abort
+FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat
+
+_encoder = msgspec.msgpack.Encoder()
+_to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+_from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
+
+
+def encode_frame(message: ToEngine | FromEngine) -> bytes:
+    """One message with its length header.
+
+    Raises ValueError when the message exceeds ``MAX_FRAME_BYTES``.
+    """
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME_BYTES:
+        raise ValueError(f"a message of {len(body)} bytes exceeds {MAX_FRAME_BYTES}")
+    return FRAME_HEADER.pack(len(body)) + body
+
+
+def decode_to_engine(body: bytes) -> ToEngine:
+    """Raises msgspec.ValidationError when a field is missing, mistyped or out of bounds."""
+    return _to_engine.decode(body)
+
+
+def decode_from_engine(body: bytes) -> FromEngine:
+    """Raises msgspec.ValidationError when a field is missing or mistyped."""
+    return _from_engine.decode(body)

@@ -1,0 +1,1 @@
+"""Model families written out plainly: configuration, weights, layers."""

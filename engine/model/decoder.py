@@ -1,0 +1,29 @@
+"""What the runner asks of any model family."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata
+
+
+class Decoder(Protocol):
+    """A decoder-only transformer over a paged KV cache."""
+
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: PagedKVCache,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """Final, normalised hidden states [tokens, hidden] of int64 ``token_ids`` [tokens] at
+        ``positions`` [tokens]; keys and values go to ``cache``."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 [rows, vocabulary] for ``hidden`` [rows, hidden]."""
+        ...

@@ -1,0 +1,22 @@
+"""Why a model directory cannot be served.
+
+::
+
+    ModelError            a model directory that cannot be served, told in one sentence
+    ├── ConfigError       config.json is missing, malformed or describes something unsupported
+    └── WeightsError      weights are missing, misshapen, or do not belong to the configuration
+"""
+
+from __future__ import annotations
+
+
+class ModelError(ValueError):
+    """A model directory that cannot be served; the message says what to change."""
+
+
+class ConfigError(ModelError):
+    """config.json is missing, malformed, or describes something the engine does not serve."""
+
+
+class WeightsError(ModelError):
+    """Weight files are missing, unreadable, or do not fit the configuration."""

@@ -1,0 +1,117 @@
+"""GPT-2 (Radford et al. 2019): learned positions, layer norms with biases, plain feed-forward."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata
+from engine.attention.reference import paged_attention
+from engine.model.config import ModelConfig
+from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_linear
+from engine.model.weights import Shape, WeightSource
+
+_TOKENS = "transformer.wte.weight"
+_POSITIONS = "transformer.wpe.weight"
+HEAD = "lm_head.weight"
+
+
+def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Every parameter by its checkpoint name; projections are stored [in, out]."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes: dict[str, Shape] = {
+        _TOKENS: (config.vocab_size, hidden),
+        _POSITIONS: (config.max_position_embeddings, hidden),
+        "transformer.ln_f.weight": (hidden,),
+        "transformer.ln_f.bias": (hidden,),
+    }
+    if not config.tie_word_embeddings:
+        shapes[HEAD] = (config.vocab_size, hidden)
+    projections = {
+        "attn.c_attn": (hidden, 3 * hidden),
+        "attn.c_proj": (hidden, hidden),
+        "mlp.c_fc": (hidden, inner),
+        "mlp.c_proj": (inner, hidden),
+    }
+    for layer in range(config.num_layers):
+        prefix = f"transformer.h.{layer}."
+        for norm in ("ln_1", "ln_2"):
+            shapes[f"{prefix}{norm}.weight"] = (hidden,)
+            shapes[f"{prefix}{norm}.bias"] = (hidden,)
+        for name, (rows, columns) in projections.items():
+            shapes[f"{prefix}{name}.weight"] = (rows, columns)
+            shapes[f"{prefix}{name}.bias"] = (columns,)
+    return shapes
+
+
+def _projection(source: WeightSource, name: str) -> AnyLinear:
+    weight = source.tensor(name + ".weight").t().contiguous()
+    return make_linear(weight, source.tensor(name + ".bias"))
+
+
+def _norm(source: WeightSource, name: str, eps: float) -> LayerNorm:
+    return LayerNorm(source.tensor(name + ".weight"), source.tensor(name + ".bias"), eps)
+
+
+class Layer:
+    """Attention and feed-forward, each on a normalised copy of the residual stream."""
+
+    def __init__(self, config: ModelConfig, source: WeightSource, layer: int) -> None:
+        prefix = f"transformer.h.{layer}."
+        self._layer = layer
+        self._num_heads = config.num_heads
+        self._head_dim = config.head_dim
+        self._scale = config.attention_scales[layer]
+        self._attention_norm = _norm(source, prefix + "ln_1", config.norm_eps)
+        self._qkv = _projection(source, prefix + "attn.c_attn")
+        self._output = _projection(source, prefix + "attn.c_proj")
+        self._feed_norm = _norm(source, prefix + "ln_2", config.norm_eps)
+        self._up = _projection(source, prefix + "mlp.c_fc")
+        self._down = _projection(source, prefix + "mlp.c_proj")
+        self._activation = ACTIVATIONS[config.activation]
+
+    def __call__(self, x: Tensor, cache: PagedKVCache, metadata: AttentionMetadata) -> Tensor:
+        """[tokens, hidden] -> the same."""
+        qkv = self._qkv(self._attention_norm(x)).view(x.shape[0], -1, self._head_dim)
+        heads = self._num_heads
+        mixed = paged_attention(
+            qkv[:, :heads],
+            qkv[:, heads : 2 * heads],
+            qkv[:, 2 * heads :],
+            cache=cache,
+            layer=self._layer,
+            metadata=metadata,
+            window=None,
+            scale=self._scale,
+        )
+        x = self._output.add_to(x, mixed)
+        return self._down.add_to(x, self._activation(self._up(self._feed_norm(x))))
+
+
+class GPT2Model:
+    """GPT-2 (see ``engine.model.decoder.Decoder``)."""
+
+    def __init__(self, config: ModelConfig, source: WeightSource) -> None:
+        self._tokens = source.tensor(_TOKENS)
+        self._positions = source.tensor(_POSITIONS)
+        self._layers = [Layer(config, source, layer) for layer in range(config.num_layers)]
+        self._norm = _norm(source, "transformer.ln_f", config.norm_eps)
+        self._head = make_linear(
+            self._tokens if config.tie_word_embeddings else source.tensor(HEAD)
+        )
+
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: PagedKVCache,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        x = self._tokens.index_select(0, token_ids)
+        x += self._positions.index_select(0, positions)
+        for layer in self._layers:
+            x = layer(x, cache, metadata)
+        return self._norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self._head(hidden).float()

@@ -1,0 +1,134 @@
+"""Building blocks of the decoders: linear maps, normalisations, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# Weights with fewer elements are faster unpacked: oneDNN's call overhead exceeds what the packed
+# layout saves (measured on AVX2 at 1 to 64 rows; bench/engine_cpu.py tells the whole step).
+PACK_FROM_ELEMENTS = 1 << 19
+
+
+class Linear:
+    """``x @ weight.T + bias`` for a weight [out, in] kept as it came."""
+
+    __slots__ = ("_bias", "_transposed", "_weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self._weight = weight
+        self._transposed = weight.t()
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, in] -> [rows, out]."""
+        return functional.linear(x, self._weight, self._bias)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """``residual + self(x)``; ``residual`` [rows, out] may be overwritten."""
+        residual.addmm_(x, self._transposed)
+        return residual if self._bias is None else residual.add_(self._bias)
+
+
+class PackedLinear:
+    """The same map from oneDNN's blocked layout, which streams from memory faster on a CPU."""
+
+    __slots__ = ("_bias", "_weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self._weight, self._bias, "none", [], ""
+        )
+        return out
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            x, residual, self._weight, self._bias, "add"
+        )
+        return out
+
+
+AnyLinear = Linear | PackedLinear
+
+
+def packs(weight: Tensor) -> bool:
+    """Whether a packed copy of ``weight`` exists on this machine and pays."""
+    if weight.device.type != "cpu" or weight.numel() < PACK_FROM_ELEMENTS:
+        return False
+    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if weight.dtype == torch.float16:
+        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    return True
+
+
+def make_linear(weight: Tensor, bias: Tensor | None = None) -> AnyLinear:
+    """The faster of the two for ``weight`` [out, in]; a packed copy takes the place of the
+    original if the caller lets go of it."""
+    return PackedLinear(weight, bias) if packs(weight) else Linear(weight, bias)
+
+
+class RMSNorm:
+    """Root mean square layer normalisation (arXiv 1910.07467) over the last dimension.
+
+    ``weight`` [..., size] multiplies the normalised elements, broadcast over what is before.
+    """
+
+    __slots__ = ("_eps", "_eps_tensor", "_inverse_size", "_size", "_weight")
+
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        self._weight = weight
+        self._size = weight.shape[-1]
+        self._inverse_size = 1 / self._size
+        self._eps = eps
+        self._eps_tensor = torch.tensor(eps, dtype=weight.dtype, device=weight.device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.dtype != torch.float32 or x.device.type != "cpu":
+            # Computes in float32 inside, and is one kernel on a GPU.
+            return functional.rms_norm(x, (self._size,), None, self._eps).mul_(self._weight)
+        # On a CPU torch composes rms_norm of ten operations; these five do the same.
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        scale = torch.addcmul(self._eps_tensor, norm, norm, value=self._inverse_size).rsqrt_()
+        return (x * scale).mul_(self._weight)
+
+
+class LayerNorm:
+    """Layer normalisation (arXiv 1607.06450) over the last dimension."""
+
+    __slots__ = ("_bias", "_eps", "_shape", "_weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
+        self._weight = weight
+        self._bias = bias
+        self._shape = tuple(weight.shape)
+        self._eps = eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+
+
+def _silu(x: Tensor) -> Tensor:
+    return functional.silu(x, inplace=True)
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return functional.gelu(x, approximate="tanh")
+
+
+# Each may overwrite its argument.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": _silu,
+    "gelu": functional.gelu,
+    "gelu_tanh": _gelu_tanh,
+    "relu": torch.relu_,
+}

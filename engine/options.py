@@ -1,0 +1,238 @@
+"""Command-line flags and environment variables out of a settings struct.
+
+A settings struct is a msgspec struct whose fields are annotated with ``msgspec.Meta``: bounds and
+a description. Field ``max_model_len`` becomes ``--max-model-len`` and ``QUIRE_MAX_MODEL_LEN``;
+a bool becomes ``--x`` and ``--no-x``; a list's items are separated by commas, and its flag may be
+given several times. Every value is checked on its own as it is read, and the message names the
+flag or variable at fault. A flag wins over a variable, a variable over the default:
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, EngineConfig)
+    parser.set_defaults(**environment_defaults(EngineConfig, os.environ))
+    config = from_namespace(EngineConfig, parser.parse_args())
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+ENVIRONMENT_PREFIX = "QUIRE_"
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class OptionError(ValueError):
+    """A flag or variable is missing or has a value that its field does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One field of a settings struct, as users meet it."""
+
+    name: str
+    annotation: Any  # the field's type with its bounds, as msgspec checks it
+    kind: inspect.Type  # the type without None, descriptions and wrappers
+    description: str
+    required: bool
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
+
+    def parse(self, text: str | list[str]) -> Any:
+        """The field's value out of what a user typed. Raises OptionError."""
+        try:
+            return msgspec.convert(text, self.annotation, strict=False)
+        except msgspec.ValidationError as error:
+            raise OptionError(f"{error} (got {text!r})") from None
+
+
+def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
+    """The struct's fields in order."""
+    annotations = get_type_hints(struct_type, include_extras=True)
+    info = inspect.type_info(struct_type)
+    assert isinstance(info, inspect.StructType)
+    for field in info.fields:
+        kind, description = _unwrap(field.type)
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        yield Option(
+            field.name, annotations[field.name], kind, description, field.required, default
+        )
+
+
+def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str]:
+    """A field's type without ``| None`` and wrappers, and the description found on the way."""
+    description = ""
+    while True:
+        if isinstance(kind, inspect.Metadata):
+            description = (kind.extra_json_schema or {}).get("description", description)
+            kind = kind.type
+        elif isinstance(kind, inspect.UnionType):
+            members = [t for t in kind.types if not isinstance(_bare(t), inspect.NoneType)]
+            if len(members) != 1:
+                raise TypeError(f"a setting of several types: {kind}")
+            kind = members[0]
+        else:
+            return kind, description
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    return kind.type if isinstance(kind, inspect.Metadata) else kind
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, struct_type: type[msgspec.Struct], group: str | None = None
+) -> None:
+    """Add a flag for each field, under a heading ``group`` in ``--help`` if given.
+
+    A flag that is not given leaves no attribute, so that defaults stay in one place: the struct.
+    """
+    target = parser.add_argument_group(group) if group else parser
+    for option in options(struct_type):
+        settings: dict[str, Any] = {
+            "dest": option.name,
+            "default": argparse.SUPPRESS,
+            "help": _help(option),
+        }
+        if isinstance(option.kind, inspect.BoolType):
+            settings["action"] = argparse.BooleanOptionalAction
+        else:
+            settings["metavar"] = _metavar(option.kind)
+            settings["type"] = _split if option.is_list else _converter(option)
+            if option.is_list:
+                settings["action"] = _Gather
+        target.add_argument(option.flag, **settings)
+
+
+class _Gather(argparse.Action):
+    """Joins the lists of a flag given several times; the first replaces the default."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        given = vars(namespace).setdefault("_given", set())
+        before = getattr(namespace, self.dest) if self.dest in given else []
+        setattr(namespace, self.dest, [*before, *values])
+        given.add(self.dest)
+
+
+def _converter(option: Option) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _metavar(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.LiteralType(values):
+            return "{" + ",".join(str(value) for value in values) + "}"
+        case inspect.IntType():
+            return "N"
+        case inspect.FloatType():
+            return "X"
+        case inspect.ListType(item) | inspect.VarTupleType(item):
+            return _metavar(_bare(item))
+        case _:
+            return "TEXT"
+
+
+def _help(option: Option) -> str:
+    facts = [bounds for bounds in [_bounds(option.kind)] if bounds]
+    if option.required:
+        facts.append("required")
+    elif option.default is not None and option.default != [] and option.default != ():
+        facts.append(f"default: {option.default}")
+    facts.append(option.variable)
+    # argparse formats help with %, so a literal % must be doubled.
+    return f"{option.description} ({'; '.join(facts)})".replace("%", "%%").strip()
+
+
+def _bounds(kind: inspect.Type) -> str:
+    if not isinstance(kind, inspect.IntType | inspect.FloatType):
+        return ""
+    parts = [(">=", kind.ge), (">", kind.gt), ("<=", kind.le), ("<", kind.lt)]
+    return ", ".join(f"{sign} {bound}" for sign, bound in parts if bound is not None)
+
+
+def environment_defaults(
+    struct_type: type[msgspec.Struct], environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """The fields that environment variables set. Raises OptionError naming the variable."""
+    defaults: dict[str, Any] = {}
+    for option in options(struct_type):
+        text = environ.get(option.variable)
+        if text is None:
+            continue
+        try:
+            defaults[option.name] = option.parse(_split(text) if option.is_list else text)
+        except OptionError as error:
+            raise OptionError(f"{option.variable}: {error}") from None
+    return defaults
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def from_namespace(struct_type: type[S], namespace: argparse.Namespace) -> S:
+    """The struct out of parsed arguments. Attributes that are no field of it are left alone.
+
+    Raises OptionError for a missing required field or a value out of bounds.
+    """
+    values: dict[str, Any] = {}
+    for option in options(struct_type):
+        if hasattr(namespace, option.name):
+            value = getattr(namespace, option.name)
+            try:
+                values[option.name] = msgspec.convert(value, option.annotation, strict=False)
+            except msgspec.ValidationError as error:
+                raise OptionError(f"{option.flag}: {error} (got {value!r})") from None
+        elif option.required:
+            raise OptionError(f"{option.flag} (or {option.variable}) is required")
+    return struct_type(**values)
+
+
+def to_argv(settings: msgspec.Struct) -> list[str]:
+    """Arguments that ``from_namespace`` turns back into an equal struct; defaults are left out."""
+    argv: list[str] = []
+    for option in options(type(settings)):
+        value = getattr(settings, option.name)
+        if not option.required and value == option.default:
+            continue
+        if isinstance(option.kind, inspect.BoolType):
+            argv.append(option.flag if value else "--no-" + option.flag[2:])
+        elif option.is_list:
+            argv += [f"{option.flag}={item}" for item in value]
+        elif value is None:
+            raise OptionError(f"{option.flag}: no argument stands for None")
+        else:
+            # One argument, so that a value may begin with a dash.
+            argv.append(
+                f"{option.flag}={value!r}" if isinstance(value, float) else f"{option.flag}={value}"
+            )
+    return argv

@@ -1,0 +1,223 @@
+"""The engine as a process: a socket, a model and the loop between them.
+
+The socket is bound before the model loads, so that whoever connects can be told how far loading
+is. The main thread loads the model, then loops: take in what arrived, run a step, send what came
+of it; with nothing to run it sleeps until something arrives, and says once a second that it lives.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from engine.config import EngineConfig
+from engine.connections import (
+    Closed,
+    ConnectionEvent,
+    ConnectionServer,
+    Failed,
+    Malformed,
+    Opened,
+    Received,
+)
+from engine.core import EngineCore, ProtocolError, Runner
+from engine.lifetime import watch_parent
+from engine.messages import (
+    Abort,
+    Fatal,
+    Heartbeat,
+    Loading,
+    Ready,
+    StepOutputs,
+    Submit,
+    encode_frame,
+)
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 1.0
+# Time to finish a step and say goodbye once the parent is gone; a step that hangs gets no more.
+_ORPHAN_GRACE_SECONDS = 10.0
+
+Progress = Callable[[str, int, int], None]
+LoadModel = Callable[[EngineConfig, Progress], Runner]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    reason: str
+
+
+_Event = ConnectionEvent | _Stop
+
+
+class EngineProcess:
+    """One engine on one socket. ``run`` it once, on the main thread."""
+
+    def __init__(self, config: EngineConfig, socket_path: Path, load_model: LoadModel) -> None:
+        self._config = config
+        self._load_model = load_model
+        # SimpleQueue.put is reentrant, so that a signal handler may call it.
+        self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._is_loading = True
+        self._last_sent = time.monotonic()
+        self._server = ConnectionServer(socket_path, self._inbox.put)
+        self._connections: set[int] = set()
+
+    def run(self, *, exit_with_parent: bool = True, parent: int | None = None) -> int:
+        """Serve until SIGTERM, SIGINT or the parent's end (0), or until the engine dies (1)."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        if exit_with_parent:
+            watch_parent(self._on_orphaned, parent)
+        try:
+            core = self._load()
+            self._loop(core)
+        except SystemExit as stop:  # a signal came while the model was loading
+            logger.info("stopped while loading")
+            return int(stop.code or 0)
+        except Exception as error:
+            logger.exception("the engine cannot go on")
+            self._server.announce(encode_frame(Fatal(f"{type(error).__name__}: {error}")))
+            return 1
+        finally:
+            self._server.close()
+        return 0
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._is_loading:
+            self._is_loading = False  # a second signal shall not disturb the clean-up
+            raise SystemExit(0)
+        self._inbox.put(_Stop(signal.Signals(number).name))
+
+    def _on_orphaned(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The main thread may hang in a step; nobody is left who could notice.
+        timer = threading.Timer(_ORPHAN_GRACE_SECONDS, os._exit, args=(1,))
+        timer.daemon = True
+        timer.start()
+
+    # --- loading -------------------------------------------------------------------------------
+
+    def _load(self) -> EngineCore:
+        begin = time.monotonic()
+        runner = self._load_model(self._config, self._on_progress)
+        core = EngineCore(
+            runner,
+            max_num_seqs=self._config.max_num_seqs,
+            max_num_batched_tokens=self._config.max_num_batched_tokens,
+            enable_prefix_caching=self._config.enable_prefix_caching,
+        )
+        # What is alive now stays: spare the garbage collector from looking at it again.
+        gc.collect()
+        gc.freeze()
+        self._is_loading = False
+        load_seconds = time.monotonic() - begin
+        info = runner.info
+        self._server.announce(
+            encode_frame(
+                Ready(
+                    model=info.model,
+                    architecture=info.architecture,
+                    dtype=info.dtype,
+                    device=info.device,
+                    num_parameters=info.num_parameters,
+                    vocab_size=info.vocab_size,
+                    max_model_len=core.scheduler.max_sequence_len,
+                    max_num_seqs=core.scheduler.max_num_seqs,
+                    max_num_batched_tokens=self._config.max_num_batched_tokens,
+                    block_size=info.block_size,
+                    num_kv_blocks=info.num_kv_blocks,
+                    kv_cache_bytes=info.kv_cache_bytes,
+                    load_seconds=load_seconds,
+                )
+            )
+        )
+        logger.info("%s is ready after %.2f s", info.model, load_seconds)
+        return core
+
+    def _on_progress(self, phase: str, done: int, total: int) -> None:
+        self._server.announce(encode_frame(Loading(phase, done, total)))
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def _loop(self, core: EngineCore) -> None:
+        self._last_sent = time.monotonic()
+        while True:
+            for event in self._arrivals(wait=not core.has_work):
+                if isinstance(event, _Stop):
+                    logger.info("stopping: %s", event.reason)
+                    core.abort_all()
+                    self._send(core, core.flush())
+                    return
+                self._take(core, event)
+            if core.has_work:
+                self._send(core, core.step())
+            elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
+                self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))
+
+    def _arrivals(self, *, wait: bool) -> Iterator[_Event]:
+        """All that has arrived; with ``wait``, sleep until something does or a beat is due."""
+        try:
+            if wait:
+                due = self._last_sent + HEARTBEAT_SECONDS - time.monotonic()
+                yield self._inbox.get(timeout=max(due, 0.0))
+            # Not "until empty": a flood of messages must not keep steps from running.
+            for _ in range(self._inbox.qsize()):
+                yield self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _take(self, core: EngineCore, event: ConnectionEvent) -> None:
+        match event:
+            case Opened(connection):
+                self._connections.add(connection)
+                core.connect(connection)
+                return
+            case Closed(connection):
+                self._connections.discard(connection)
+                core.disconnect(connection)
+                return
+            case Failed(error):
+                raise RuntimeError(f"the socket failed: {error}")
+        if event.connection not in self._connections:
+            return
+        try:
+            match event:
+                case Received(connection, Abort(handles)):
+                    core.abort(connection, handles)
+                case Received(connection, Submit() as submit):
+                    core.add(connection, submit)
+                case Malformed(connection, handle, error):
+                    core.reject(connection, handle, error)
+        except ProtocolError as error:
+            self._drop(core, event.connection, str(error))
+
+    def _drop(self, core: EngineCore, connection: int, reason: str) -> None:
+        self._server.cut(connection, reason)
+        self._connections.discard(connection)
+        core.disconnect(connection)
+
+    def _send(self, core: EngineCore, messages: Mapping[int, StepOutputs | Heartbeat]) -> None:
+        self._last_sent = time.monotonic()
+        frames: dict[int, bytes] = {}  # connections with nothing of their own share a message
+        for connection, message in messages.items():
+            frame = frames.get(id(message))
+            if frame is None:
+                try:
+                    frame = frames[id(message)] = encode_frame(message)
+                except ValueError as error:
+                    self._drop(core, connection, str(error))
+                    continue
+            self._server.send(connection, frame)

@@ -1,0 +1,78 @@
+"""Which tokens a sequence holds and how often: the state behind its penalties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.sequence import Sequence
+
+
+class TokenCounts:
+    """The distinct tokens of one sequence (in order of appearance) and how often each was
+    generated; a token of the prompt only has count 0. Grows with the sequence."""
+
+    def __init__(self, prompt: Items[int]) -> None:
+        distinct = np.array(list(dict.fromkeys(prompt)), dtype=np.int64)
+        capacity = max(64, 2 * len(distinct))
+        self._place = {int(token): place for place, token in enumerate(distinct)}
+        self._tokens = np.zeros(capacity, dtype=np.int64)
+        self._tokens[: len(distinct)] = distinct
+        self._counts = np.zeros(capacity, dtype=np.float32)
+        self._counted = 0  # output tokens
+
+    def update(self, sequence: Sequence) -> None:
+        """Count the output tokens that came since the last call."""
+        start = sequence.num_prompt_tokens + self._counted
+        for token in sequence.token_ids[start:]:
+            self._count(token)
+        self._counted = sequence.num_output_tokens
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        return self._tokens[: len(self._place)]
+
+    @property
+    def counts(self) -> NDArray[np.float32]:
+        return self._counts[: len(self._place)]
+
+    def _count(self, token: int) -> None:
+        place = self._place.setdefault(token, len(self._place))
+        if place == len(self._tokens):
+            self._tokens = np.concatenate((self._tokens, np.zeros_like(self._tokens)))
+            self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
+        self._tokens[place] = token
+        self._counts[place] += 1
+
+
+def apply_penalties(
+    logits: Tensor, rows: Items[int], sequences: Items[Sequence], states: Items[TokenCounts]
+) -> None:
+    """Penalise in place the tokens that ``rows`` of ``logits`` [batch, vocabulary] hold already.
+
+    Repetition (arXiv 1909.05858) divides positive and multiplies negative logits of all tokens of
+    prompt and output; frequency and presence are subtracted for tokens of the output, once per
+    occurrence and once at all, as the OpenAI API defines them.
+    """
+    sizes = [len(state.tokens) for state in states]
+    params = [sequence.params for sequence in sequences]
+
+    def spread(values: list[float]) -> Tensor:
+        return torch.from_numpy(np.repeat(np.array(values, np.float32), sizes)).to(logits.device)
+
+    place = (
+        torch.from_numpy(np.repeat(np.array(rows, np.int64), sizes)).to(logits.device),
+        torch.from_numpy(np.concatenate([state.tokens for state in states])).to(logits.device),
+    )
+    counts = torch.from_numpy(np.concatenate([state.counts for state in states]))
+    counts = counts.to(logits.device)
+    values = logits[place]
+    repetition = spread([p.repetition_penalty for p in params])
+    values = torch.where(values > 0, values / repetition, values * repetition)
+    values -= spread([p.frequency_penalty for p in params]) * counts
+    values -= spread([p.presence_penalty for p in params]) * (counts > 0)
+    logits.index_put_(place, values)

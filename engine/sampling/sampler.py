@@ -1,0 +1,183 @@
+"""The next token of every row of a batch.
+
+The order of the steps is the one vLLM documents: banned and allowed tokens, minimum length, logit
+bias, penalties; then for random rows temperature, min-p, top-k, top-p, and one draw from what is
+left. Every step is row by row: what one sequence asks for changes nothing for another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Items
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.messages import TokenLogprobs
+from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
+from engine.sampling.logprobs import token_logprobs
+from engine.sampling.params import RandomRows, SamplingBatch, build_batch
+from engine.sampling.penalties import TokenCounts, apply_penalties
+from engine.sampling.random import uniforms
+from engine.sequence import Sequence
+from engine.step import SampledToken
+
+_HIDDEN = float("-inf")
+
+
+class SamplingError(ValueError):
+    """No token can be chosen for a sequence; the message says why."""
+
+
+class Sampler:
+    """Chooses tokens. Remembers, between steps, the batch's parameters as arrays and the token
+    counts of sequences with penalties; ``forget`` a sequence when it leaves."""
+
+    def __init__(
+        self, *, vocab_size: int, eos_token_ids: frozenset[int], device: torch.device
+    ) -> None:
+        self._vocab_size = vocab_size
+        self._eos_token_ids = eos_token_ids
+        self._device = device
+        self._batch: SamplingBatch | None = None
+        self._counts: dict[int, TokenCounts] = {}
+
+    def forget(self, uid: int) -> None:
+        self._counts.pop(uid, None)
+
+    def sample(
+        self, logits: Tensor, sequences: Items[Sequence]
+    ) -> list[SampledToken | SamplingError]:
+        """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
+        continuing ``sequences[row]``; or the reason why that row has none."""
+        batch = self._batch_of(sequences)
+        if batch.plain_greedy:
+            best, choice = logits.max(dim=-1)
+            return _results(choice.tolist(), best.tolist(), {})
+        raw = logits[list(batch.logprobs)] if batch.logprobs else None
+        self._process(logits, sequences, batch)
+        best, choice = logits.max(dim=-1)
+        tokens: list[int] = choice.tolist()
+        if batch.random is not None:
+            self._draw(logits, sequences, batch.random, tokens)
+        logprobs: dict[int, TokenLogprobs] = {}
+        if raw is not None:
+            reported = token_logprobs(
+                raw,
+                [tokens[row] for row in batch.logprobs],
+                [sequences[row].params.logprobs or 0 for row in batch.logprobs],
+            )
+            logprobs = dict(zip(batch.logprobs, reported, strict=True))
+        return _results(tokens, best.tolist(), logprobs)
+
+    def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:
+        uids = tuple(sequence.uid for sequence in sequences)
+        if self._batch is None or self._batch.uids != uids:
+            self._batch = build_batch(
+                sequences,
+                vocab_size=self._vocab_size,
+                eos_token_ids=self._eos_token_ids,
+                device=self._device,
+            )
+        return self._batch
+
+    def _process(self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch) -> None:
+        """Everything that may change which token is the most likely, in place."""
+        for row, allowed in batch.allowed:
+            kept = logits[row, allowed]
+            logits[row] = _HIDDEN
+            logits[row, allowed] = kept
+        for row in batch.bad_words:
+            banned = _banned(sequences[row], self._vocab_size)
+            if banned:
+                logits[row, banned] = _HIDDEN
+        for row, stops in batch.min_tokens:
+            if sequences[row].num_output_tokens < sequences[row].params.min_tokens:
+                logits[row, stops] = _HIDDEN
+        if batch.bias is not None:
+            place = (batch.bias.rows, batch.bias.tokens)
+            logits.index_put_(place, batch.bias.values, accumulate=True)
+        if batch.penalised:
+            rows = [sequences[row] for row in batch.penalised]
+            states = [self._counted(sequence) for sequence in rows]
+            apply_penalties(logits, batch.penalised, rows, states)
+
+    def _counted(self, sequence: Sequence) -> TokenCounts:
+        counts = self._counts.get(sequence.uid)
+        if counts is None:
+            prompt = sequence.token_ids[: sequence.num_prompt_tokens]
+            counts = self._counts[sequence.uid] = TokenCounts(prompt)
+        counts.update(sequence)
+        return counts
+
+    def _draw(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        random: RandomRows,
+        tokens: list[int],
+    ) -> None:
+        """Replace the random rows' ``tokens`` by draws."""
+        positions = np.array([sequences[row].num_tokens for row in random.indices], np.uint64)
+        drawn = draw(
+            logits if random.rows is None else logits[random.rows],
+            random,
+            torch.from_numpy(uniforms(random.seeds, positions)).to(self._device),
+        ).tolist()
+        for row, token in zip(random.indices, drawn, strict=True):
+            tokens[row] = token
+
+
+def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:
+    """int64 [rows]: tokens at the quantiles ``uniform`` [rows] (float64 in [0, 1)) of the
+    distributions that float32 ``logits`` [rows, vocabulary] give under the rows' settings.
+
+    Quantiles are taken in order of token ids, which rounding cannot swap, unlike an order by
+    probability.
+    """
+    scaled = logits / random.temperature
+    if random.min_p is not None:
+        scaled = keep_min_p(scaled, random.min_p)
+    if random.top_k is not None:
+        scaled = keep_top_k(scaled, random.top_k, random.max_top_k)
+    if random.top_p is not None:
+        scaled = keep_top_p(scaled, random.top_p)
+    cumulative = torch.softmax(scaled, dim=-1).cumsum(dim=-1, dtype=torch.float64)
+    total = cumulative[:, -1:]
+    target = torch.minimum(uniform.unsqueeze(1) * total, total.nextafter(torch.zeros_like(total)))
+    drawn = torch.searchsorted(cumulative, target, right=True).squeeze(1)
+    # A row of NaN has no quantile; it fails later, but must not index past the vocabulary first.
+    return drawn.clamp_(max=logits.shape[1] - 1)
+
+
+def _banned(sequence: Sequence, vocab_size: int) -> list[int]:
+    """Last tokens of the bad words whose other tokens end the sequence."""
+    tokens = sequence.token_ids
+    return [
+        word[-1]
+        for word in sequence.params.bad_words_token_ids
+        if word
+        and word[-1] < vocab_size
+        and (len(word) == 1 or tuple(tokens[1 - len(word) :]) == word[:-1])
+    ]
+
+
+def _results(
+    tokens: list[int], best: list[float], logprobs: dict[int, TokenLogprobs]
+) -> list[SampledToken | SamplingError]:
+    """``best``: each row's highest logit, which tells whether a choice was possible."""
+    return [
+        SampledToken(token, logprobs.get(row))
+        if math.isfinite(best[row])
+        else SamplingError(_failure(best[row]))
+        for row, token in enumerate(tokens)
+    ]
+
+
+def _failure(best: float) -> str:
+    if math.isnan(best):
+        return "the model's logits are not numbers (NaN)"
+    if best > 0:
+        return "a logit is infinite"
+    return "the sampling parameters leave no token to choose from"

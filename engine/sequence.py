@@ -1,0 +1,49 @@
+"""One sequence: its tokens, its place in the KV cache, its record. Pure data, no tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.messages import SamplingParams, TokenLogprobs
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A prompt being continued.
+
+    ``token_ids`` is prompt then output. ``block_table[i]`` holds the KV cache of tokens
+    [i*block_size, (i+1)*block_size); the first ``num_computed_tokens`` are in the cache. Both are
+    written by the scheduler only; the runner reads.
+    """
+
+    uid: int  # unique in this engine's life; grows with arrival
+    request_id: str
+    token_ids: list[int]
+    num_prompt_tokens: int
+    params: SamplingParams
+    priority: int = 0
+    arrival_time: float = 0.0
+    cache_salt: str = ""
+
+    block_table: list[int] = field(default_factory=list)
+    block_hashes: list[bytes] = field(default_factory=list)  # prefix-cache keys, see engine.kv
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
+    num_preemptions: int = 0
+    max_computed_tokens: int = 0  # high-water mark: below it, computing is recomputing
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt_tokens :]

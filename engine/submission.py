@@ -1,0 +1,70 @@
+"""What a submitted sequence must satisfy beyond the types of its message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from engine.messages import MAX_FRAME_BYTES, SamplingParams, Submit
+
+# What a token's logprobs take at most in a frame: an array header, two numbers, and for each of the
+# most likely tokens its id and number.
+_LOGPROBS_BYTES = 20
+_TOP_LOGPROB_BYTES = 15
+
+
+def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | None:
+    """Why this model cannot take this submission; None if it can.
+
+    ``max_sequence_len`` bounds prompt plus output, in tokens.
+    """
+    prompt_len = len(submit.prompt_token_ids)
+    if prompt_len == 0:
+        return "the prompt is empty"
+    if prompt_len >= max_sequence_len:
+        return (
+            f"the prompt has {prompt_len} tokens and leaves no room for output: "
+            f"prompt and output together can have {max_sequence_len}"
+        )
+    top = submit.params.prompt_logprobs
+    if top is not None:
+        # They travel in one message, which others on the connection share.
+        size = prompt_len * (_LOGPROBS_BYTES + top * _TOP_LOGPROB_BYTES)
+        if size > MAX_FRAME_BYTES // 2:
+            return f"prompt_logprobs {top} of a prompt of {prompt_len} tokens is too much to report"
+    outside = _outside(submit.prompt_token_ids, vocab_size)
+    if outside is None:
+        outside = _outside(submit.output_token_ids, vocab_size)
+    if outside is not None:
+        return f"token id {outside} is not in the vocabulary of {vocab_size}"
+    return _params_refusal(submit.params, vocab_size)
+
+
+def _params_refusal(params: SamplingParams, vocab_size: int) -> str | None:
+    if params.min_tokens > params.max_tokens:
+        return f"min_tokens {params.min_tokens} exceeds max_tokens {params.max_tokens}"
+    if not all(math.isfinite(bias) for bias in params.logit_bias.values()):
+        return "logit_bias has a value that is not a finite number"
+    if params.allowed_token_ids is not None and not params.allowed_token_ids:
+        return "allowed_token_ids is empty: no token could be sampled"
+    if not all(params.bad_words_token_ids):
+        return "bad_words_token_ids has an empty word"
+    named: tuple[tuple[str, Iterable[int]], ...] = (
+        ("stop_token_ids", params.stop_token_ids),
+        ("logit_bias", params.logit_bias),
+        ("allowed_token_ids", params.allowed_token_ids or ()),
+        *(("bad_words_token_ids", word) for word in params.bad_words_token_ids),
+    )
+    for name, token_ids in named:
+        outside = _outside(token_ids, vocab_size)
+        if outside is not None:
+            return f"{name} has {outside}, which is not in the vocabulary of {vocab_size}"
+    return None
+
+
+def _outside(token_ids: Iterable[int], vocab_size: int) -> int | None:
+    """A token id outside the vocabulary, if there is one."""
+    largest, smallest = max(token_ids, default=0), min(token_ids, default=0)
+    if largest >= vocab_size:
+        return largest
+    return smallest if smallest < 0 else None

@@ -1,0 +1,177 @@
+"""Log lines: one JSON object a line on stderr (or readable text on a terminal).
+
+structlog's and the standard library's loggers pass the same chain. Lines are written by a thread,
+from a bounded queue: a log reader that stalls costs lines (counted), never a request. No content
+(prompts, outputs, keys) is ever given to a logger; long values are cut all the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import queue
+import re
+import sys
+import threading
+from collections.abc import Mapping, MutableMapping
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+import structlog
+
+from observability import catalogue
+
+LogFormat = Literal["auto", "json", "console"]
+
+MAX_QUEUED_LINES = 10_000
+MAX_VALUE_CHARS = 8_192
+_CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_FIRST_KEYS = ("ts", "level", "process", "event")
+_REQUEST_FIELDS = tuple(field.name for field in catalogue.REQUEST_LOG_FIELDS)
+
+# Libraries that log each connection or request of their own; ours is the one line a request.
+_QUIET_LOGGERS = ("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio")
+
+
+class LineWriter:
+    """Writes lines to a stream from its own thread; drops and counts when 10,000 wait."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._queue: queue.Queue[bytes | None] = queue.Queue(MAX_QUEUED_LINES)
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str | bytes) -> None:
+        data = line if isinstance(line, bytes) else line.encode(errors="replace")
+        try:
+            self._queue.put_nowait(data + b"\n")
+        except queue.Full:
+            self.dropped += 1
+
+    # structlog calls its wrapped logger by the level's name.
+    debug = info = warning = error = critical = exception = msg = log = write
+
+    def close(self, timeout_seconds: float = 1.0) -> None:
+        """Write what is queued, for at most ``timeout_seconds``."""
+        try:
+            self._queue.put(None, timeout=timeout_seconds)
+        except queue.Full:
+            return
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (line := self._queue.get()) is not None:
+            try:
+                self._stream.write(line)
+                if self._queue.empty():
+                    self._stream.flush()
+            except (OSError, ValueError):  # the reader is gone, or the stream was closed
+                self.dropped += 1
+
+
+class _StdlibHandler(logging.Handler):
+    def __init__(self, writer: LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._writer.write(self.format(record))
+        except Exception:  # a log call must not raise into its caller
+            self.handleError(record)
+
+
+def _cut_long_values(
+    logger: Any, name: str, event_dict: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    for key, value in event_dict.items():
+        if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
+            # The end of a traceback says more than its beginning.
+            event_dict[key] = "…" + value[-MAX_VALUE_CHARS:]
+    return event_dict
+
+
+def _to_json(event_dict: Mapping[str, Any], **_: Any) -> str:
+    first = {name: event_dict[name] for name in _FIRST_KEYS if name in event_dict}
+    return msgspec.json.encode({**first, **event_dict}, enc_hook=repr).decode()
+
+
+def configure(
+    *,
+    log_format: LogFormat = "auto",
+    level: str = "info",
+    process: str = "",
+    stream: BinaryIO | None = None,
+) -> LineWriter:
+    """Route structlog and the standard library's loggers to ``stream`` (default: stderr).
+
+    ``auto`` is console text on a terminal and JSON elsewhere. ``process`` names this process in
+    each line but the request's. May be called again, to replace what was configured before.
+    """
+    target = stream or sys.stderr.buffer
+    on_terminal = target.isatty() if hasattr(target, "isatty") else False
+    console = log_format == "console" or (log_format == "auto" and on_terminal)
+    writer = LineWriter(target)
+    atexit.register(writer.close)
+
+    def name_process(
+        logger: Any, name: str, event_dict: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        if process and event_dict.get("event") != catalogue.REQUEST_LOG_EVENT:
+            event_dict["process"] = process
+        return event_dict
+
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(
+            colors=on_terminal, exception_formatter=structlog.dev.plain_traceback
+        )
+        if console
+        else structlog.processors.JSONRenderer(serializer=_to_json)
+    )
+    chain: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        name_process,
+    ]
+    if not console:  # the console renderer formats exceptions itself
+        chain += [structlog.processors.format_exc_info, _cut_long_values]
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*chain, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=lambda *_: writer,
+        cache_logger_on_first_use=False,
+    )
+    handler = _StdlibHandler(writer)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *chain],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(threshold)
+    for name in _QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+    return writer
+
+
+def sound_client_request_id(value: str | None) -> str | None:
+    """A caller's request id if it is short and plain enough to be logged, else None."""
+    return value if value and _CLIENT_ID.fullmatch(value) else None
+
+
+def log_request(values: Mapping[str, Any], *, failed: bool = False) -> None:
+    """The canonical line of one request: exactly the catalogue's fields, None where unknown.
+
+    Raises KeyError when ``values`` holds a field that the catalogue does not declare.
+    """
+    undeclared = values.keys() - set(_REQUEST_FIELDS)
+    if undeclared:
+        raise KeyError(f"not in the catalogue: {sorted(undeclared)}")
+    line = {name: values.get(name) for name in _REQUEST_FIELDS}
+    logger = structlog.get_logger()
+    (logger.error if failed else logger.info)(catalogue.REQUEST_LOG_EVENT, **line)

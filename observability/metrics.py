@@ -1,0 +1,197 @@
+"""The catalogue's metrics as live Prometheus collectors.
+
+One registry a process. Series with closed label sets exist at 0 from the start. Threads are not
+expected to write: the API worker's event loop is the one writer, and the scrape runs on it too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from observability import catalogue
+from observability.catalogue import Kind, Metric
+
+# A time of creation per series would double the page, and Prometheus does not use it.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+
+OTHER_MODEL = "other"
+"""The ``model`` label of requests that name no model this server serves."""
+
+
+class BulkHistogramSeries:
+    """One series of a ``BulkHistogram``: per-bucket counts (not cumulative) and their sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def observe_many(self, values: Sequence[float]) -> None:
+        counts, bounds = self.counts, self.bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self.total += sum(values)
+
+
+class BulkHistogram(Collector):
+    """A histogram for what is observed at each engine step or token.
+
+    prometheus_client's own takes a lock and scans the bounds for each observation, 1.8 us on the
+    machine this was written on. Here a batch of token gaps costs 0.2 us a gap. No exemplars.
+    """
+
+    def __init__(self, metric: Metric, registry: CollectorRegistry) -> None:
+        self._metric = metric
+        self._label_names = tuple(label.name for label in metric.labels)
+        self._series: dict[tuple[str, ...], BulkHistogramSeries] = {}
+        registry.register(self)
+
+    def labels(self, *values: str) -> BulkHistogramSeries:
+        if len(values) != len(self._label_names):
+            raise ValueError(f"{self._metric.name} has labels {self._label_names}, got {values}")
+        if values not in self._series:
+            self._series[values] = BulkHistogramSeries(self._metric.buckets)
+        return self._series[values]
+
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        yield HistogramMetricFamily(self._metric.name, self._metric.help, labels=self._label_names)
+
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        family = HistogramMetricFamily(
+            self._metric.name, self._metric.help, labels=self._label_names
+        )
+        bounds = [*(str(float(bound)) for bound in self._metric.buckets), "+Inf"]
+        for values, series in self._series.items():
+            cumulative = itertools.accumulate(series.counts)
+            family.add_metric(values, list(zip(bounds, cumulative, strict=True)), series.total)
+        yield family
+
+
+_BULK = frozenset(
+    {
+        catalogue.INTER_TOKEN_LATENCY,
+        catalogue.STEP_SECONDS,
+        catalogue.STEP_TOKENS,
+        catalogue.STEP_SEQUENCES,
+    }
+)
+
+
+def _build(metric: Metric, registry: CollectorRegistry) -> Any:
+    names = tuple(label.name for label in metric.labels)
+    if metric.kind is Kind.COUNTER:
+        return Counter(metric.name, metric.help, names, registry=registry)
+    if metric.kind is Kind.GAUGE:
+        return Gauge(metric.name, metric.help, names, registry=registry)
+    if metric.kind is Kind.INFO:
+        return Info(metric.name.removesuffix("_info"), metric.help, registry=registry)
+    if metric in _BULK:
+        return BulkHistogram(metric, registry)
+    return Histogram(metric.name, metric.help, names, buckets=metric.buckets, registry=registry)
+
+
+class MetricRegistry:
+    """Collectors of every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
+
+    ``models`` are the names the server answers to. Every combination of model and closed label
+    values is created at once, so that ``increase()`` sees the first event of each; the open label
+    ``model`` also takes ``OTHER_MODEL``.
+    """
+
+    def __init__(self, models: Sequence[str]) -> None:
+        self.models = tuple(dict.fromkeys(models))
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._collectors = {
+            metric.name: _build(metric, self.registry) for metric in catalogue.METRICS
+        }
+        for metric in catalogue.METRICS:
+            self._create_closed_series(metric)
+
+    def __getitem__(self, metric: Metric) -> Any:
+        return self._collectors[metric.name]
+
+    def _create_closed_series(self, metric: Metric) -> None:
+        if metric.kind is Kind.INFO or not metric.labels:
+            return
+        if metric in _WITH_OTHER_MODEL:
+            models = (*self.models, OTHER_MODEL)
+        else:
+            models = self.models[:1] if metric in _PER_ENGINE else self.models
+        sets = [models if label is catalogue.MODEL else label.values for label in metric.labels]
+        for values in itertools.product(*(values for values in sets if values is not None)):
+            self[metric].labels(*values)
+
+    def series(self, metric: Metric) -> Callable[..., Any]:
+        """A cached ``labels``: finding a child by label values through a plain dict."""
+        children: dict[tuple[str, ...], Any] = {}
+        collector = self[metric]
+
+        def child(*values: str) -> Any:
+            found = children.get(values)
+            if found is None:
+                found = children[values] = collector.labels(*values)
+            return found
+
+        return child
+
+    def exposition(self, accept: str | None) -> tuple[bytes, str]:
+        """The scrape page in the format ``accept`` asks for (text or OpenMetrics; exemplars only
+        exist in the latter) and its content type."""
+        encoder, content_type = choose_encoder(accept or "")
+        return encoder(self.registry), content_type
+
+    def sample(self, metric: Metric, labels: Mapping[str, str], suffix: str = "") -> float | None:
+        """Current value of one series, None where it does not exist."""
+        return self.registry.get_sample_value(metric.name + suffix, dict(labels))
+
+
+# A request can end before it named a model, or name one that is not served.
+_WITH_OTHER_MODEL = frozenset({catalogue.REQUESTS, catalogue.E2E_SECONDS})
+
+# The engine has one model, under its first name; request metrics know every name.
+_PER_ENGINE = frozenset(
+    {
+        catalogue.SEQUENCES_RUNNING,
+        catalogue.SEQUENCES_WAITING,
+        catalogue.KV_BLOCKS,
+        catalogue.KV_USAGE_RATIO,
+        catalogue.PROMPT_TOKENS,
+        catalogue.RECOMPUTED_TOKENS,
+        catalogue.GENERATED_TOKENS,
+        catalogue.PREEMPTIONS,
+        catalogue.STEP_SECONDS,
+        catalogue.STEP_TOKENS,
+        catalogue.STEP_SEQUENCES,
+        catalogue.ENGINE_LAST_MESSAGE,
+        catalogue.ENGINE_READY,
+        catalogue.ENGINE_LOAD_SECONDS,
+        catalogue.INTER_TOKEN_LATENCY,
+    }
+)

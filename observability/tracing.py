@@ -1,0 +1,153 @@
+"""Trace identity of a request, and spans written after the fact.
+
+Every request has a trace id and a span id, so that its log line and headers carry them whether
+spans are exported or not. Spans are written once, at the end, from timestamps that were taken
+anyway: nothing is started, entered or closed on the way. The OpenTelemetry SDK is loaded only when
+an OTLP endpoint is configured (``observability.otlp``); here only its small API package is used.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from observability.catalogue import Attribute, Span
+
+AttributeValue = str | int | float | bool | Sequence[str]
+
+_propagator = TraceContextTextMapPropagator()
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+@dataclass(frozen=True, slots=True)
+class SpanIdentity:
+    """Which trace a request belongs to, the id of its server span, the caller's span if any."""
+
+    trace_id: int
+    span_id: int
+    sampled: bool
+    parent: SpanContext | None = None
+
+    @property
+    def trace_id_hex(self) -> str:
+        return f"{self.trace_id:032x}"
+
+    @property
+    def span_id_hex(self) -> str:
+        return f"{self.span_id:016x}"
+
+    @property
+    def traceresponse(self) -> str:
+        """Value of the W3C ``traceresponse`` header (Trace Context Level 2, draft)."""
+        return f"00-{self.trace_id_hex}-{self.span_id_hex}-{int(self.sampled):02x}"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSpan:
+    """One span, complete. Times are nanoseconds since the epoch; attributes with value None are
+    left out. ``error``: the span's status is ERROR with this description."""
+
+    span: Span
+    name: str
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[Attribute, AttributeValue | None]
+    error: str | None = None
+
+
+class Tracer(Protocol):
+    """Decides who is sampled, and takes the finished spans of those who are."""
+
+    def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
+        """The identity of a request: the caller's trace if ``traceparent`` is sound, else a new
+        one. Never raises on what a caller sends."""
+
+    def write(
+        self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
+    ) -> None:
+        """Hand over a sampled request's spans. Never blocks, never raises."""
+
+    def dropped_spans(self) -> int:
+        """Spans lost since the start: the queue was full, or the endpoint did not take them."""
+
+    def close(self, timeout_seconds: float = 2.0) -> None:
+        """Send what is queued, for at most ``timeout_seconds``."""
+
+
+def new_span_id() -> int:
+    return random.getrandbits(64) or 1
+
+
+def parse_traceparent(traceparent: str | None, tracestate: str | None) -> SpanContext | None:
+    """The caller's span, or None if the header is absent or not sound."""
+    if not traceparent:
+        return None
+    carrier = {"traceparent": traceparent}
+    if tracestate:
+        carrier["tracestate"] = tracestate
+    context = get_current_span(_propagator.extract(carrier)).get_span_context()
+    return context if context.is_valid else None
+
+
+def identify(parent: SpanContext | None, *, sampled: bool) -> SpanIdentity:
+    trace_id = parent.trace_id if parent else random.getrandbits(128) or 1
+    return SpanIdentity(trace_id, new_span_id(), sampled, parent)
+
+
+class IdentityTracer:
+    """Mints identities and exports nothing."""
+
+    def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
+        return identify(parse_traceparent(traceparent, tracestate), sampled=False)
+
+    def write(
+        self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
+    ) -> None:
+        pass
+
+    def dropped_spans(self) -> int:
+        return 0
+
+    def close(self, timeout_seconds: float = 2.0) -> None:
+        pass
+
+
+def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
+    """A tracer as the standard OTEL_* variables ask for: none is exported unless
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT is set.
+
+    Raises ValueError for a protocol that is neither ``grpc`` nor ``http/protobuf``.
+    """
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
+    if disabled or silenced or not any(environ.get(name) for name in _ENDPOINTS):
+        return IdentityTracer()
+    # Loaded here and not at the top: the SDK and its exporter cost 0.4 s and 20 MiB, and most
+    # servers export no spans.
+    from observability.otlp import OtlpTracer
+
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), "http/protobuf")
+    return OtlpTracer(protocol, version=version)
+
+
+__all__ = [
+    "AttributeValue",
+    "FinishedSpan",
+    "IdentityTracer",
+    "SpanContext",
+    "SpanIdentity",
+    "SpanKind",
+    "TraceFlags",
+    "Tracer",
+    "identify",
+    "make_tracer",
+    "new_span_id",
+    "parse_traceparent",
+]

@@ -1,0 +1,97 @@
+"""The Litestar application of one API worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.types import (
+    LifeSpanReceive,
+    LifeSpanScope,
+    LifeSpanSend,
+    Receive,
+    Scope,
+    Send,
+)
+
+from service.checkpoint import load_checkpoint
+from service.engine_link import EngineLink
+from service.generation.admission import Admission, Drain
+from service.generation.request import Generator
+from service.observer import Telemetry
+from service.routes.chat import chat_completions
+from service.routes.completions import completions
+from service.routes.event_stream import SERVER_SEND
+from service.routes.exchange import ExchangeMiddleware, KeyRing
+from service.routes.failures import respond_to_failure
+from service.routes.models import list_models, retrieve_model
+from service.routes.openapi import build_document
+from service.routes.operations import live, metrics, ready
+from service.routes.pages import docs, landing, openapi
+from service.routes.services import Services
+from service.routes.tokenize import detokenize, tokenize
+from service.settings import ServiceSettings
+from service.version import VERSION
+
+ROUTES = (
+    *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
+    *(ready, live, metrics, landing, docs, openapi),
+)
+
+
+class App(Litestar):
+    """Litestar, remembering the HTTP server's own ``send`` for streams."""
+
+    async def __call__(
+        self,
+        scope: Scope | LifeSpanScope,
+        receive: Receive | LifeSpanReceive,
+        send: Send | LifeSpanSend,
+    ) -> None:
+        if scope["type"] != "lifespan":
+            scope.setdefault("state", {})[SERVER_SEND] = send
+        await super().__call__(scope, receive, send)
+
+
+def create_app(
+    settings: ServiceSettings, *, model_dir: Path, socket_path: Path, telemetry: Telemetry
+) -> Litestar:
+    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently.
+
+    The engine behind ``socket_path`` may come up later. Raises OSError or ValueError for a model
+    directory whose tokenizer or template cannot be used.
+    """
+    checkpoint = load_checkpoint(model_dir)
+    link = EngineLink(socket_path, on_step=telemetry.on_step, on_state=telemetry.on_state)
+    drain = Drain(settings.drain_timeout)
+    services = Services(
+        settings=settings,
+        names=settings.names(model_dir),
+        checkpoint=checkpoint,
+        link=link,
+        generator=Generator(link, checkpoint),
+        admission=Admission(settings, link, drain),
+        drain=drain,
+        telemetry=telemetry,
+    )
+    keys = KeyRing(settings.api_key)
+    document = build_document(version=VERSION, needs_key=bool(keys))
+
+    async def start_link(_app: Litestar) -> None:
+        link.start()
+
+    async def close_link(_app: Litestar) -> None:
+        await link.close()
+
+    return App(
+        route_handlers=list(ROUTES),
+        middleware=[ExchangeMiddleware(keys, telemetry, drain)],
+        exception_handlers={Exception: respond_to_failure},
+        on_startup=[start_link],
+        on_shutdown=[close_link],
+        state=State({"services": services, "drain": drain, "openapi": document}),
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )

@@ -1,0 +1,153 @@
+"""A client of an OpenAI-compatible chat API: streams one answer, standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+TIMEOUT_SECONDS = 300.0
+
+
+class ServerError(Exception):
+    """The server cannot be reached, or answered with an error. The message is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that arrived. ``reasoning``: the model is thinking, not answering."""
+
+    text: str
+    reasoning: bool = False
+
+
+@dataclass(slots=True)
+class Timings:
+    """``first_token`` and ``total`` in seconds since the request was sent; ``tokens`` is the
+    server's own count, 0 until it said so."""
+
+    first_token: float | None = None
+    total: float = 0.0
+    tokens: int = 0
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of the stream after its first token; None when there is no such stretch."""
+        if self.first_token is None or self.tokens < 2 or self.total <= self.first_token:
+            return None
+        return (self.tokens - 1) / (self.total - self.first_token)
+
+
+class ChatClient:
+    """``base_url`` with or without ``/v1``. Raises ValueError when it is no http(s) URL."""
+
+    def __init__(self, base_url: str, api_key: str | None = None) -> None:
+        parts = urlsplit(base_url if "://" in base_url else f"http://{base_url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not an http(s) URL: {base_url}")
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._parts = parts
+        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
+        self._headers = {"content-type": "application/json"}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self.timings = Timings()
+
+    def models(self) -> list[str]:
+        """The names the server answers to. Raises ServerError."""
+        connection, response = self._request("GET", "/v1/models", None)
+        try:
+            return [model["id"] for model in json.load(response)["data"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ServerError(f"{self.url} is no OpenAI-compatible server ({error})") from error
+        finally:
+            connection.close()
+
+    def stream(self, request: dict[str, Any]) -> Generator[Piece, None, None]:
+        """Pieces of one answer as they come. Closing the generator closes the connection, which
+        makes the server stop. ``timings`` follows. Raises ServerError."""
+        self.timings = timings = Timings()
+        begin = time.monotonic()
+        body = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        connection, response = self._request("POST", "/v1/chat/completions", body)
+        try:
+            for event in _events(response):
+                timings.total = time.monotonic() - begin
+                if "error" in event:
+                    raise ServerError(_message(event))
+                if event.get("usage"):
+                    timings.tokens = event["usage"]["completion_tokens"]
+                for piece in _pieces(event):
+                    if timings.first_token is None:
+                        timings.first_token = timings.total
+                    yield piece
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ServerError(f"the stream broke: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def _request(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        kind = (
+            http.client.HTTPSConnection
+            if self._parts.scheme == "https"
+            else http.client.HTTPConnection
+        )
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_SECONDS)
+        try:
+            payload = None if body is None else json.dumps(body).encode()
+            connection.request(method, self._prefix + path, payload, self._headers)
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.OK:
+                raise ServerError(_read_error(response))
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ServerError(f"{self.url} cannot be reached: {error}") from error
+        except ServerError:
+            connection.close()
+            raise
+        return connection, response
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a server-sent event stream, up to ``[DONE]``."""
+    for line in response:
+        field, _, value = line.decode().rstrip("\r\n").partition(":")
+        if field != "data":
+            continue
+        value = value.removeprefix(" ")
+        if value == "[DONE]":
+            return
+        event = json.loads(value)
+        if isinstance(event, dict):
+            yield event
+
+
+def _pieces(event: dict[str, Any]) -> Iterator[Piece]:
+    for choice in event.get("choices", ()):
+        delta = choice.get("delta") or {}
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if thought:
+            yield Piece(thought, reasoning=True)
+        if delta.get("content"):
+            yield Piece(delta["content"])
+
+
+def _read_error(response: http.client.HTTPResponse) -> str:
+    body = response.read(65536)
+    try:
+        return f"{response.status}: {_message(json.loads(body))}"
+    except ValueError:
+        return f"{response.status} {response.reason}"
+
+
+def _message(body: Any) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    raise ValueError("not an error object")

@@ -1,0 +1,97 @@
+"""What the service reads from a model directory: tokenizer, chat template, sampling defaults.
+
+Weights and shapes are the engine's business.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from service.generation.formats import OutputFormat, detect_format, read_response_template
+from service.prompt.template import ChatTemplate
+from service.prompt.tokenizer import Tokenizer
+from service.prompt.vocabulary import Vocabulary
+
+
+class SamplingDefaults(msgspec.Struct, frozen=True):
+    """What generation_config.json asks for where a request says nothing; other keys are not
+    ours. None: the API's own default. An explicit ``do_sample: false`` asks for temperature 0."""
+
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """``special_tokens`` are those that tokenizer_config.json names (bos_token, …)."""
+
+    directory: Path
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    defaults: SamplingDefaults
+    output_format: OutputFormat
+    special_tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
+
+
+def load_checkpoint(directory: Path) -> Checkpoint:
+    """Raises OSError for missing files, ValueError for unsound ones."""
+    config = _read_json(directory / "tokenizer_config.json")
+    special = _special_tokens(config)
+    source = _template_source(directory, config)
+    generation = _read_json(directory / "generation_config.json")
+    declared = config.get("response_template") or _read_json(directory / "response_template.json")
+    return Checkpoint(
+        directory=directory,
+        tokenizer=Tokenizer(directory / "tokenizer.json"),
+        template=None if source is None else ChatTemplate(source, special),
+        defaults=msgspec.convert(generation, SamplingDefaults),
+        output_format=read_response_template(declared) or detect_format(source or ""),
+        special_tokens=special,
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} does not hold a JSON object")
+    return value
+
+
+def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token"):
+        token = config.get(name)
+        if isinstance(token, dict):
+            token = token.get("content")
+        if isinstance(token, str):
+            tokens[name] = token
+    return tokens
+
+
+def _template_source(directory: Path, config: dict[str, Any]) -> str | None:
+    """``chat_template.jinja`` wins over tokenizer_config.json, whose ``chat_template`` is one
+    template or a list of named ones."""
+    file = directory / "chat_template.jinja"
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    declared = config.get("chat_template")
+    if isinstance(declared, list):
+        named = {entry["name"]: entry["template"] for entry in declared}
+        declared = named.get("default", next(iter(named.values()), None))
+    return declared if isinstance(declared, str) else None

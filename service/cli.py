@@ -1,0 +1,161 @@
+"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.config import EngineConfig
+from engine.options import OptionError, add_arguments, environment_defaults, from_namespace
+from observability import logging
+from pocket import MODEL_DIR
+from service import chat_terminal, doctor
+from service.child_process import package_environment
+from service.settings import ServiceSettings
+from service.supervisor import Supervisor
+from service.version import VERSION
+
+DEFAULT_BASE_URL = "http://127.0.0.1:8000"
+POCKET_NAME = "pocket"
+POCKET_NOTE = (
+    "Serving pocket, the embedded model: it shows every protocol feature and knows next to "
+    "nothing.\nFor a model of your own: quire serve DIRECTORY"
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command. Returns its exit status: 0, 1 for a failure, 2 for a usage error."""
+    parser = _parser()
+    try:
+        namespace, rest = parser.parse_known_args(argv)
+        if rest and namespace.command is not _dashboard:
+            parser.error(f"unknown arguments: {' '.join(rest)}")
+        namespace.rest = rest
+        command: Callable[[argparse.Namespace], int] = namespace.command
+        return command(namespace)
+    except OptionError as error:
+        print(f"quire: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="quire", description="An LLM server you can see through.")
+    parser.add_argument("--version", action="version", version=f"quire {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = commands.add_parser(
+        "serve",
+        # A flag has one name: the chart, for one, refuses some of them by it.
+        allow_abbrev=False,
+        help="serve a model over HTTP",
+        description="Serve a model directory in Hugging Face layout; by default pocket, the "
+        "embedded demonstration model. Every flag can also be given by its variable.",
+    )
+    serve.add_argument(
+        "model_directory", nargs="?", metavar="MODEL", help="model directory (same as --model)"
+    )
+    add_arguments(serve, ServiceSettings, "service")
+    add_arguments(serve, EngineConfig, "engine")
+    serve.set_defaults(command=_serve)
+
+    chat = commands.add_parser(
+        "chat", help="talk to a running server in this terminal", description=chat_terminal.__doc__
+    )
+    _add_server_arguments(chat)
+    chat.add_argument("--model", help="model to ask for; default: the server's first")
+    chat.add_argument("--system", help="system message")
+    chat.add_argument("--temperature", type=float, help="default: the model's own")
+    chat.add_argument("--max-tokens", type=int, help="most tokens of an answer")
+    chat.set_defaults(command=_chat)
+
+    # What follows is the dashboard's own command line, --help included.
+    dashboard = commands.add_parser(
+        "dashboard", help="watch a running server in the browser", add_help=False
+    )
+    dashboard.set_defaults(command=_dashboard)
+
+    check = commands.add_parser("doctor", help="say what this machine can do, and what is missing")
+    check.add_argument("model_directory", nargs="?", metavar="MODEL", help="model to check")
+    check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
+    check.set_defaults(command=_doctor)
+    return parser
+
+
+def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--base-url",
+        default=os.environ.get("QUIRE_BASE_URL", DEFAULT_BASE_URL),
+        help=f"the server (QUIRE_BASE_URL; default: {DEFAULT_BASE_URL})",
+    )
+    parser.add_argument(
+        "--api-key",
+        default=os.environ.get("QUIRE_API_KEY", "").split(",")[0] or None,
+        help="its key (QUIRE_API_KEY)",
+    )
+
+
+def _serve(namespace: argparse.Namespace) -> int:
+    values = {
+        **environment_defaults(ServiceSettings, os.environ),
+        **environment_defaults(EngineConfig, os.environ),
+        **vars(namespace),
+    }
+    positional = values.pop("model_directory")
+    if positional is not None:
+        values["model"] = positional
+    note = ""
+    if "model" not in values:
+        values["model"] = str(MODEL_DIR)
+        values.setdefault("served_model_name", (POCKET_NAME,))
+        note = POCKET_NOTE
+    merged = argparse.Namespace(**values)
+    engine = from_namespace(EngineConfig, merged)
+    service = from_namespace(ServiceSettings, merged)
+    problem = doctor.model_problem(Path(engine.model))
+    if problem:
+        print(f"quire: {problem}", file=sys.stderr)
+        return 1
+    writer = logging.configure(
+        log_format=service.log_format, level=service.log_level, process="supervisor"
+    )
+    try:
+        return Supervisor(engine, service, note=note).run()
+    finally:
+        writer.close()
+
+
+def _chat(namespace: argparse.Namespace) -> int:
+    return chat_terminal.run(
+        namespace.base_url,
+        api_key=namespace.api_key,
+        model=namespace.model,
+        system=namespace.system,
+        temperature=namespace.temperature,
+        max_tokens=namespace.max_tokens,
+    )
+
+
+def _dashboard(namespace: argparse.Namespace) -> int:
+    if importlib.util.find_spec("streamlit") is None:
+        print(
+            "quire: the dashboard needs Streamlit, which is not installed; get it with\n"
+            "  pip install 'quire[dashboard]'",
+            file=sys.stderr,
+        )
+        return 1
+    arguments = [sys.executable, "-P", "-m", "dashboard", *namespace.rest]
+    # It takes this process over, so that signals and the terminal are its own.
+    os.execve(sys.executable, arguments, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
+
+
+def _doctor(namespace: argparse.Namespace) -> int:
+    model = Path(namespace.model_directory) if namespace.model_directory else MODEL_DIR
+    return doctor.run(model, namespace.port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""``quire doctor``: what this machine can do for Quire, what is missing, how to get it."""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.version import VERSION
+
+SUPPORTED_PYTHONS = ((3, 11), (3, 12))
+SUPPORTED_TORCH = ((2, 11), (2, 13))
+_TORCH_SECONDS = 120
+_ENOUGH_FILES = 4096
+_GIB = 1 << 30
+
+# Torch is asked in a process of its own: it takes seconds to import and may crash.
+_ASK_TORCH = """
+import json, torch
+devices = [
+    {"name": p.name, "memory": p.total_memory, "capability": [p.major, p.minor]}
+    for p in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+] if torch.cuda.is_available() else []
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices,
+                  "cpu": torch.backends.cpu.get_cpu_capability()}))
+"""
+
+
+class Level(enum.Enum):
+    OK = "ok"
+    NOTE = "note"  # something optional is missing
+    FAIL = "FAIL"  # Quire will not run
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``remedy``: what to do about it, for those that are not ok."""
+
+    level: Level
+    subject: str
+    detail: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.level.value:>5}  {self.subject:<12} {self.detail}"
+        return f"{line}\n{'':>20}→ {self.remedy}" if self.remedy else line
+
+
+def run(model: Path, port: int) -> int:
+    """Print all findings. Returns the exit status: 0, or 1 if Quire cannot run here."""
+    print(f"Quire {VERSION} on {platform.platform()}")
+    failed = False
+    for finding in examine(model, port):
+        print(finding, flush=True)
+        failed |= finding.level is Level.FAIL
+    print("Something above must be fixed first." if failed else "Quire can run here.")
+    return 1 if failed else 0
+
+
+def examine(model: Path, port: int) -> Iterator[Finding]:
+    yield python_finding(sys.version_info[:2])
+    yield from _torch_findings()
+    yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
+    yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
+    yield _files_finding()
+    yield port_finding(port)
+    yield model_finding(model)
+    yield from _optional_findings()
+
+
+def python_finding(version: tuple[int, ...]) -> Finding:
+    text = f"{platform.python_implementation()} {'.'.join(map(str, version))} at {sys.executable}"
+    if version in SUPPORTED_PYTHONS:
+        return Finding(Level.OK, "Python", text)
+    wanted = " or ".join(".".join(map(str, each)) for each in SUPPORTED_PYTHONS)
+    return Finding(Level.FAIL, "Python", text, f"use Python {wanted}")
+
+
+def _torch_findings() -> Iterator[Finding]:
+    remedy = "make install (or pip install torch from the index for your hardware)"
+    if importlib.util.find_spec("torch") is None:
+        yield Finding(Level.FAIL, "torch", "not installed", remedy)
+        return
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", _ASK_TORCH],
+            capture_output=True,
+            text=True,
+            timeout=_TORCH_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        yield Finding(Level.FAIL, "torch", f"does not import within {_TORCH_SECONDS} s", remedy)
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.strip().rpartition("\n")[2]
+        yield Finding(Level.FAIL, "torch", f"does not import: {last}", remedy)
+    else:
+        yield from torch_findings(asked.stdout)
+
+
+def torch_findings(answer: str) -> Iterator[Finding]:
+    """Out of what ``_ASK_TORCH`` printed."""
+    facts = json.loads(answer)
+    version = facts["version"]
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    build = f"CUDA {facts['cuda']}" if facts["cuda"] else "CPU"
+    text = f"{version} ({build} build, computes with {facts['cpu']})"
+    first, last = SUPPORTED_TORCH
+    if first <= numbers <= last:
+        yield Finding(Level.OK, "torch", text)
+    else:
+        span = " to ".join(".".join(map(str, each)) for each in SUPPORTED_TORCH)
+        yield Finding(Level.NOTE, "torch", text, f"tested with {span}")
+    if not facts["devices"]:
+        yield _no_gpu_finding(bool(facts["cuda"]))
+    for device in facts["devices"]:
+        capability = ".".join(map(str, device["capability"]))
+        memory = f"{device['memory'] / _GIB:.1f} GiB"
+        yield Finding(Level.OK, "GPU", f"{device['name']}, {memory}, compute {capability}")
+    if facts["devices"] and not (shutil.which("cc") or shutil.which("gcc")):
+        yield Finding(
+            Level.NOTE,
+            "C compiler",
+            "none; Triton builds its launchers with one",
+            "apt-get install gcc",
+        )
+
+
+def _no_gpu_finding(cuda_build: bool) -> Finding:
+    has_driver = shutil.which("nvidia-smi") is not None
+    if has_driver and not cuda_build:
+        return Finding(
+            Level.NOTE,
+            "GPU",
+            "there is an NVIDIA driver, but this torch is a CPU build",
+            "install a CUDA build of torch to use the GPU",
+        )
+    if has_driver:
+        return Finding(Level.NOTE, "GPU", "none that torch can use", "see nvidia-smi")
+    return Finding(Level.OK, "GPU", "none; models run on the CPU")
+
+
+def cpu_finding(cpuinfo: str) -> Finding:
+    """Out of /proc/cpuinfo."""
+
+    def field(name: str) -> str:
+        found = re.search(rf"^{name}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+        return found[1].strip() if found else ""
+
+    usable = len(os.sched_getaffinity(0))
+    flags = set((field("flags") or field("Features")).split())
+    known = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "bf16", "sve")
+    having = [flag for flag in known if flag in flags]
+    model = field("model name") or platform.machine()
+    text = f"{model}, {usable} cores usable, {' '.join(having) or 'no vector extensions known'}"
+    if platform.machine() == "x86_64" and "avx2" not in flags:
+        return Finding(Level.NOTE, "CPU", text, "without AVX2 a CPU model is very slow")
+    return Finding(Level.OK, "CPU", text)
+
+
+def memory_finding(meminfo: str) -> Finding:
+    """Out of /proc/meminfo."""
+    kib = {
+        name: int(value)
+        for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)
+    }
+    total, available = kib.get("MemTotal", 0) << 10, kib.get("MemAvailable", 0) << 10
+    text = f"{available / _GIB:.1f} GiB available of {total / _GIB:.1f}"
+    if available < _GIB:
+        return Finding(Level.NOTE, "memory", text, "pocket needs about 1 GiB, others more")
+    return Finding(Level.OK, "memory", text)
+
+
+def _files_finding() -> Finding:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    unlimited = hard == resource.RLIM_INFINITY
+    text = f"{'any number of' if unlimited else hard} open files allowed"
+    if not unlimited and hard < _ENOUGH_FILES:
+        return Finding(Level.NOTE, "limits", text, "raise it (ulimit -n): one per connection")
+    return Finding(Level.OK, "limits", text)
+
+
+def port_finding(port: int) -> Finding:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            remedy = f"quire serve --port {port + 1}, or end what listens there"
+            return Finding(Level.NOTE, "port", f"{port}: {error.strerror}", remedy)
+    return Finding(Level.OK, "port", f"{port} is free")
+
+
+def model_problem(model: Path) -> str:
+    """Why ``model`` cannot be served, as far as its files tell; empty if it can."""
+    if not model.is_dir():
+        return f"no such model directory: {model}"
+    config = model / "config.json"
+    if not config.is_file():
+        return f"{model} is no model directory: it has no config.json"
+    try:
+        json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return f"{config} cannot be read: {error}"
+    if not (model / "tokenizer.json").is_file():
+        return f"{model} has no tokenizer.json"
+    return ""
+
+
+def model_finding(model: Path) -> Finding:
+    problem = model_problem(model)
+    if problem:
+        return Finding(Level.FAIL, "model", problem, "give a directory in Hugging Face layout")
+    weights = list(model.glob("*.safetensors"))
+    if not weights:
+        return Finding(
+            Level.NOTE,
+            "model",
+            f"{model} has no safetensors weights",
+            "serve it with --load-format dummy, or add its weights",
+        )
+    size = sum(file.stat().st_size for file in weights)
+    return Finding(Level.OK, "model", f"{model}, {size / _GIB:.2f} GiB of weights")
+
+
+def _optional_findings() -> Iterator[Finding]:
+    if importlib.util.find_spec("streamlit") is None:
+        remedy = "pip install 'quire[dashboard]'"
+        yield Finding(Level.NOTE, "dashboard", "Streamlit is not installed", remedy)
+    else:
+        yield Finding(Level.OK, "dashboard", "Streamlit is installed: quire dashboard")
+    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get(
+        "OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
+    yield Finding(
+        Level.OK,
+        "traces",
+        f"exported to {endpoint}" if endpoint else "not exported (OTEL_EXPORTER_OTLP_ENDPOINT)",
+    )
+    for program, package, use in (
+        ("promtool", "prometheus", "checks the metrics page in the tests"),
+        ("chromium", "chromium", "opens the dashboard in the tests"),
+    ):
+        if shutil.which(program) is None:
+            remedy = f"apt-get install --no-install-recommends {package}"
+            yield Finding(Level.NOTE, program, f"not found; {use}", remedy)
+        else:
+            yield Finding(Level.OK, program, use)

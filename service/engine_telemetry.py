@@ -1,0 +1,157 @@
+"""What the API worker counts of the engine, from the messages of its link."""
+
+from __future__ import annotations
+
+import time
+from array import array
+
+from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
+from observability import catalogue
+from observability.metrics import MetricRegistry
+
+_NO_STATE = EngineStats(
+    time=0.0,
+    running=0,
+    waiting=0,
+    waiting_reason=None,
+    kv_blocks_free=0,
+    kv_blocks_cached=0,
+    kv_blocks_active=0,
+    prompt_tokens_computed=0,
+    prompt_tokens_cached=0,
+    tokens_recomputed=0,
+    tokens_generated=0,
+    preemptions=0,
+    steps=0,
+)
+
+
+def _totals(stats: EngineStats) -> tuple[int, ...]:
+    """In the order of ``EngineTelemetry._counters``."""
+    return (
+        stats.prompt_tokens_computed,
+        stats.prompt_tokens_cached,
+        stats.tokens_recomputed,
+        stats.tokens_generated,
+        stats.preemptions,
+    )
+
+
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+class EngineTelemetry:
+    """The engine's gauges, counters and step histograms, from its messages.
+
+    Messages come with every step, scrapes every few seconds: a message's state is only kept, and
+    gauges and counters are set from it by ``publish``. The engine reports totals since its start;
+    when one falls the engine was restarted, and counters go on from where they were.
+    """
+
+    def __init__(self, metrics: MetricRegistry) -> None:
+        model = metrics.models[0]
+        self._metrics = metrics
+        self._model = model
+        self._running = metrics[catalogue.SEQUENCES_RUNNING].labels(model)
+        self._waiting = {
+            reason: metrics[catalogue.SEQUENCES_WAITING].labels(model, reason.value)
+            for reason in WaitingReason
+        }
+        blocks = metrics[catalogue.KV_BLOCKS]
+        self._free = blocks.labels(model, "free")
+        self._cached = blocks.labels(model, "cached")
+        self._active = blocks.labels(model, "active")
+        self._usage = metrics[catalogue.KV_USAGE_RATIO].labels(model)
+        self._last_message = metrics[catalogue.ENGINE_LAST_MESSAGE].labels(model)
+        self._ready = metrics[catalogue.ENGINE_READY].labels(model)
+        self._load_seconds = metrics[catalogue.ENGINE_LOAD_SECONDS].labels(model)
+        self._step_seconds = {
+            phase: metrics[catalogue.STEP_SECONDS].labels(model, phase.value) for phase in StepPhase
+        }
+        self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
+        self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
+        self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
+        self._counters = (
+            metrics[catalogue.PROMPT_TOKENS].labels(model, "computed"),
+            metrics[catalogue.PROMPT_TOKENS].labels(model, "cached"),
+            metrics[catalogue.RECOMPUTED_TOKENS].labels(model),
+            metrics[catalogue.GENERATED_TOKENS].labels(model),
+            metrics[catalogue.PREEMPTIONS].labels(model),
+        )
+        self._state = _NO_STATE
+        self._earlier = _totals(_NO_STATE)  # of the engine's former lives
+        self._published = _totals(_NO_STATE)
+        self._heard_at = 0.0
+        self._is_lost = False
+        self._last_token: dict[int, float] = {}  # handle -> time of its latest token
+
+    def on_ready(self, ready: Ready) -> None:
+        self._ready.set(1)
+        self._load_seconds.set(ready.load_seconds)
+        self._heard_at = time.time()
+        self._metrics[catalogue.ENGINE_INFO].info(
+            {
+                "model": self._model,
+                "dtype": ready.dtype,
+                "device": ready.device,
+                "block_size": str(ready.block_size),
+                "num_kv_blocks": str(ready.num_kv_blocks),
+                "max_model_len": str(ready.max_model_len),
+                "max_num_seqs": str(ready.max_num_seqs),
+            }
+        )
+
+    def on_step(self, outputs: StepOutputs) -> None:
+        self._observe_gaps(outputs)
+        if outputs.phase is not None:
+            self._step_seconds[outputs.phase].observe(outputs.step_seconds)
+            self._step_tokens.observe(outputs.step_tokens)
+            self._step_sequences.observe(outputs.step_sequences)
+        self.on_stats(outputs.stats)
+
+    def on_stats(self, stats: EngineStats) -> None:
+        before = self._state
+        if stats.steps < before.steps or stats.tokens_generated < before.tokens_generated:
+            self._earlier = _sum(self._earlier, _totals(before))
+        self._state = stats
+        self._is_lost = False
+        self._heard_at = time.time()
+
+    def lost(self) -> None:
+        """The link to the engine broke: what it held is gone."""
+        self._last_token.clear()
+        self._ready.set(0)
+        self._is_lost = True
+
+    def publish(self) -> None:
+        """Bring gauges and counters up to date, for a scrape."""
+        stats = _NO_STATE if self._is_lost else self._state
+        self._running.set(stats.running)
+        # Queued since the last scheduling: nothing but the next step's budget holds them yet.
+        reason = stats.waiting_reason or WaitingReason.BUDGET
+        for each, gauge in self._waiting.items():
+            gauge.set(stats.waiting if each is reason else 0)
+        self._free.set(stats.kv_blocks_free)
+        self._cached.set(stats.kv_blocks_cached)
+        self._active.set(stats.kv_blocks_active)
+        blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
+        self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
+        self._last_message.set(self._heard_at)
+        totals = _sum(self._earlier, _totals(self._state))
+        for counter, now, then in zip(self._counters, totals, self._published, strict=True):
+            counter.inc(now - then)
+        self._published = totals
+
+    def _observe_gaps(self, outputs: StepOutputs) -> None:
+        now, last_token = outputs.time, self._last_token
+        gaps: list[float] = []
+        for handle in array("q", outputs.handles):
+            before = last_token.get(handle)
+            if before is not None:
+                gaps.append(now - before)
+            last_token[handle] = now
+        if gaps:
+            self._gaps.observe_many(gaps)
+        for finished in outputs.finished:
+            last_token.pop(finished.handle, None)

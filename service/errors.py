@@ -1,0 +1,142 @@
+"""Every way in which a request can fail, and how a client of the OpenAI API is told.
+
+    QuireError
+    ├── InvalidRequestError       400  refused:invalid       the request itself is unsound
+    │   └── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
+    ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
+    ├── NotFoundError             404  refused:not_found     no such path
+    │   └── ModelNotFoundError    404  refused:not_found     no such model
+    ├── MethodNotAllowedError     405  refused:invalid       the path takes other methods
+    ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
+    ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
+    ├── LoadingError              503  refused:loading       the model is not loaded yet
+    ├── DrainingError             503  refused:draining      the server is shutting down
+    ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
+    ├── InternalError             500  error:internal        a fault of ours
+    └── ClientGoneError           499  client_gone           never sent: nobody listens
+
+``to_body`` gives OpenAI's shape. ``reason`` goes into the ``x-quire-reason`` header, so that a
+gateway can tell apart what shares a status.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+
+class Kind(NamedTuple):
+    """The fixed part of an error: HTTP status, OpenAI's ``type`` and ``code``, our outcome."""
+
+    status: int
+    type: str
+    code: str | None
+    outcome: str
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What every refused or failed request gets, whatever the route."""
+
+    error: ErrorDetail
+
+
+class QuireError(Exception):
+    """Base of all. ``message`` says what to do; ``param`` names the field at fault;
+    ``retry_after`` is in seconds, None where no honest figure exists."""
+
+    kind: ClassVar[Kind]
+
+    def __init__(
+        self, message: str, *, param: str | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+
+    @property
+    def status(self) -> int:
+        return self.kind.status
+
+    @property
+    def outcome(self) -> str:
+        return self.kind.outcome
+
+    def to_body(self) -> bytes:
+        """The JSON body, ``{"error": {"message", "type", "param", "code"}}``."""
+        detail = ErrorDetail(self.message, self.kind.type, self.param, self.kind.code)
+        return msgspec.json.encode(ErrorBody(detail))
+
+    def headers(self) -> dict[str, str]:
+        """Response headers that belong to the error."""
+        headers = {"x-quire-reason": self.outcome}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
+        return headers
+
+
+class InvalidRequestError(QuireError):
+    kind = Kind(400, "invalid_request_error", None, "refused:invalid")
+
+
+class ContextTooLongError(InvalidRequestError):
+    kind = Kind(400, "invalid_request_error", "context_length_exceeded", "refused:invalid")
+
+
+class UnauthorizedError(QuireError):
+    kind = Kind(401, "invalid_request_error", "invalid_api_key", "refused:unauthorized")
+
+    def headers(self) -> dict[str, str]:
+        return {**super().headers(), "www-authenticate": "Bearer"}
+
+
+class NotFoundError(QuireError):
+    kind = Kind(404, "invalid_request_error", "not_found", "refused:not_found")
+
+
+class ModelNotFoundError(NotFoundError):
+    kind = Kind(404, "invalid_request_error", "model_not_found", "refused:not_found")
+
+
+class MethodNotAllowedError(QuireError):
+    kind = Kind(405, "invalid_request_error", "method_not_allowed", "refused:invalid")
+
+
+class BodyTooLargeError(QuireError):
+    kind = Kind(413, "invalid_request_error", "request_too_large", "refused:too_large")
+
+
+class OverloadedError(QuireError):
+    kind = Kind(429, "rate_limit_error", "overloaded", "refused:overloaded")
+
+
+class LoadingError(QuireError):
+    kind = Kind(503, "server_error", "model_loading", "refused:loading")
+
+
+class DrainingError(QuireError):
+    kind = Kind(503, "server_error", "shutting_down", "refused:draining")
+
+    def headers(self) -> dict[str, str]:
+        # A kept-alive connection would lead the client's retry back to this very process.
+        return {**super().headers(), "connection": "close"}
+
+
+class EngineFailedError(QuireError):
+    kind = Kind(500, "server_error", "engine_error", "error:engine")
+
+
+class InternalError(QuireError):
+    kind = Kind(500, "server_error", "internal_error", "error:internal")
+
+
+class ClientGoneError(QuireError):
+    kind = Kind(499, "client_gone", "client_gone", "client_gone")

@@ -1,0 +1,1 @@
+"""From a prepared prompt to an ordered log of output events."""

@@ -1,0 +1,92 @@
+"""Who may enter: refused with a reason before any work is done for the request."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+from service.engine_link import EngineLink, LinkPhase
+from service.errors import DrainingError, EngineFailedError, LoadingError, OverloadedError
+from service.settings import ServiceSettings
+
+MAX_RETRY_AFTER_SECONDS = 120
+
+
+class Drain:
+    """Counts requests in flight; once begun, no new one is let in."""
+
+    def __init__(self, timeout: float) -> None:
+        self.in_flight = 0
+        self._timeout = timeout
+        self._ends: float | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def draining(self) -> bool:
+        return self._ends is not None
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the drain's end at the latest."""
+        return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
+
+    def begin(self) -> None:
+        if self._ends is None:
+            self._ends = time.monotonic() + self._timeout
+
+    async def wait_idle(self, timeout: float) -> bool:
+        """True once no request is in flight, False when that takes longer than ``timeout`` s."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def enter(self) -> None:
+        self.in_flight += 1
+        self._idle.clear()
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+        if self.in_flight == 0:
+            self._idle.set()
+
+
+class Admission:
+    """The gate before generation. Status doctrine: 429 when capacity exists but is contended,
+    503 when there is none now."""
+
+    def __init__(self, settings: ServiceSettings, link: EngineLink, drain: Drain) -> None:
+        self._most_waiting = settings.max_waiting_requests
+        self._link = link
+        self._drain = drain
+
+    def check(self) -> None:
+        """Raises DrainingError, LoadingError, EngineFailedError or OverloadedError."""
+        if self._drain.draining:
+            raise DrainingError(
+                "The server is shutting down; retry, another replica may answer.",
+                retry_after=max(1, math.ceil(self._drain.seconds_left)),
+            )
+        match self._link.state.phase:
+            case LinkPhase.CONNECTING | LinkPhase.LOADING:
+                raise LoadingError(
+                    f"The model is not ready yet ({self._link.state.detail}); retry."
+                )
+            case LinkPhase.LOST:
+                raise EngineFailedError(f"The engine does not answer: {self._link.state.detail}.")
+        waiting = self._link.waiting_sequences
+        if waiting >= self._most_waiting:
+            raise OverloadedError(
+                f"{waiting} sequences are waiting already; retry later.",
+                retry_after=self._retry_after(waiting),
+            )
+
+    def _retry_after(self, waiting: int) -> int | None:
+        """When those waiting now will have begun, at the pace of late; None if none moved."""
+        pace = self._link.admissions_per_second()
+        if pace is None:
+            return None
+        return min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(waiting / pace)))

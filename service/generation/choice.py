@@ -1,0 +1,155 @@
+"""One choice of a request: from the engine's tokens to its event log, the single path of all text.
+
+tokens → text (never half a character) → stop strings → reasoning, text and tool calls → log
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.messages import FinishReason, TokenLogprobs
+from service.engine_link import EngineSequence
+from service.errors import EngineFailedError
+from service.generation.detokenizer import Detokenizer
+from service.generation.events import Event, Finished
+from service.generation.parser import OutputParser
+from service.generation.spans import TokenSpans
+from service.generation.stop import StopMatcher
+
+
+@dataclass(frozen=True, slots=True)
+class StopRules:
+    """``strings`` are looked for in the text from the ``min_tokens``-th token on; ``token_ids``
+    are the request's own stop tokens, which the engine looks for. ``show`` keeps what matched,
+    string or token, in the output."""
+
+    strings: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    show: bool = False
+
+
+class Choice:
+    """``tokens`` (and ``logprobs``, if asked for) are the output tokens used so far; ``events`` is
+    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up."""
+
+    __slots__ = (
+        *("_detokenizer", "_matcher", "_parser", "_rules", "_spans"),
+        *("events", "failure", "finished", "index", "logprobs", "sequence", "tokens"),
+    )
+
+    def __init__(
+        self,
+        index: int,
+        sequence: EngineSequence,
+        detokenizer: Detokenizer,
+        parser: OutputParser,
+        spans: TokenSpans,
+        log: list[Event],
+        rules: StopRules,
+    ) -> None:
+        self.index = index
+        self.sequence = sequence
+        self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprobs] = []
+        self.events = log
+        self.finished: Finished | None = None
+        self.failure: EngineFailedError | None = None
+        self._detokenizer = detokenizer
+        self._parser = parser
+        self._spans = spans
+        self._rules = rules
+        self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
+
+    @property
+    def done(self) -> bool:
+        return self.finished is not None or self.failure is not None
+
+    def advance(self) -> None:
+        """Turn all tokens that arrived into events. Constant work per token."""
+        sequence = self.sequence
+        fresh = sequence.tokens
+        if self.done or not (fresh or sequence.finished or sequence.failure):
+            return
+        sequence.tokens = []
+        terminator = self._terminator()
+        hidden = terminator is not None and bool(fresh) and fresh[-1] == terminator
+        if hidden:
+            fresh.pop()  # its text is not part of the answer
+        self._use_fresh(fresh)
+        if self.finished is not None:
+            return
+        if hidden and terminator is not None:
+            self.tokens.append(terminator)
+        if sequence.logprobs:
+            logprobs, sequence.logprobs = sequence.logprobs, []
+            self.logprobs += logprobs
+        if sequence.failure is not None:
+            self.failure = EngineFailedError(sequence.failure)
+        elif sequence.finished is not None:
+            self._finish(terminator)
+
+    def _use_fresh(self, fresh: list[int]) -> None:
+        """Take these tokens in, up to a stop string's end."""
+        tokens, push, parser = self.tokens, self._detokenizer.push, self._parser
+        if not self._rules.strings:
+            for token in fresh:
+                tokens.append(token)
+                piece = push(token)
+                if piece:
+                    parser.feed_token(piece, len(tokens))
+            return
+        for token in fresh:
+            tokens.append(token)
+            piece = push(token)
+            if piece and self._push_text(piece):
+                used = len(tokens) - len(self.logprobs)
+                self.logprobs += self.sequence.logprobs[:used]
+                self._finish_at_stop_string()
+                return
+
+    def _terminator(self) -> int | None:
+        """The stop or end-of-sequence token that ended the sequence and is not to be shown."""
+        finished = self.sequence.finished
+        return None if finished is None or self._rules.show else finished.stop_token_id
+
+    def _push_text(self, piece: str) -> bool:
+        """True when a stop string is complete."""
+        count = len(self.tokens)
+        self._spans.push(len(piece), count)
+        if count >= self._rules.min_tokens:
+            piece = self._matcher.push(piece)
+        if piece:
+            self._parser.feed(piece)
+        return self._matcher.matched is not None
+
+    def _finish_at_stop_string(self) -> None:
+        self._parser.finish(truncated=False)
+        self._end("stop", self._matcher.matched)
+
+    def _finish(self, terminator: int | None) -> None:
+        """The engine ended the sequence."""
+        record = self.sequence.finished
+        assert record is not None
+        if record.reason not in (FinishReason.STOP, FinishReason.LENGTH):
+            self.failure = EngineFailedError(record.error or "the engine stopped this request")
+            return
+        tail = self._detokenizer.flush()
+        if tail:
+            self._spans.push(len(tail), len(self.tokens))
+            tail = self._matcher.push(tail)
+        tail += self._matcher.flush()
+        if tail:
+            self._parser.feed(tail)
+        truncated = record.reason is FinishReason.LENGTH
+        self._parser.finish(truncated=truncated)
+        token = record.stop_token_id
+        self._end(
+            "length" if truncated else "stop", token if token in self._rules.token_ids else None
+        )
+
+    def _end(self, reason: str, matched: str | int | None) -> None:
+        if reason == "stop" and self._parser.complete_calls:
+            reason = "tool_calls"
+        self.finished = Finished(reason, matched, len(self.tokens))
+        self.events.append(self.finished)

@@ -1,0 +1,63 @@
+"""The ordered, typed events of one choice. What any API sends is encoded from these alone.
+
+Every event but ``Finished`` covers output tokens ``[start, end)``; spans of consecutive events
+touch and never overlap. A token that completes two events belongs to the first; the second is
+then empty (``start == end``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    text: str
+    start: int
+    end: int
+
+
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    text: str
+    start: int
+    end: int
+
+
+class ToolCallBegin(msgspec.Struct, frozen=True, gc=False):
+    """``index`` counts the choice's tool calls from 0; ``id`` is minted here and nowhere else."""
+
+    index: int
+    id: str
+    name: str
+    start: int
+    end: int
+
+
+class ToolArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
+    """A further piece of the arguments' JSON text, exactly as the model wrote it."""
+
+    index: int
+    text: str
+    start: int
+    end: int
+
+
+class ToolCallEnd(msgspec.Struct, frozen=True, gc=False):
+    """The call is complete: its arguments are one JSON object."""
+
+    index: int
+    start: int
+    end: int
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """``reason`` is ``stop``, ``length`` or ``tool_calls``. ``matched`` is the stop string or the
+    stop token's id that ended the choice, None when it ended by an end-of-sequence token.
+    ``tokens`` counts every output token used, also those that made no text."""
+
+    reason: str
+    matched: str | int | None
+    tokens: int
+
+
+Delta = ReasoningDelta | TextDelta | ToolCallBegin | ToolArgumentsDelta | ToolCallEnd
+Event = Delta | Finished

@@ -1,0 +1,181 @@
+"""A request for generation, and its life from submission to the last event."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.messages import Finished as SequenceRecord
+from engine.messages import SamplingParams
+from service.checkpoint import Checkpoint
+from service.engine_link import EngineLink, EngineSequence, Waker
+from service.errors import EngineFailedError, InvalidRequestError
+from service.generation.choice import Choice, StopRules
+from service.generation.detokenizer import new_detokenizer
+from service.generation.events import Event
+from service.generation.formats import PLAIN
+from service.generation.parser import OutputParser
+from service.generation.spans import TokenSpans
+
+_SEED_BITS = 63
+_MAX_SEED = (1 << _SEED_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What any API's request comes down to.
+
+    Each of ``prompts`` is continued ``n`` times; choices are numbered prompt by prompt. ``parse``
+    looks for reasoning, and for tool calls where ``tools`` is set; without it all text is text.
+    ``continues_text``: the output goes on from the prompt's text rather than answering it.
+    """
+
+    request_id: str
+    prompts: list[list[int]]
+    params: SamplingParams
+    arrival_time: float
+    n: int = 1
+    seed: int | None = None
+    stop: StopRules = field(default_factory=StopRules)
+    skip_special_tokens: bool = True
+    parse: bool = False
+    tools: bool = False
+    in_reasoning: bool = False
+    continues_text: bool = False
+    priority: int = 0
+    cache_salt: str = ""
+
+
+def choice_seed(seed: int, index: int) -> int:
+    """The seed of choice ``index`` of a request: its own for the first, derived for the rest."""
+    if index == 0:
+        return seed & _MAX_SEED
+    digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> (64 - _SEED_BITS)
+
+
+class Generation:
+    """A submitted request. Call ``advance`` until ``done``, then (always) ``close``."""
+
+    def __init__(self, link: EngineLink, request: GenerationRequest, choices: list[Choice]) -> None:
+        self.request = request
+        self.choices = choices
+        self.first_token_time: float | None = None
+        self._link = link
+        self._open = list(choices)
+        self._waker = choices[0].sequence.waker
+
+    @property
+    def done(self) -> bool:
+        return not self._open
+
+    async def advance(self) -> list[Choice]:
+        """Wait for the engine's next frame and take in all of it.
+
+        Returns the choices it may have changed. Raises EngineFailedError when one of them failed.
+        """
+        await self._waker.wait()
+        changed = self._open
+        ended: list[EngineSequence] = []
+        for choice in changed:
+            choice.advance()
+            if choice.failure is not None:
+                raise choice.failure
+            if choice.finished is not None:
+                ended.append(choice.sequence)
+        if ended:
+            # Those that a stop string ended are still running in the engine.
+            self._link.abort(ended)
+            self._open = [choice for choice in changed if choice.finished is None]
+        if self.first_token_time is None and any(choice.tokens for choice in changed):
+            self.first_token_time = time.monotonic()
+        return changed
+
+    def close(self) -> None:
+        """Stop whatever still runs, freeing its blocks. Safe to call twice."""
+        self._link.abort([choice.sequence for choice in self._open])
+        self._open = []
+
+    def records(self) -> list[SequenceRecord]:
+        """What each choice cost, whether it ended by itself or not."""
+        now = time.monotonic()
+        return [choice.sequence.record(len(choice.tokens), now) for choice in self.choices]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Each prompt counts once, however many choices continue it."""
+        return sum(map(len, self.request.prompts))
+
+    @property
+    def cached_tokens(self) -> int:
+        firsts = self.choices[:: self.request.n]
+        return sum(choice.sequence.cached_tokens for choice in firsts)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(len(choice.tokens) for choice in self.choices)
+
+
+class Generator:
+    """Turns requests into running generations of one model."""
+
+    def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
+        self._link = link
+        self._checkpoint = checkpoint
+        shown = (checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags)
+        # Tags that the tokenizer declares special must still reach the parser.
+        self._parsed_vocabulary = checkpoint.vocabulary.without_specials(
+            frozenset(token for token in shown if token is not None)
+        )
+
+    def start(self, request: GenerationRequest) -> Generation:
+        """Submit every choice. Raises EngineFailedError, or InvalidRequestError for a prompt that
+        is too long to send."""
+        seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
+        waker = Waker()
+        choices: list[Choice] = []
+        try:
+            for prompt in request.prompts:
+                for _ in range(request.n):
+                    index = len(choices)
+                    params = msgspec.structs.replace(
+                        request.params, seed=choice_seed(seed, index % request.n)
+                    )
+                    sequence = self._link.submit(
+                        prompt,
+                        params,
+                        request_id=request.request_id,
+                        waker=waker,
+                        priority=request.priority,
+                        cache_salt=request.cache_salt,
+                        arrival_time=request.arrival_time,
+                    )
+                    choices.append(self._choice(request, index, sequence))
+        except (ConnectionError, ValueError) as error:
+            self._link.abort([choice.sequence for choice in choices])
+            if isinstance(error, ConnectionError):
+                raise EngineFailedError(f"The engine does not answer: {error}.") from error
+            raise InvalidRequestError(str(error)) from error
+        return Generation(self._link, request, choices)
+
+    def _choice(self, request: GenerationRequest, index: int, sequence: EngineSequence) -> Choice:
+        vocabulary = self._parsed_vocabulary if request.parse else self._checkpoint.vocabulary
+        spans = TokenSpans()
+        log: list[Event] = []
+        parser = OutputParser(
+            self._checkpoint.output_format if request.parse else PLAIN,
+            spans,
+            log,
+            tools=request.tools,
+            in_reasoning=request.in_reasoning,
+        )
+        detokenizer = new_detokenizer(
+            vocabulary,
+            skip_special_tokens=request.skip_special_tokens,
+            continues_text=request.continues_text,
+        )
+        return Choice(index, sequence, detokenizer, parser, spans, log, request.stop)

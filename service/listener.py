@@ -1,0 +1,48 @@
+"""The listening socket, and where it can be reached."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+BACKLOG = 2048
+
+
+def open_listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``host`` is what listens; ``local_host`` is where this machine reaches it."""
+
+    host: str
+    port: int
+    local_host: str
+
+    @classmethod
+    def of(cls, listener: socket.socket) -> Address:
+        host, port = listener.getsockname()[:2]
+        local = host
+        if ipaddress.ip_address(host).is_unspecified:
+            local = "127.0.0.1" if listener.family is socket.AF_INET else "::1"
+        return cls(host, port, local)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
+        return f"http://{host}:{self.port}"

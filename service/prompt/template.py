@@ -1,0 +1,169 @@
+"""Chat messages to prompt text, by the checkpoint's own Jinja template, in a sandbox.
+
+Templates come with the checkpoint and are not trusted: they run in Jinja's immutable sandbox, see
+only plain JSON values, and their output is bounded. The conventions (which globals and filters a
+template may use) are those of ``apply_chat_template`` in transformers.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.meta
+from jinja2.exceptions import SecurityError
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MAX_PROMPT_CHARS = 64 * 1024 * 1024
+# Marks where the final message ends, so that what the template adds after it can be cut off. The
+# last space tells whether the template strips messages.
+_CONTINUE_MARK = "\u2063quire-continues-here\u2063 "
+
+JsonObject = dict[str, Any]
+
+
+class TemplateError(ValueError):
+    """The template refused these messages, failed on them, or produced too much."""
+
+
+class _GenerationBlocks(jinja2.ext.Extension):
+    """``{% generation %}`` marks assistant text for training; here it only lets it through."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
+
+    def parse(self, parser: Parser) -> Node | list[Node]:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_pass"), [], [], body).set_lineno(line)
+
+    @staticmethod
+    def _pass(caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class _PlainDict:
+    """``dict(...)`` for templates, without the attributes of the real class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> JsonObject:
+        return dict(*args, **kwargs)
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Unlike Jinja's own filter, escapes nothing for HTML."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.datetime.now().strftime(pattern)
+
+
+class ChatTemplate:
+    """One compiled template. ``render`` may be called from several threads. ``variables`` are
+    the names it reads from outside."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
+        """``special_tokens`` (bos_token, eos_token, …) become variables of the template.
+
+        Raises TemplateError when the source does not parse.
+        """
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = _strftime_now
+        environment.globals["dict"] = _PlainDict()
+        self.source = source
+        self._special_tokens = dict(special_tokens or {})
+        try:
+            self._template = environment.from_string(source)
+            tree = environment.parse(source)
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"the chat template does not parse: {error}") from error
+        self.variables = frozenset(jinja2.meta.find_undeclared_variables(tree)) - set(
+            environment.globals
+        )
+
+    def render(
+        self,
+        messages: list[JsonObject],
+        *,
+        tools: list[JsonObject] | None = None,
+        documents: list[JsonObject] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt's text. Raises TemplateError."""
+        if continue_final_message:
+            messages = _mark_final(messages)
+        context = {
+            **self._special_tokens,
+            **(variables or {}),
+            "messages": messages,
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            text = _bounded(self._template.generate(context))
+        except SecurityError as error:
+            raise TemplateError(f"the chat template did what it must not: {error}") from error
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"the chat template refused the messages: {error}") from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise TemplateError(f"the chat template failed on the messages: {error}") from error
+        except (RecursionError, OverflowError, MemoryError) as error:
+            raise TemplateError("the chat template ran out of bounds") from error
+        return _cut_at_mark(text) if continue_final_message else text
+
+
+def _bounded(pieces: Iterable[str]) -> str:
+    kept: list[str] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > MAX_PROMPT_CHARS:
+            raise TemplateError(f"the chat template wrote more than {MAX_PROMPT_CHARS} characters")
+        kept.append(piece)
+    return "".join(kept)
+
+
+def _mark_final(messages: list[JsonObject]) -> list[JsonObject]:
+    final = messages[-1]
+    content = final.get("content")
+    if not isinstance(content, str):
+        raise TemplateError("continue_final_message needs a final message with text content")
+    return [*messages[:-1], {**final, "content": content + _CONTINUE_MARK}]
+
+
+def _cut_at_mark(text: str) -> str:
+    cut = text.rfind(_CONTINUE_MARK.rstrip())
+    if cut < 0:
+        raise TemplateError("the chat template dropped the final message, it cannot be continued")
+    strips = not text.startswith(_CONTINUE_MARK, cut)
+    return text[:cut].rstrip() if strips else text[:cut]

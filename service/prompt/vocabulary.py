@@ -1,0 +1,167 @@
+"""What each token id stands for: the tables from which output text is made.
+
+Read off a ``tokenizer.json``: the tokens, and the decoder's declared steps. Two families of
+decoders are known: byte-level BPE, where a token is a byte string, and SentencePiece-like, where it
+is a text piece and unknown characters are spelled as byte tokens. Others are refused at start.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
+
+
+class UnsupportedTokenizerError(ValueError):
+    """The tokenizer's decoder is of a kind that Quire does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """``token_bytes[id]`` are the bytes a token shows as by itself; an id that is no token is
+    empty. ``token_text[id]`` is the same as text; a byte-level token that is no text by itself
+    (part of a character) has "\ufffd". ``byte_fallback`` maps the byte tokens of a
+    SentencePiece-like vocabulary to their byte (empty if it has none) and is None for byte-level
+    ones. ``strip_start`` makes the first piece of a text from ``token_text``."""
+
+    token_bytes: tuple[bytes, ...]
+    token_text: tuple[str, ...]
+    byte_fallback: dict[int, bytes] | None
+    special_ids: frozenset[int]
+    strip_start: Callable[[str], str]
+
+    def text_of(self, token_id: int) -> str:
+        """A single token as text, for logprobs; stray bytes become U+FFFD."""
+        return self.bytes_of(token_id).decode("utf-8", "replace")
+
+    def bytes_of(self, token_id: int) -> bytes:
+        if token_id >= len(self.token_bytes):
+            return b""
+        return self.token_bytes[token_id]
+
+    def without_specials(self, shown: frozenset[int]) -> Vocabulary:
+        """The same, but ``shown`` are ordinary tokens."""
+        return Vocabulary(
+            self.token_bytes,
+            self.token_text,
+            self.byte_fallback,
+            self.special_ids - shown,
+            self.strip_start,
+        )
+
+
+def read_vocabulary(
+    tokens: list[str | None], special_ids: frozenset[int], decoder: dict[str, Any] | None
+) -> Vocabulary:
+    """``tokens[id]`` as the tokenizer spells them; ``decoder`` as in tokenizer.json.
+
+    Raises UnsupportedTokenizerError.
+    """
+    steps = _flatten(decoder)
+    kinds = {step["type"] for step in steps}
+    if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Fuse"}:
+        token_bytes = tuple(b"" if token is None else _byte_level(token) for token in tokens)
+        token_text = tuple(_text_or_replacement(piece) for piece in token_bytes)
+        return Vocabulary(token_bytes, token_text, None, special_ids, str)
+    if kinds and kinds <= {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}:
+        return _read_pieces(tokens, special_ids, steps)
+    raise UnsupportedTokenizerError(
+        f"the tokenizer's decoder ({', '.join(sorted(kinds)) or 'none'}) is not supported; "
+        "byte-level BPE and SentencePiece-like tokenizers are"
+    )
+
+
+def _flatten(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if decoder is None:
+        return []
+    if decoder["type"] == "Sequence":
+        return [step for inner in decoder["decoders"] for step in _flatten(inner)]
+    return [decoder]
+
+
+def _read_pieces(
+    tokens: list[str | None], special_ids: frozenset[int], steps: list[dict[str, Any]]
+) -> Vocabulary:
+    replacements: list[tuple[str, str]] = []
+    strips: list[Callable[[str], str]] = []
+    for step in steps:
+        match step["type"]:
+            case "Replace":
+                replacements.append((_literal(step["pattern"]), step["content"]))
+            case "Metaspace":
+                replacements.append((step["replacement"], " "))
+                if step.get("prepend_scheme", "always") != "never":
+                    strips.append(_without_spaces)
+            case "Strip":
+                if step["stop"]:
+                    raise UnsupportedTokenizerError("a decoder that strips a text's end")
+                strips.append(functools.partial(_strip_prefix, step["content"], step["start"]))
+    has_bytes = any(step["type"] == "ByteFallback" for step in steps)
+    bytes_of: dict[int, bytes] = {}
+    texts: list[str] = []
+    for token_id, token in enumerate(tokens):
+        text = token or ""
+        for old, new in replacements:
+            text = text.replace(old, new)
+        if has_bytes and (match := _BYTE_TOKEN.match(text)):
+            bytes_of[token_id] = bytes.fromhex(match[1])
+        texts.append(text)
+    token_bytes = tuple(
+        bytes_of.get(token_id) or text.encode("utf-8") for token_id, text in enumerate(texts)
+    )
+    strip = functools.partial(_strip_start, strips)
+    return Vocabulary(token_bytes, tuple(texts), bytes_of, special_ids, strip)
+
+
+def _literal(pattern: dict[str, str]) -> str:
+    if "String" not in pattern:
+        raise UnsupportedTokenizerError("a decoder that replaces by a regular expression")
+    return pattern["String"]
+
+
+def _strip_start(strips: list[Callable[[str], str]], text: str) -> str:
+    for strip in strips:
+        text = strip(text)
+    return text
+
+
+def _strip_prefix(content: str, count: int, text: str) -> str:
+    for _ in range(count):
+        text = text.removeprefix(content)
+    return text
+
+
+def _without_spaces(text: str) -> str:
+    """A Metaspace decoder drops every space marker of a text's first token."""
+    return text.replace(" ", "")
+
+
+@functools.cache
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes: printable Latin-1 stands for itself, the
+    rest is shifted past U+0100 in order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    hidden = (byte for byte in range(256) if byte not in set(printable))
+    return alphabet | {chr(0x100 + shift): byte for shift, byte in enumerate(hidden)}
+
+
+def _text_or_replacement(piece: bytes) -> str:
+    try:
+        return piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return REPLACEMENT
+
+
+def _byte_level(token: str) -> bytes:
+    """A token with a character outside the byte alphabet is an added one and shows as itself."""
+    alphabet = _byte_alphabet()
+    try:
+        return bytes([alphabet[char] for char in token])
+    except KeyError:
+        return token.encode("utf-8")

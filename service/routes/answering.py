@@ -1,0 +1,122 @@
+"""Sending an answer, whole or as a stream, for any API whose answer can do both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+import structlog
+from litestar import Request, Response
+from litestar.types import Receive
+
+from service.errors import ClientGoneError, InternalError, QuireError
+from service.generation.choice import Choice
+from service.generation.request import Generation
+from service.routes.body import client_left
+from service.routes.event_stream import EventStream
+from service.routes.exchange import EXCHANGE, Exchange
+
+HttpRequest = Request[Any, Any, Any]
+
+_log = structlog.get_logger()
+
+
+class AnswerStream(Protocol):
+    """SSE bytes, in the order ``begin``, ``advance`` as often as needed, ``end``."""
+
+    def begin(self) -> bytes: ...
+
+    def advance(self, choices: list[Choice]) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class Answer(Protocol):
+    def whole(self) -> bytes: ...
+
+    def stream(self) -> AnswerStream: ...
+
+
+def exchange_of(request: HttpRequest) -> Exchange:
+    exchange: Exchange = request.scope["state"][EXCHANGE]
+    return exchange
+
+
+def respond(exchange: Exchange, body: bytes) -> Response[bytes]:
+    """A JSON answer with status 200."""
+    exchange.record.status = 200
+    return Response(
+        content=body, status_code=200, media_type="application/json", headers=exchange.headers
+    )
+
+
+async def answer_whole(
+    exchange: Exchange, generation: Generation, answer: Answer, receive: Receive
+) -> Response[bytes]:
+    """Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
+    left = asyncio.ensure_future(client_left(receive))
+    work = asyncio.ensure_future(_complete(exchange, generation))
+    try:
+        await asyncio.wait({left, work}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientGoneError("The client left before the answer was complete.")
+        work.result()
+    finally:
+        left.cancel()
+        work.cancel()
+    exchange.succeed(_outcome(generation))
+    return respond(exchange, answer.whole())
+
+
+def answer_stream(exchange: Exchange, generation: Generation, answer: Answer) -> EventStream:
+    """An SSE response. Its events end with ``[DONE]``, or with an error and nothing after it."""
+    exchange.record.status = 200
+    return EventStream(_events(exchange, generation, answer.stream()), exchange.headers)
+
+
+async def _complete(exchange: Exchange, generation: Generation) -> None:
+    while not generation.done:
+        await generation.advance()
+        if generation.first_token_time is not None:
+            exchange.note_first_token(generation.first_token_time)
+
+
+async def _events(
+    exchange: Exchange, generation: Generation, stream: AnswerStream
+) -> AsyncGenerator[bytes, None]:
+    try:
+        opening = stream.begin()
+        if opening:
+            yield opening
+        first = True
+        while not generation.done:
+            changed = await generation.advance()
+            if first and generation.first_token_time is not None:
+                exchange.note_first_token(generation.first_token_time)
+                first = False
+            chunks = stream.advance(changed)
+            if chunks:
+                yield chunks
+        exchange.succeed(_outcome(generation))
+        yield stream.end()
+    except QuireError as error:
+        exchange.fail(error)
+        yield _error_event(error)
+    except Exception:
+        _log.exception("a stream failed", request_id=exchange.record.request_id)
+        fault = InternalError("The server had an error while processing the request.")
+        exchange.fail(fault)
+        yield _error_event(fault)
+
+
+def _error_event(error: QuireError) -> bytes:
+    """SDKs raise on an ``error`` object; no ``[DONE]`` follows, so nobody takes it for success."""
+    return b"data: " + error.to_body() + b"\n\n"
+
+
+def _outcome(generation: Generation) -> str:
+    """The request's outcome is its first choice's finish reason."""
+    finished = generation.choices[0].finished
+    assert finished is not None
+    return finished.reason

@@ -1,0 +1,51 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from litestar import Response, post
+from litestar.datastructures import State
+
+from service.routes.answering import (
+    HttpRequest,
+    answer_stream,
+    answer_whole,
+    exchange_of,
+)
+from service.routes.body import read_body
+from service.routes.prepare import chat_generation, render_chat
+from service.routes.services import Services
+from service.wire.chat import decode_chat
+from service.wire.chat_answer import ChatAnswer
+
+
+@post("/v1/chat/completions", status_code=200, opt={"route": "chat_completions"})
+async def chat_completions(request: HttpRequest, state: State) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    record = exchange.record
+    settings = services.settings
+    body = await read_body(request.scope, request.receive, limit=settings.max_body_bytes)
+    chat = decode_chat(body, max_choices=settings.max_choices)
+    record.operation = "chat"
+    record.stream = bool(chat.stream)
+    record.model = services.model_name(chat.model)
+    services.admission.check()
+    prompt = await render_chat(chat, services.checkpoint, body_size=len(body))
+    wanted = chat_generation(chat, prompt, services, record)
+    generation = services.generator.start(wanted)
+    exchange.began(generation)
+    record.response_id = f"chatcmpl-{uuid.uuid4().hex}"
+    answer = ChatAnswer(
+        chat,
+        generation,
+        services.checkpoint.vocabulary,
+        response_id=record.response_id,
+        created=int(time.time()),
+        model=record.model,
+    )
+    if chat.stream:
+        return answer_stream(exchange, generation, answer)
+    return await answer_whole(exchange, generation, answer, request.receive)

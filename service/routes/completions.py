@@ -1,0 +1,52 @@
+"""``POST /v1/completions``, also at ``/completions``."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from litestar import Response, post
+from litestar.datastructures import State
+
+from service.routes.answering import (
+    HttpRequest,
+    answer_stream,
+    answer_whole,
+    exchange_of,
+)
+from service.routes.body import read_body
+from service.routes.prepare import completion_generation, completion_prompts
+from service.routes.services import Services
+from service.wire.completions import decode_completion
+from service.wire.completions_answer import CompletionAnswer
+
+
+@post(["/v1/completions", "/completions"], status_code=200, opt={"route": "completions"})
+async def completions(request: HttpRequest, state: State) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    record = exchange.record
+    settings = services.settings
+    body = await read_body(request.scope, request.receive, limit=settings.max_body_bytes)
+    completion = decode_completion(body, max_choices=settings.max_choices)
+    record.operation = "text_completion"
+    record.stream = bool(completion.stream)
+    record.model = services.model_name(completion.model)
+    services.admission.check()
+    prompts, texts = await completion_prompts(completion, services)
+    wanted = completion_generation(completion, prompts, services, record)
+    generation = services.generator.start(wanted)
+    exchange.began(generation)
+    record.response_id = f"cmpl-{uuid.uuid4().hex}"
+    answer = CompletionAnswer(
+        completion,
+        generation,
+        services.checkpoint.vocabulary,
+        response_id=record.response_id,
+        created=int(time.time()),
+        model=record.model,
+        texts=texts,
+    )
+    if completion.stream:
+        return answer_stream(exchange, generation, answer)
+    return await answer_whole(exchange, generation, answer, request.receive)

@@ -1,0 +1,176 @@
+"""One HTTP exchange from first byte to last: its key, its record, its end.
+
+``ExchangeMiddleware`` wraps every route. A route is closed to callers without a key unless it is
+declared with ``opt={"open": True}``; one declared with ``opt={"route": …}`` is counted and logged
+under that name, exactly once, whatever happens to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+import uuid
+from collections.abc import Iterable
+
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import QuireError, UnauthorizedError
+from service.generation.admission import Drain
+from service.generation.record import RequestRecord
+from service.generation.request import Generation
+from service.observer import Telemetry
+
+EXCHANGE = "quire_exchange"
+
+
+class KeyRing:
+    """Knows the keys by their SHA-256 digests only."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, authorization: bytes) -> None:
+        """Raises UnauthorizedError unless the header bears a known key. All keys are compared,
+        each in constant time."""
+        scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() != b"bearer" or not key.strip():
+            raise UnauthorizedError(
+                "You didn't provide an API key. Send it as 'Authorization: Bearer KEY'."
+            )
+        digest = _digest(key.strip())
+        found = False
+        for known in self._digests:
+            found |= hmac.compare_digest(digest, known)
+        if not found:
+            raise UnauthorizedError("Incorrect API key provided.")
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class Exchange:
+    """What one counted request has come to so far."""
+
+    def __init__(self, record: RequestRecord, telemetry: Telemetry) -> None:
+        self.record = record
+        self.generation: Generation | None = None
+        self._telemetry = telemetry
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """For every response of this exchange."""
+        headers = {"x-request-id": self.record.request_id}
+        if self.record.trace_id:
+            headers["x-trace-id"] = self.record.trace_id
+        if self.record.identity is not None:
+            headers["traceresponse"] = self.record.identity.traceresponse
+        return headers
+
+    def began(self, generation: Generation) -> None:
+        """The engine works for this exchange from now on."""
+        self.generation = generation
+        request, record = generation.request, self.record
+        record.choices = len(generation.choices)
+        record.max_tokens = request.params.max_tokens
+        record.temperature = request.params.temperature
+        record.top_p = request.params.top_p
+
+    def succeed(self, outcome: str) -> None:
+        self.record.outcome = outcome
+
+    def fail(self, error: QuireError) -> None:
+        """The answer, or the rest of the stream, is this error. The first outcome stays."""
+        if not self.record.outcome:
+            self.record.outcome = error.outcome
+            self.record.error = type(error).__name__
+
+    def note_first_token(self, moment: float) -> None:
+        if self.record.first_token_time is None:
+            self.record.first_token_time = moment
+            self._telemetry.first_token(self.record)
+
+    def finish(self) -> None:
+        """Nothing more can be sent. What has no outcome by now was left by its client."""
+        record, generation = self.record, self.generation
+        record.outcome = record.outcome or "client_gone"
+        record.ended_time = time.monotonic()
+        if generation is not None:
+            generation.close()
+            record.prompt_tokens = generation.prompt_tokens
+            record.cached_tokens = generation.cached_tokens
+            record.output_tokens = generation.output_tokens
+            record.sequences = generation.records()
+            record.finish_reasons = [
+                choice.finished.reason
+                for choice in generation.choices
+                if choice.finished is not None
+            ]
+            times = [choice.sequence.last_token_time for choice in generation.choices]
+            record.last_token_time = max((t for t in times if t is not None), default=None)
+        self._telemetry.request_finished(record)
+
+
+class ExchangeMiddleware(ASGIMiddleware):
+    """Outermost of a route: authenticates, opens the exchange and always ends it."""
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(self, keys: KeyRing, telemetry: Telemetry, drain: Drain) -> None:
+        self._keys = keys
+        self._telemetry = telemetry
+        self._drain = drain
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        options = scope["route_handler"].opt
+        route = options.get("route")
+        if route is None:
+            self._authenticate(scope, options)
+            await next_app(scope, receive, send)
+            return
+        exchange = Exchange(_new_record(scope, route), self._telemetry)
+        scope["state"][EXCHANGE] = exchange
+        self._telemetry.request_started(exchange.record)
+        self._drain.enter()
+        try:
+            self._authenticate(scope, options)
+            await next_app(scope, receive, send)
+        except QuireError as error:
+            exchange.fail(error)
+            exchange.record.status = error.status
+            raise
+        finally:
+            self._drain.leave()
+            exchange.finish()
+
+    def _authenticate(self, scope: Scope, options: dict[str, object]) -> None:
+        if self._keys and not options.get("open"):
+            self._keys.check(header(scope, b"authorization"))
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """The value of a request header given in lower case; empty if it is not there."""
+    return next((value for key, value in scope["headers"] if key == name), b"")
+
+
+def _new_record(scope: Scope, route: str) -> RequestRecord:
+    def text(name: bytes) -> str | None:
+        return header(scope, name).decode("latin-1") or None
+
+    return RequestRecord(
+        request_id=f"req_{uuid.uuid4().hex}",
+        route=route,
+        http_method=str(scope.get("method", "")),
+        http_route=str(scope["path_template"]),
+        received_time=time.monotonic(),
+        received_wall_ns=time.time_ns(),
+        client_request_id=text(b"x-request-id"),
+        traceparent=text(b"traceparent"),
+        tracestate=text(b"tracestate"),
+    )

@@ -1,0 +1,59 @@
+"""Every exception that can leave a route, as an OpenAI-shaped response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from service.errors import (
+    BodyTooLargeError,
+    InternalError,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    QuireError,
+)
+from service.routes.exchange import EXCHANGE, Exchange
+
+_log = structlog.get_logger()
+
+
+def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
+    """``path`` is told back to its caller only."""
+    if isinstance(error, QuireError):
+        return error
+    if isinstance(error, HTTPException):
+        match error.status_code:
+            case 404:
+                return NotFoundError(f"There is no {method} {path}; see /docs for what there is.")
+            case 405:
+                return MethodNotAllowedError(f"{path} does not take {method}; see /docs.")
+            case 413:
+                return BodyTooLargeError("The body is too large.")
+            case status if status < 500:
+                return InvalidRequestError(error.detail)
+    return InternalError("The server had an error while processing the request.")
+
+
+def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The app's only exception handler."""
+    answer = as_quire_error(error, method=request.method, path=request.url.path)
+    if isinstance(answer, InternalError):
+        _log.error("unexpected exception", path=request.url.path, exc_info=error)
+    exchange: Exchange | None = request.scope["state"].get(EXCHANGE)
+    headers = answer.headers()
+    if exchange is not None:
+        exchange.fail(answer)
+        exchange.record.status = answer.status
+        headers |= exchange.headers
+    if isinstance(answer, MethodNotAllowedError) and isinstance(error, HTTPException):
+        headers |= error.headers or {}
+    return Response(
+        content=answer.to_body(),
+        status_code=answer.status,
+        media_type="application/json",
+        headers=headers,
+    )

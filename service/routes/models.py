@@ -1,0 +1,44 @@
+"""``GET /v1/models`` and ``GET /v1/models/{id}``."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import Response, get
+from litestar.datastructures import State
+from litestar.params import FromPath
+
+from service.routes.answering import HttpRequest, exchange_of, respond
+from service.routes.services import Services
+from service.wire.models import ModelCard, ModelList
+
+
+def _card(services: Services, name: str) -> ModelCard:
+    ready = services.link.state.ready
+    return ModelCard(
+        id=name,
+        created=services.started,
+        root=services.names[0],
+        max_model_len=None if ready is None else ready.max_model_len,
+    )
+
+
+@get("/v1/models", opt={"route": "models"})
+async def list_models(request: HttpRequest, state: State) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    exchange.succeed("stop")
+    cards = [_card(services, name) for name in services.names]
+    return respond(exchange, msgspec.json.encode(ModelList(data=cards)))
+
+
+@get("/v1/models/{model_id:path}", opt={"route": "models"})
+async def retrieve_model(
+    request: HttpRequest, state: State, model_id: FromPath[str]
+) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    # Names may hold slashes, hence a path, which comes with one in front.
+    name = services.model_name(str(model_id).removeprefix("/"))
+    exchange.record.model = name
+    exchange.succeed("stop")
+    return respond(exchange, msgspec.json.encode(_card(services, name)))

@@ -1,0 +1,155 @@
+"""The OpenAPI document, from one table of operations and the structs that decode and encode.
+
+Bodies are decoded by hand, so the framework cannot see their types; here each operation names
+them, and a test holds the table against the routes that exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from service.errors import ErrorBody
+from service.routes.operations import Health
+from service.routes.pages import Landing
+from service.wire.chat import ChatRequest
+from service.wire.chat_answer import ChatCompletion
+from service.wire.completions import CompletionRequest
+from service.wire.completions_answer import Completion
+from service.wire.models import ModelCard, ModelList
+from service.wire.tokenize import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``answer``: a struct, or the media type of something that is not JSON."""
+
+    method: str
+    path: str
+    summary: str
+    answer: type[msgspec.Struct] | str
+    request: type[msgspec.Struct] | None = None
+    streams: bool = False
+    open: bool = False
+    failures: tuple[int, ...] = ()
+
+
+_GENERATION_FAILURES = (400, 401, 404, 413, 429, 500, 503)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "post",
+        "/v1/chat/completions",
+        "Answer a conversation",
+        ChatCompletion,
+        ChatRequest,
+        streams=True,
+        failures=_GENERATION_FAILURES,
+    ),
+    *(
+        Operation(
+            "post",
+            path,
+            "Continue a text",
+            Completion,
+            CompletionRequest,
+            streams=True,
+            failures=_GENERATION_FAILURES,
+        )
+        for path in ("/v1/completions", "/completions")
+    ),
+    Operation("get", "/v1/models", "List the models served", ModelList, failures=(401,)),
+    Operation("get", "/v1/models/{model_id}", "Describe a model", ModelCard, failures=(401, 404)),
+    Operation(
+        "post",
+        "/tokenize",
+        "Text or messages to token ids",
+        TokenizeResponse,
+        TokenizeRequest,
+        failures=(400, 401, 404, 413, 503),
+    ),
+    Operation(
+        "post",
+        "/detokenize",
+        "Token ids to text",
+        DetokenizeResponse,
+        DetokenizeRequest,
+        failures=(400, 401, 404, 413, 503),
+    ),
+    Operation("get", "/health", "Status, model and engine", Health, open=True),
+    Operation("get", "/health/ready", "200 while requests are taken", Health, open=True),
+    Operation("get", "/health/live", "503 only when a restart would help", Health, open=True),
+    Operation("get", "/metrics", "Prometheus metrics", "text/plain", open=True),
+    Operation("get", "/", "What this server is", Landing, open=True),
+    Operation("get", "/docs", "This document, to read", "text/html", open=True),
+    Operation("get", "/openapi.json", "This document", "application/json", open=True),
+)
+
+
+def build_document(*, version: str, needs_key: bool) -> JsonObject:
+    """The whole document, OpenAPI 3.1."""
+    types: list[type] = [ErrorBody]
+    for operation in OPERATIONS:
+        types += [t for t in (operation.request, operation.answer) if isinstance(t, type)]
+    types = list(dict.fromkeys(types))
+    references, schemas = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    schema_of = dict(zip(types, references, strict=True))
+    paths: JsonObject = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _describe(
+            operation, schema_of, needs_key=needs_key
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Quire", "version": version, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _describe(
+    operation: Operation, schema_of: dict[type, JsonObject], *, needs_key: bool
+) -> JsonObject:
+    if isinstance(operation.answer, str):
+        content: JsonObject = {operation.answer: {}}
+    else:
+        content = {"application/json": {"schema": schema_of[operation.answer]}}
+    if operation.streams:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    result: JsonObject = {
+        "summary": operation.summary,
+        "operationId": f"{operation.method} {operation.path}",
+        "responses": {"200": {"description": "OK", "content": content}},
+    }
+    for status in operation.failures:
+        result["responses"][str(status)] = {
+            "description": "Refused or failed",
+            "content": {"application/json": {"schema": schema_of[ErrorBody]}},
+        }
+    if operation.request is not None:
+        schema = schema_of[operation.request]
+        result["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    if "{model_id}" in operation.path:
+        result["parameters"] = [
+            {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string"}}
+        ]
+    if needs_key and not operation.open:
+        result["security"] = [{"key": []}]
+    return result

@@ -1,0 +1,73 @@
+"""For those who run the server: health, readiness, metrics."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import Response, get
+from litestar.datastructures import State
+
+from service.routes.answering import HttpRequest
+from service.routes.services import Services
+
+OPEN = {"open": True}
+
+
+class EngineHealth(msgspec.Struct, frozen=True):
+    """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step."""
+
+    phase: str
+    detail: str
+    running: int | None
+    waiting: int | None
+    max_model_len: int | None
+
+
+class Health(msgspec.Struct, frozen=True):
+    """``status``: ok, loading, draining, lost or silent."""
+
+    status: str
+    model: str
+    engine: EngineHealth
+
+
+def _health(services: Services) -> Health:
+    state, stats = services.link.state, services.link.stats
+    engine = EngineHealth(
+        state.phase.value,
+        state.detail,
+        None if stats is None else stats.running,
+        None if stats is None else stats.waiting,
+        None if state.ready is None else state.ready.max_model_len,
+    )
+    return Health(services.health(), services.names[0], engine)
+
+
+def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
+    return Response(
+        content=msgspec.json.encode(health),
+        status_code=200 if healthy else 503,
+        media_type="application/json",
+        headers={"cache-control": "no-store"},
+    )
+
+
+@get(["/health", "/health/ready"], opt=OPEN)
+async def ready(state: State) -> Response[bytes]:
+    """200 while requests are taken and the engine makes progress or has nothing to do."""
+    health = _health(state.services)
+    return _respond(health, healthy=health.status == "ok")
+
+
+@get("/health/live", opt=OPEN)
+async def live(state: State) -> Response[bytes]:
+    """503 only when the engine is dead or stuck: a restart would help."""
+    health = _health(state.services)
+    return _respond(health, healthy=health.status not in ("lost", "silent"))
+
+
+@get("/metrics", opt=OPEN, sync_to_thread=False)
+def metrics(request: HttpRequest, state: State) -> Response[bytes]:
+    services: Services = state.services
+    body, content_type = services.telemetry.exposition(request.headers.get("accept", ""))
+    # Prometheus' media types carry their own charset and version.
+    return Response(content=body, status_code=200, headers={"content-type": content_type})

@@ -1,0 +1,201 @@
+"""From a decoded request to a GenerationRequest: prompt, limits, parameters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from service.checkpoint import Checkpoint
+from service.errors import ContextTooLongError, InvalidRequestError
+from service.generation.record import RequestRecord
+from service.generation.request import GenerationRequest
+from service.prompt.template import ChatTemplate, TemplateError
+from service.prompt.tokenizer import THREAD_CHARS
+from service.routes.services import Services
+from service.wire.chat import ChatRequest, template_messages, template_tools
+from service.wire.completions import DEFAULT_MAX_TOKENS, CompletionRequest
+from service.wire.sampling import default_max_tokens, sampling_params, stop_rules
+
+# Beside the variables that a template itself reads, clients may set these whatever the template.
+_COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})
+_RESERVED_VARIABLES = frozenset(
+    {"messages", "tools", "add_generation_prompt", "continue_final_message"}
+)
+
+
+class RenderedPrompt(NamedTuple):
+    text: str
+    ids: list[int]
+
+
+async def render_chat(
+    request: ChatRequest, checkpoint: Checkpoint, *, body_size: int
+) -> RenderedPrompt:
+    """The prompt by the checkpoint's template; a large one is made in a thread.
+
+    Raises InvalidRequestError, also for what the template itself raises.
+    """
+    template = checkpoint.template
+    if template is None:
+        raise InvalidRequestError(
+            "This model has no chat template; use /v1/completions.", param="messages"
+        )
+    variables = _template_variables(request, template)
+    if body_size < THREAD_CHARS:
+        return _render_chat(request, checkpoint, template, variables)
+    return await asyncio.to_thread(_render_chat, request, checkpoint, template, variables)
+
+
+def _render_chat(
+    request: ChatRequest,
+    checkpoint: Checkpoint,
+    template: ChatTemplate,
+    variables: Mapping[str, Any],
+) -> RenderedPrompt:
+    try:
+        text = template.render(
+            template_messages(request),
+            tools=template_tools(request),
+            documents=request.documents or variables.get("documents"),
+            add_generation_prompt=request.generation_prompt,
+            continue_final_message=request.continue_final_message,
+            variables=variables,
+        )
+    except TemplateError as error:
+        raise InvalidRequestError(f"{error}.", param="messages") from error
+    return RenderedPrompt(text, checkpoint.tokenizer.encode(text, add_special_tokens=False))
+
+
+def _template_variables(request: ChatRequest, template: ChatTemplate) -> dict[str, Any]:
+    """Raises InvalidRequestError for a variable that no template of this model reads."""
+    variables: dict[str, Any] = {}
+    if request.reasoning_effort is not None:
+        variables["reasoning_effort"] = request.reasoning_effort
+    known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
+    for name, value in (request.chat_template_kwargs or {}).items():
+        if name not in known:
+            raise InvalidRequestError(
+                f"The chat template does not read '{name}'.", param=f"chat_template_kwargs.{name}"
+            )
+        variables[name] = value
+    return variables
+
+
+def chat_generation(
+    request: ChatRequest, prompt: RenderedPrompt, services: Services, record: RequestRecord
+) -> GenerationRequest:
+    """Raises ContextTooLongError or InvalidRequestError."""
+    checkpoint, engine = services.checkpoint, services.engine
+    room = _room(len(prompt.ids), engine.max_model_len, "messages")
+    limit = request.token_limit or default_max_tokens(checkpoint.defaults, room)
+    params = sampling_params(
+        request,
+        checkpoint,
+        vocab_size=engine.vocab_size,
+        max_tokens=min(limit, room),
+        logprobs=request.engine_logprobs,
+    )
+    return GenerationRequest(
+        request_id=record.request_id,
+        prompts=[prompt.ids],
+        params=params,
+        arrival_time=record.received_time,
+        n=request.n or 1,
+        seed=request.seed,
+        stop=stop_rules(request),
+        skip_special_tokens=request.skip_special_tokens,
+        parse=True,
+        tools=request.calls_tools,
+        in_reasoning=_ends_in_reasoning(request, prompt.text, checkpoint),
+        continues_text=request.continue_final_message,
+        priority=request.priority,
+        cache_salt=request.cache_salt or "",
+    )
+
+
+def _ends_in_reasoning(request: ChatRequest, text: str, checkpoint: Checkpoint) -> bool:
+    """Whether the template left a reasoning tag open for the model to go on in."""
+    tags = checkpoint.output_format.reasoning
+    if tags is None:
+        return False
+    if request.continue_final_message:
+        return text.rfind(tags.open) > text.rfind(tags.close)
+    return text.rstrip().endswith(tags.open)
+
+
+async def completion_prompts(
+    request: CompletionRequest, services: Services
+) -> tuple[list[list[int]], list[str]]:
+    """Token ids of every prompt, and their texts where they are to be echoed."""
+    tokenizer = services.checkpoint.tokenizer
+    ids: list[list[int]] = []
+    texts: list[str] = []
+    for prompt in request.prompts:
+        if isinstance(prompt, str):
+            encoded = await tokenizer.encode_async(
+                prompt, add_special_tokens=request.add_special_tokens
+            )
+            texts.append(prompt)
+        else:
+            encoded = prompt
+            check_token_ids(prompt, services.engine.vocab_size, "prompt")
+            texts.append(tokenizer.decode(prompt) if request.echo else "")
+        if not encoded:
+            raise InvalidRequestError("'prompt' must not be empty.", param="prompt")
+        ids.append(encoded)
+    return ids, texts
+
+
+def completion_generation(
+    request: CompletionRequest, prompts: list[list[int]], services: Services, record: RequestRecord
+) -> GenerationRequest:
+    """Raises ContextTooLongError or InvalidRequestError."""
+    checkpoint, engine = services.checkpoint, services.engine
+    room = min(_room(len(prompt), engine.max_model_len, "prompt") for prompt in prompts)
+    # Without any output wanted the engine still computes one token; it is not shown.
+    limit = request.max_tokens if request.max_tokens is not None else None
+    if limit is None:
+        limit = default_max_tokens(checkpoint.defaults, room, DEFAULT_MAX_TOKENS)
+    wants_prompt_logprobs = request.echo and request.logprobs is not None
+    params = sampling_params(
+        request,
+        checkpoint,
+        vocab_size=engine.vocab_size,
+        max_tokens=min(max(limit, 1), room),
+        logprobs=request.logprobs,
+        prompt_logprobs=request.logprobs if wants_prompt_logprobs else None,
+    )
+    return GenerationRequest(
+        request_id=record.request_id,
+        prompts=prompts,
+        params=params,
+        arrival_time=record.received_time,
+        n=request.n or 1,
+        seed=request.seed,
+        stop=stop_rules(request),
+        skip_special_tokens=request.skip_special_tokens,
+        continues_text=True,
+        priority=request.priority,
+        cache_salt=request.cache_salt or "",
+    )
+
+
+def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:
+    """Raises InvalidRequestError for an id that is no token."""
+    if ids and max(ids) >= vocab_size:
+        raise InvalidRequestError(
+            f"'{param}' holds the token id {max(ids)}, but ids end at {vocab_size - 1}.",
+            param=param,
+        )
+
+
+def _room(prompt_tokens: int, context: int, param: str) -> int:
+    """Tokens left for output."""
+    if prompt_tokens >= context:
+        raise ContextTooLongError(
+            f"This model's maximum context length is {context} tokens, but your {param} resulted "
+            f"in {prompt_tokens} tokens. Shorten the {param}.",
+            param=param,
+        )
+    return context - prompt_tokens

@@ -1,0 +1,63 @@
+"""What the routes work with: one instance per worker, made by ``service.app``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from engine.messages import Ready
+from service.checkpoint import Checkpoint
+from service.engine_link import EngineLink, LinkPhase
+from service.errors import LoadingError, ModelNotFoundError
+from service.generation.admission import Admission, Drain
+from service.generation.request import Generator
+from service.observer import Telemetry
+from service.settings import ServiceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """``names`` are those under which the model is asked for, its own first."""
+
+    settings: ServiceSettings
+    names: tuple[str, ...]
+    checkpoint: Checkpoint
+    link: EngineLink
+    generator: Generator
+    admission: Admission
+    drain: Drain
+    telemetry: Telemetry
+    started: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def engine(self) -> Ready:
+        """The loaded model. Raises LoadingError while there is none."""
+        ready = self.link.state.ready
+        if ready is None:
+            raise LoadingError(f"The model is not ready yet ({self.link.state.detail}); retry.")
+        return ready
+
+    def model_name(self, asked: str | None) -> str:
+        """The name to answer under. Raises ModelNotFoundError."""
+        if asked is None:
+            return self.names[0]
+        if asked not in self.names:
+            raise ModelNotFoundError(
+                f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
+                param="model",
+            )
+        return asked
+
+    def health(self) -> str:
+        """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone) or ``silent`` (it has
+        not been heard of for too long)."""
+        if self.drain.draining:
+            return "draining"
+        match self.link.state.phase:
+            case LinkPhase.CONNECTING | LinkPhase.LOADING:
+                return "loading"
+            case LinkPhase.LOST:
+                return "lost"
+        heard = self.link.last_message_time
+        silence = 0.0 if heard is None else time.monotonic() - heard
+        return "silent" if silence > self.settings.engine_silence_timeout else "ok"

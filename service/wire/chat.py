@@ -1,0 +1,243 @@
+"""``POST /v1/chat/completions``: the request, decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.wire.decode import decode
+from service.wire.sampling import (
+    MAX_TOP_LOGPROBS,
+    Name,
+    SamplingFields,
+    TokenCount,
+    check_limits,
+    refuse_unserved,
+)
+
+JsonObject = dict[str, Any]
+
+
+class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class RefusalPart(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+Content = str | list[TextPart | RefusalPart]
+
+
+class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call the assistant made earlier, as a client sends it back."""
+
+    function: FunctionCall
+    id: Name | None = None
+    type: Literal["function"] = "function"
+    index: int | None = None  # left over where a client kept the stream's deltas
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Any role's message. What the server itself sent as an assistant's message is accepted back
+    whole."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = None
+    name: Name | None = None
+    tool_calls: Annotated[list[ToolCall], Meta(max_length=256)] | None = None
+    tool_call_id: Name | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    annotations: list[Any] | None = None
+    audio: None = None
+    function_call: None = None
+
+
+class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class ChatRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenAI's request, with the extensions that local servers share."""
+
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=16384)]
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    reasoning_effort: Name | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
+    documents: Annotated[list[dict[str, Any]], Meta(max_length=1024)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    include_reasoning: bool = True
+    # Known to OpenAI, not served here: refused by name unless null or as harmless as absent.
+    audio: Any = None
+    function_call: Any = None
+    functions: Any = None
+    modalities: Any = None
+    prediction: Any = None
+    verbosity: Any = None
+    web_search_options: Any = None
+
+    @property
+    def calls_tools(self) -> bool:
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def token_limit(self) -> int | None:
+        if self.max_completion_tokens is not None:
+            return self.max_completion_tokens
+        return self.max_tokens
+
+    @property
+    def generation_prompt(self) -> bool:
+        """Whether an assistant's turn is opened after the messages."""
+        if self.add_generation_prompt is None:
+            return not self.continue_final_message
+        return self.add_generation_prompt
+
+    @property
+    def engine_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+_decoder = msgspec.json.Decoder(ChatRequest, strict=True)
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+_PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "response_format": lambda value: value == {"type": "text"},
+    "modalities": lambda value: value == ["text"],
+    "verbosity": lambda value: value == "medium",
+    **dict.fromkeys(
+        ("audio", "function_call", "functions", "prediction", "web_search_options"), _never
+    ),
+}
+
+
+def decode_chat(body: bytes, *, max_choices: int) -> ChatRequest:
+    """Raises InvalidRequestError."""
+    request = decode(_decoder, body)
+    refuse_unserved(request, _PARTLY_SERVED)
+    check_limits(request, max_choices=max_choices)
+    if request.top_logprobs and not request.logprobs:
+        raise InvalidRequestError("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
+    if request.parallel_tool_calls is False and request.calls_tools:
+        raise InvalidRequestError(
+            "'parallel_tool_calls': false is not supported by this server.",
+            param="parallel_tool_calls",
+        )
+    if request.continue_final_message and request.generation_prompt:
+        raise InvalidRequestError(
+            "'continue_final_message' and 'add_generation_prompt' exclude each other.",
+            param="continue_final_message",
+        )
+    for index, message in enumerate(request.messages):
+        _check_message(message, f"messages[{index}]")
+    return request
+
+
+def _check_message(message: Message, path: str) -> None:
+    if message.role == "tool" and message.tool_call_id is None:
+        raise InvalidRequestError(
+            "A tool message must say which call it answers.", param=f"{path}.tool_call_id"
+        )
+    if message.role != "assistant" and message.content is None:
+        raise InvalidRequestError(
+            f"A {message.role} message must have content.", param=f"{path}.content"
+        )
+    if message.role != "assistant" and message.tool_calls:
+        raise InvalidRequestError("Only an assistant calls tools.", param=f"{path}.tool_calls")
+
+
+# --- what a chat template sees ------------------------------------------------------------------
+
+
+def template_messages(request: ChatRequest) -> list[JsonObject]:
+    """Messages as chat templates expect them: text content as one string, the arguments of tool
+    calls as objects, the developer as system."""
+    return [_template_message(message) for message in request.messages]
+
+
+def template_tools(request: ChatRequest) -> list[JsonObject] | None:
+    """Tools in the order of keys that models are trained on; None unless they may be called."""
+    if not request.calls_tools:
+        return None
+    return [_template_tool(tool.function) for tool in request.tools or ()]
+
+
+def _template_tool(function: FunctionDefinition) -> JsonObject:
+    definition: JsonObject = {"name": function.name}
+    if function.description is not None:
+        definition["description"] = function.description
+    if function.parameters is not None:
+        definition["parameters"] = function.parameters
+    return {"type": "function", "function": definition}
+
+
+def _template_message(message: Message) -> JsonObject:
+    role = "system" if message.role == "developer" else message.role
+    result: JsonObject = {"role": role, "content": _text(message)}
+    if message.name is not None:
+        result["name"] = message.name
+    if message.tool_call_id is not None:
+        result["tool_call_id"] = message.tool_call_id
+    reasoning = message.reasoning_content or message.reasoning
+    if reasoning:
+        result["reasoning_content"] = reasoning
+    if message.tool_calls:
+        result["tool_calls"] = [_template_call(call) for call in message.tool_calls]
+    return result
+
+
+def _text(message: Message) -> str:
+    content = message.content
+    if content is None:
+        return message.refusal or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+
+
+def _template_call(call: ToolCall) -> JsonObject:
+    arguments: Any = call.function.arguments
+    try:
+        parsed = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict):
+        arguments = parsed
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.function.name, "arguments": arguments},
+    }

@@ -1,0 +1,290 @@
+"""``POST /v1/chat/completions``: the whole answer and the stream's chunks, from event logs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from service.generation.choice import Choice
+from service.generation.events import (
+    Delta,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+)
+from service.generation.log import fold
+from service.generation.request import Generation
+from service.prompt.vocabulary import Vocabulary
+from service.wire.chat import ChatRequest
+from service.wire.logprobs import ChatLogprobs, PromptLogprobs, chat_logprobs, prompt_logprobs
+from service.wire.usage import Usage, running_usage, usage_of
+
+_json = msgspec.json.Encoder().encode
+
+
+class AnsweredFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class AnsweredToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: AnsweredFunction
+    type: str = "function"
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``reasoning`` and ``reasoning_content`` are the same; clients look for either."""
+
+    role: str
+    content: str | None
+    refusal: str | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning: str | msgspec.UnsetType = msgspec.UNSET
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[AnsweredToolCall] | msgspec.UnsetType = msgspec.UNSET
+
+
+class AnswerChoice(msgspec.Struct, frozen=True):
+    """``stop_reason``: the stop string or stop token's id that ended it."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: str
+    stop_reason: str | int | None
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[AnswerChoice]
+    usage: Usage
+    system_fingerprint: str | None = None
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChatAnswer:
+    """Encodes one request's answer. ``created`` is Unix time in seconds."""
+
+    def __init__(
+        self,
+        request: ChatRequest,
+        generation: Generation,
+        vocabulary: Vocabulary,
+        *,
+        response_id: str,
+        created: int,
+        model: str,
+    ) -> None:
+        self._request = request
+        self._generation = generation
+        self._vocabulary = vocabulary
+        self._id = response_id
+        self._created = created
+        self._model = model
+
+    # --- whole -----------------------------------------------------------------------------------
+
+    def whole(self) -> bytes:
+        """The answer once all choices have finished."""
+        request, generation = self._request, self._generation
+        prompt = generation.request.prompts[0]
+        answer = ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=[self._choice(choice) for choice in generation.choices],
+            usage=usage_of(generation),
+            prompt_token_ids=prompt if request.return_token_ids else msgspec.UNSET,
+        )
+        if request.prompt_logprobs is not None:
+            entries = generation.choices[0].sequence.prompt_logprobs or []
+            answer = msgspec.structs.replace(
+                answer, prompt_logprobs=prompt_logprobs(self._vocabulary, prompt, entries)
+            )
+        return _json(answer)
+
+    def _choice(self, choice: Choice) -> AnswerChoice:
+        folded = fold(choice.events)
+        finished = folded.finished
+        assert finished is not None
+        calls = [
+            AnsweredToolCall(call.id, AnsweredFunction(call.name, call.arguments))
+            for call in folded.tool_calls
+        ]
+        reasoning = folded.reasoning if self._request.include_reasoning else ""
+        said = folded.content or not (calls or folded.reasoning)
+        return AnswerChoice(
+            index=choice.index,
+            message=AnswerMessage(
+                role="assistant",
+                content=folded.content if said else None,
+                refusal=None,
+                reasoning=reasoning or msgspec.UNSET,
+                reasoning_content=reasoning or msgspec.UNSET,
+                tool_calls=calls or msgspec.UNSET,
+            ),
+            logprobs=self._logprobs(choice, 0, folded.shown_tokens),
+            finish_reason=finished.reason,
+            stop_reason=finished.matched,
+            token_ids=choice.tokens if self._request.return_token_ids else msgspec.UNSET,
+        )
+
+    def _logprobs(self, choice: Choice, start: int, end: int) -> ChatLogprobs | None:
+        if not self._request.logprobs:
+            return None
+        return chat_logprobs(
+            self._vocabulary,
+            choice.tokens[start:end],
+            choice.logprobs[start:end],
+            self._request.top_logprobs or 0,
+        )
+
+    # --- streamed --------------------------------------------------------------------------------
+
+    def stream(self) -> ChatStream:
+        return ChatStream(self)
+
+    def head(self) -> bytes:
+        """What every chunk begins with, up to the choices."""
+        return b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,' % (
+            _json(self._id),
+            self._created,
+            _json(self._model),
+        )
+
+    @property
+    def request(self) -> ChatRequest:
+        return self._request
+
+    @property
+    def generation(self) -> Generation:
+        return self._generation
+
+    def chunk_logprobs(self, choice: Choice, start: int, end: int) -> bytes:
+        return _json(self._logprobs(choice, start, end))
+
+
+class ChatStream:
+    """The SSE bytes of one stream, with everything that never changes rendered once."""
+
+    def __init__(self, answer: ChatAnswer) -> None:
+        request = answer.request
+        self._answer = answer
+        self._generation = answer.generation
+        self._head = answer.head()
+        self._usage = b',"usage":null' if request.include_usage else b""
+        self._continuous = request.continuous_usage
+        self._rich = bool(request.logprobs or request.return_token_ids or self._continuous)
+        self._reasons = request.include_reasoning
+        self._read = [0] * len(answer.generation.choices)  # events encoded, per choice
+        self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs are out
+        self._prefix = [
+            self._head + b'"choices":[{"index":%d,"delta":' % choice.index
+            for choice in answer.generation.choices
+        ]
+        self._suffix = b',"logprobs":null,"finish_reason":null}]' + self._usage + b"}\n\n"
+        self._text_prefix = [prefix + b'{"content":' for prefix in self._prefix]
+        self._text_suffix = b"}" + self._suffix
+
+    def begin(self) -> bytes:
+        """The role, for each choice; the prompt's token ids ride on the first chunk."""
+        pieces = []
+        for choice in self._generation.choices:
+            extra = b""
+            if choice.index == 0 and self._answer.request.return_token_ids:
+                extra = b',"prompt_token_ids":' + _json(self._generation.request.prompts[0])
+            tail = b',"logprobs":null,"finish_reason":null}]' + extra + self._usage_part()
+            pieces.append(self._prefix[choice.index] + b'{"role":"assistant","content":""}' + tail)
+        return b"".join(pieces)
+
+    def advance(self, choices: list[Choice]) -> bytes:
+        """Chunks for all that these choices' logs gained since the last call."""
+        pieces: list[bytes] = []
+        for choice in choices:
+            read, events = self._read[choice.index], choice.events
+            if read < len(events):
+                self._read[choice.index] = len(events)
+                pieces += [self._chunk(choice, event) for event in events[read:]]
+        return b"".join(pieces)
+
+    def end(self) -> bytes:
+        """Usage, if asked for, and the end mark."""
+        if not self._answer.request.include_usage:
+            return b"data: [DONE]\n\n"
+        usage = _json(usage_of(self._generation))
+        return self._head + b'"choices":[],"usage":' + usage + b"}\n\ndata: [DONE]\n\n"
+
+    def _chunk(self, choice: Choice, event: Event) -> bytes:
+        if type(event) is TextDelta and not self._rich:
+            return self._text_prefix[choice.index] + _json(event.text) + self._text_suffix
+        if isinstance(event, Finished):
+            return self._finish_chunk(choice, event)
+        delta = self._delta(event)
+        if delta is None:
+            return b""
+        if not self._rich:
+            return self._prefix[choice.index] + delta + self._suffix
+        details = self._token_details(choice, event.end, event.end)
+        return b'%b%b,"finish_reason":null%b}]%b' % (
+            self._prefix[choice.index],
+            delta,
+            details,
+            self._usage_part(),
+        )
+
+    def _delta(self, event: Delta) -> bytes | None:
+        match event:
+            case TextDelta(text):
+                return b'{"content":%b}' % _json(text)
+            case ReasoningDelta(text):
+                if not self._reasons:
+                    return None
+                quoted = _json(text)
+                return b'{"reasoning":%b,"reasoning_content":%b}' % (quoted, quoted)
+            case ToolCallBegin(index, call_id, name):
+                return (
+                    b'{"tool_calls":[{"index":%d,"id":%b,"type":"function",'
+                    b'"function":{"name":%b,"arguments":""}}]}'
+                    % (index, _json(call_id), _json(name))
+                )
+            case ToolArgumentsDelta(index, text):
+                return b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (
+                    index,
+                    _json(text),
+                )
+        return None
+
+    def _token_details(self, choice: Choice, shown: int, end: int) -> bytes:
+        """Logprobs of the tokens up to ``shown`` and ids of those up to ``end`` that no earlier
+        chunk told of."""
+        request = self._answer.request
+        start, self._sent[choice.index] = self._sent[choice.index], end
+        details = b',"logprobs":null'
+        if request.logprobs and shown > start:
+            details = b',"logprobs":' + self._answer.chunk_logprobs(choice, start, shown)
+        if request.return_token_ids:
+            details += b',"token_ids":' + _json(choice.tokens[start:end])
+        return details
+
+    def _finish_chunk(self, choice: Choice, event: Finished) -> bytes:
+        """Tokens that made no text (an end-of-sequence token) come with this last chunk."""
+        shown = fold(choice.events).shown_tokens
+        return b'%b{}%b,"finish_reason":%b,"stop_reason":%b}]%b' % (
+            self._prefix[choice.index],
+            self._token_details(choice, shown, event.tokens),
+            _json(event.reason),
+            _json(event.matched),
+            self._usage_part(),
+        )
+
+    def _usage_part(self) -> bytes:
+        if self._continuous:
+            return b',"usage":' + running_usage(self._generation) + b"}\n\n"
+        return self._usage + b"}\n\n"

@@ -1,0 +1,88 @@
+"""``POST /v1/completions``: the request, decoded."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.wire.decode import decode
+from service.wire.sampling import (
+    MAX_TOP_LOGPROBS,
+    SamplingFields,
+    TokenId,
+    check_limits,
+    refuse_unserved,
+)
+
+MAX_PROMPTS = 256
+DEFAULT_MAX_TOKENS = 16
+
+PromptIds = list[TokenId]
+Prompt = str | list[str] | PromptIds | list[PromptIds]
+
+
+class CompletionRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenAI's legacy request, with the extensions that local servers share. ``prompt`` is
+    read by ``prompts``: JSON lists of strings, of ids and of lists share one type here."""
+
+    prompt: str | list[str | TokenId | PromptIds]
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    best_of: Annotated[int, Meta(ge=1)] | None = None
+    add_special_tokens: bool = True
+    suffix: str | None = None
+
+    @property
+    def prompts(self) -> list[str] | list[PromptIds]:
+        """The prompts, all texts or all token ids. Raises InvalidRequestError."""
+        return split_prompts(self.prompt)
+
+    @property
+    def only_echo(self) -> bool:
+        """No output is wanted, only the prompt and its logprobs."""
+        return self.max_tokens == 0
+
+
+_decoder = msgspec.json.Decoder(CompletionRequest, strict=True)
+
+
+def decode_completion(body: bytes, *, max_choices: int) -> CompletionRequest:
+    """Raises InvalidRequestError."""
+    request = decode(_decoder, body)
+    refuse_unserved(request, {"suffix": lambda suffix: suffix == ""})
+    check_limits(request, max_choices=max_choices)
+    n = request.n or 1
+    if request.best_of is not None and request.best_of != n:
+        raise InvalidRequestError("'best_of' is only served when equal to 'n'.", param="best_of")
+    if request.only_echo and not request.echo:
+        raise InvalidRequestError("'max_tokens' may be 0 only with 'echo'.", param="max_tokens")
+    if len(request.prompts) * n > MAX_PROMPTS:
+        raise InvalidRequestError(
+            f"At most {MAX_PROMPTS} choices (prompts times n) may be asked for at once.",
+            param="prompt",
+        )
+    return request
+
+
+def split_prompts(prompt: str | list[Any]) -> list[str] | list[PromptIds]:
+    """Raises InvalidRequestError for an empty or mixed list."""
+    if isinstance(prompt, str):
+        return [prompt]
+    if not prompt:
+        raise InvalidRequestError("'prompt' must not be empty.", param="prompt")
+    kind = type(prompt[0])
+    if any(type(item) is not kind for item in prompt):
+        raise InvalidRequestError(
+            "'prompt' must be a string, a list of strings, a list of token ids or a list of such "
+            "lists, not a mixture.",
+            param="prompt",
+        )
+    if kind is int:
+        return [prompt]
+    if kind is list and not all(prompt):
+        raise InvalidRequestError("'prompt' holds an empty list of token ids.", param="prompt")
+    return prompt

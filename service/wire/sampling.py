@@ -1,0 +1,222 @@
+"""The fields that chat and completion requests share, and how they become engine parameters.
+
+Everything that could cost memory or time has a bound here, checked while the body is decoded.
+Fields of OpenAI that do not change the answer of a local model are accepted and ignored
+(``IgnoredFields``); fields that would change it and are not served are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from engine.messages import SamplingParams
+from service.checkpoint import Checkpoint, SamplingDefaults
+from service.errors import InvalidRequestError
+from service.generation.choice import StopRules
+
+MAX_TOP_LOGPROBS = 20
+_INT63 = 2**63 - 1
+
+Name = Annotated[str, Meta(max_length=512)]
+StopString = Annotated[str, Meta(min_length=1, max_length=1024)]
+TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+TokenCount = Annotated[int, Meta(ge=1, le=2**31)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Accepted because they do not change what a local model answers."""
+
+    user: Name | None = None
+    metadata: Annotated[dict[str, Name], Meta(max_length=64)] | None = None
+    store: bool | None = None
+    service_tier: Name | None = None
+    safety_identifier: Name | None = None
+    prompt_cache_key: Name | None = None
+    prompt_cache_retention: Name | None = None
+
+
+class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
+    """Fields from which SamplingParams are made. None: not given."""
+
+    model: Name | None = None
+    n: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stop: StopString | Annotated[list[StopString], Meta(max_length=16)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=_INT63)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, lt=2**31)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    logit_bias: (
+        Annotated[
+            dict[Name, Annotated[float, Meta(ge=-100, le=100)]],
+            Meta(max_length=1024),
+        ]
+        | None
+    ) = None
+    min_tokens: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    ignore_eos: bool = False
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=256)] | None = None
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    allowed_token_ids: Annotated[list[TokenId], Meta(min_length=1, max_length=1_000_000)] | None = (
+        None
+    )
+    bad_words: Annotated[list[StopString], Meta(max_length=128)] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    return_token_ids: bool = False
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    cache_salt: Name | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def continuous_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+
+def refuse_unserved(request: msgspec.Struct, served: Mapping[str, Callable[[Any], bool]]) -> None:
+    """``served`` maps fields that are only partly served to a test for values that are; null is
+    always one. Raises InvalidRequestError naming the field."""
+    for name, is_served in served.items():
+        value = getattr(request, name)
+        if value is not None and not is_served(value):
+            raise InvalidRequestError(
+                f"'{name}' is not supported by this server with the value given.", param=name
+            )
+
+
+def check_limits(request: SamplingFields, *, max_choices: int) -> None:
+    """What the request's own fields cannot say about each other. Raises InvalidRequestError."""
+    if request.n is not None and request.n > max_choices:
+        raise InvalidRequestError(f"'n' may be at most {max_choices} on this server.", param="n")
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequestError(
+            "'stream_options' is only allowed when 'stream' is true.", param="stream_options"
+        )
+    if request.prompt_logprobs is not None and request.stream:
+        raise InvalidRequestError(
+            "'prompt_logprobs' is only served when 'stream' is false.", param="prompt_logprobs"
+        )
+
+
+def stop_rules(request: SamplingFields) -> StopRules:
+    stop = request.stop
+    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    return StopRules(
+        strings=strings,
+        token_ids=tuple(request.stop_token_ids or ()),
+        min_tokens=request.min_tokens or 0,
+        show=request.include_stop_str_in_output,
+    )
+
+
+def sampling_params(
+    request: SamplingFields,
+    checkpoint: Checkpoint,
+    *,
+    vocab_size: int,
+    max_tokens: int,
+    logprobs: int | None,
+    prompt_logprobs: int | None = None,
+) -> SamplingParams:
+    """The engine's parameters: the request's, else the checkpoint's defaults, else the API's.
+
+    Raises InvalidRequestError for token ids outside the vocabulary.
+    """
+    defaults = checkpoint.defaults
+    _check_ids(request.stop_token_ids, vocab_size, "stop_token_ids")
+    _check_ids(request.allowed_token_ids, vocab_size, "allowed_token_ids")
+    top_p = _first(request.top_p, defaults.top_p, 1.0)
+    top_k = _first(request.top_k, defaults.top_k, 0)
+    if top_p <= 0:
+        # An empty nucleus still holds the most likely token.
+        top_p, top_k = 1.0, 1
+    if request.min_tokens is not None and request.min_tokens > max_tokens:
+        raise InvalidRequestError(
+            f"'min_tokens' exceeds the token limit of {max_tokens}.", param="min_tokens"
+        )
+    return SamplingParams(
+        max_tokens=max_tokens,
+        temperature=_first(
+            request.temperature, 0.0 if defaults.do_sample is False else defaults.temperature, 1.0
+        ),
+        top_k=max(top_k, 0),
+        top_p=top_p,
+        min_p=_first(request.min_p, defaults.min_p, 0.0),
+        presence_penalty=request.presence_penalty or 0.0,
+        frequency_penalty=request.frequency_penalty or 0.0,
+        repetition_penalty=_first(request.repetition_penalty, defaults.repetition_penalty, 1.0),
+        logit_bias=_logit_bias(request.logit_bias or {}, vocab_size),
+        min_tokens=request.min_tokens or 0,
+        ignore_eos=request.ignore_eos,
+        stop_token_ids=tuple(request.stop_token_ids or ()),
+        allowed_token_ids=(
+            None if request.allowed_token_ids is None else tuple(request.allowed_token_ids)
+        ),
+        bad_words_token_ids=_bad_words(request.bad_words or [], checkpoint),
+        logprobs=logprobs,
+        prompt_logprobs=(
+            prompt_logprobs if request.prompt_logprobs is None else request.prompt_logprobs
+        ),
+    )
+
+
+def default_max_tokens(defaults: SamplingDefaults, room: int, fallback: int | None = None) -> int:
+    """The limit when the request gives none: the checkpoint's, else the API's, else all the
+    context that is left."""
+    return max(1, min(room, defaults.max_new_tokens or fallback or room))
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+def _check_ids(ids: list[int] | None, vocab_size: int, name: str) -> None:
+    for token_id in ids or ():
+        if token_id >= vocab_size:
+            raise InvalidRequestError(
+                f"'{name}' holds {token_id}, but token ids end at {vocab_size - 1}.", param=name
+            )
+
+
+def _logit_bias(bias: dict[str, float], vocab_size: int) -> dict[int, float]:
+    """JSON keys are strings; each must be a token id."""
+    result: dict[int, float] = {}
+    for key, value in bias.items():
+        if not (key.isascii() and key.isdigit() and int(key) < vocab_size):
+            raise InvalidRequestError(
+                f"'logit_bias' has the key {key!r}, but token ids go from 0 to {vocab_size - 1}.",
+                param="logit_bias",
+            )
+        result[int(key)] = value
+    return result
+
+
+def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
+    """A word is banned both as a text's start and after a space."""
+    sequences: dict[tuple[int, ...], None] = {}
+    for word in words:
+        bare = word.lstrip(" ")
+        for spelling in (bare, " " + bare):
+            ids = checkpoint.tokenizer.encode(spelling, add_special_tokens=False)
+            if ids:
+                sequences[tuple(ids)] = None
+    return tuple(sequences)

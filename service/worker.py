@@ -1,0 +1,171 @@
+"""``python -m service.worker``: one API worker, the Litestar app served by granian in this process.
+
+The listening socket comes from the supervisor, which opened it before the worker ran and keeps it
+when a worker dies. SIGTERM drains: new requests are refused with a reason while running ones
+finish, at most ``--drain-timeout`` seconds; then the worker exits with status 0. A second SIGTERM
+cuts the drain short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import structlog
+import uvloop
+from msgspec import Meta
+
+from engine.lifetime import watch_parent
+from engine.options import OptionError, add_arguments, environment_defaults, from_namespace
+from observability import logging
+from observability.tracing import make_tracer
+from service.app import create_app
+from service.generation.admission import Drain
+from service.http_server import HttpServer
+from service.listener import open_listening_socket
+from service.settings import ServiceSettings
+from service.telemetry import Telemetry
+from service.version import VERSION
+
+# After the drain, for responses on their way out and connections that still stand.
+CLOSE_SECONDS = 5.0
+
+_log = structlog.get_logger()
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor tells a worker besides the settings."""
+
+    socket: Annotated[str, Meta(description="The engine's unix socket.")]
+    model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
+    listen_fd: (
+        Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
+    ) = None
+    exit_with_parent: Annotated[
+        bool, Meta(description="Stop when the process that started this one ends.")
+    ] = True
+    parent_pid: Annotated[int, Meta(ge=1, description="Id of that process.")] | None = None
+
+
+def _allow_many_connections() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Worker:
+    """One app on one socket. ``run`` it once."""
+
+    def __init__(
+        self, settings: ServiceSettings, options: WorkerOptions, telemetry: Telemetry
+    ) -> None:
+        self._settings = settings
+        self._options = options
+        self._telemetry = telemetry
+        self._drain: Drain | None = None
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> int:
+        app = create_app(
+            self._settings,
+            model_dir=Path(self._options.model_dir),
+            socket_path=Path(self._options.socket),
+            telemetry=self._telemetry,
+        )
+        drain: Drain = app.state.drain
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        server = HttpServer(app, self._listener())
+        await server.start()
+        # What is alive now stays: spare the garbage collector from looking at it again.
+        gc.collect()
+        gc.freeze()
+        watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
+        _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
+        await self._stop.wait()
+        await self._finish_requests(drain)
+        watch.cancel()
+        await server.shut_down_app()
+        if not await server.stop(CLOSE_SECONDS):
+            _log.warning("connections were cut", in_flight=drain.in_flight)
+        return 0
+
+    async def _finish_requests(self, drain: Drain) -> None:
+        drain.begin()
+        timeout = self._settings.drain_timeout
+        _log.info("draining", in_flight=drain.in_flight, timeout_seconds=timeout)
+        idle = asyncio.ensure_future(drain.wait_idle(timeout))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((idle, hurry), return_when=asyncio.FIRST_COMPLETED)
+        for waiter in (idle, hurry):
+            waiter.cancel()
+        _log.info("drained", in_flight=drain.in_flight)
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def _listener(self) -> socket.socket:
+        if self._options.listen_fd is None:
+            return open_listening_socket(self._settings.host, self._settings.port)
+        listener = socket.socket(fileno=self._options.listen_fd)
+        listener.setblocking(False)
+        return listener
+
+
+def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
+    parser = argparse.ArgumentParser(prog="python -m service.worker", description=__doc__)
+    add_arguments(parser, WorkerOptions, "worker")
+    add_arguments(parser, ServiceSettings, "service")
+    try:
+        parser.set_defaults(**environment_defaults(ServiceSettings, os.environ))
+        namespace = parser.parse_args(argv)
+        settings = from_namespace(ServiceSettings, namespace)
+        options = from_namespace(WorkerOptions, namespace)
+    except OptionError as error:
+        parser.error(str(error))
+    return settings, options
+
+
+def main(argv: list[str]) -> int:
+    settings, options = _parse(argv)
+    writer = logging.configure(
+        log_format=settings.log_format, level=settings.log_level, process="api"
+    )
+    if options.exit_with_parent:
+        watch_parent(lambda: os._exit(1), options.parent_pid)
+    _allow_many_connections()
+    telemetry = Telemetry(
+        settings.names(Path(options.model_dir)),
+        version=VERSION,
+        tracer=make_tracer(os.environ, version=VERSION),
+        dropped_log_lines=lambda: writer.dropped,
+    )
+
+    async def serve() -> int:
+        return await Worker(settings, options, telemetry).run()
+
+    try:
+        return uvloop.run(serve())
+    except Exception:
+        _log.exception("the API worker cannot go on")
+        return 1
+    finally:
+        telemetry.close()
+        writer.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""``python -m tests.engine.checking_process SOCKET``: the engine's process with the checking model.
+
+Everything is real but the forward pass: the socket, the loop, the scheduler and the blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+from engine.config import EngineConfig
+from engine.core import Runner
+from engine.process import EngineProcess, Progress
+from engine.step import StepPlan, StepResult
+from tests.engine.checking_runner import CheckingRunner
+
+
+class PacedRunner(CheckingRunner):
+    """Takes a given time for each step, as a model would; dies or hangs when asked to."""
+
+    step_seconds = 0.0
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        self.plans.clear()
+        time.sleep(self.step_seconds)
+        if any(item.sequence.request_id == "break" for item in plan.scheduled):
+            self.broken = True
+        return super().execute(plan)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("socket", type=Path)
+    parser.add_argument("--step-seconds", type=float, default=0.0)
+    parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--fail-to-load", action="store_true")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+
+    def load(_config: EngineConfig, progress: Progress) -> Runner:
+        progress("weights", 1, 2)
+        time.sleep(options.load_seconds)
+        if options.fail_to_load:
+            raise ValueError("no weights here")
+        runner = PacedRunner(num_kv_blocks=2048, block_size=8, max_model_len=4096, vocab_size=1000)
+        runner.step_seconds = options.step_seconds
+        return runner
+
+    config = EngineConfig(model="checking", max_num_seqs=8, max_num_batched_tokens=256)
+    return EngineProcess(config, options.socket, load).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+"""Flags and environment variables out of a settings struct."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta
+
+from engine.config import EngineConfig
+from engine.options import (
+    OptionError,
+    add_arguments,
+    environment_defaults,
+    from_namespace,
+    options,
+    to_argv,
+)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of each kind."""
+
+    name: Annotated[str, Meta(min_length=1, description="A name.")]
+    port: Annotated[int, Meta(ge=1, le=65535, description="A port.")] = 8000
+    share: Annotated[float, Meta(gt=0, le=1, description="100 % is one.")] = 0.5
+    limit: Annotated[int, Meta(ge=1, description="A bound.")] | None = None
+    kind: Annotated[Literal["fast", "slow"], Meta(description="A kind.")] = "fast"
+    size: Annotated[Literal[8, 16], Meta(description="A size.")] = 8
+    on: Annotated[bool, Meta(description="A switch.")] = True
+    api_key: Annotated[list[str], Meta(description="Keys.")] = msgspec.field(default_factory=list)
+
+
+def parse(*argv: str, environ: dict[str, str] | None = None) -> Settings:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_arguments(parser, Settings)
+    parser.set_defaults(**environment_defaults(Settings, environ or {}))
+    return from_namespace(Settings, parser.parse_args(argv))
+
+
+def help_text(struct_type: type[msgspec.Struct], group: str | None = None) -> str:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, struct_type, group)
+    return " ".join(parser.format_help().split())
+
+
+def test_a_flag_that_is_not_given_leaves_the_structs_default() -> None:
+    assert parse("--name=x") == Settings(name="x")
+
+
+def test_each_kind_of_field_is_read_with_its_type() -> None:
+    settings = parse(
+        *["--name", "x", "--port", "1", "--share", "0.25", "--limit", "9", "--kind", "slow"],
+        *["--size", "16", "--no-on", "--api-key", "a,b"],
+    )
+    assert settings == Settings(
+        name="x",
+        port=1,
+        share=0.25,
+        limit=9,
+        kind="slow",
+        size=16,
+        on=False,
+        api_key=["a", "b"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--port", "0"], "--port: Expected `int` >= 1 .*got '0'"),
+        (["--port", "65536"], "--port: Expected `int` <= 65535"),
+        (["--port", "many"], "--port: Expected `int`, got `str` .*got 'many'"),
+        (["--share", "0"], "--share: Expected `float` > 0"),
+        (["--share", "nan"], "--share: Expected `float`"),
+        (["--limit", "0"], "--limit: Expected `int` >= 1"),
+        (["--kind", "odd"], "--kind: Invalid enum value 'odd'"),
+        (["--size", "9"], "--size: Invalid enum value 9"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_flag_and_bound(argv: list[str], message: str) -> None:
+    with pytest.raises(argparse.ArgumentError, match=message):
+        parse("--name=x", *argv)
+
+
+def test_a_missing_required_flag_is_named_with_its_variable() -> None:
+    with pytest.raises(OptionError, match=r"--name \(or QUIRE_NAME\) is required"):
+        parse()
+
+
+def test_the_environment_sets_defaults_and_flags_win() -> None:
+    environ = {
+        "QUIRE_NAME": "env",
+        "QUIRE_PORT": "81",
+        "QUIRE_ON": "false",
+        "QUIRE_API_KEY": "a, b",
+    }
+    assert parse(environ=environ) == Settings(name="env", port=81, on=False, api_key=["a", "b"])
+    assert parse("--port=82", "--on", environ=environ).port == 82
+    assert parse("--port=82", "--on", environ=environ).on
+
+
+def test_a_list_flag_takes_one_word_and_may_come_again() -> None:
+    environ = {"QUIRE_API_KEY": "old"}
+    keys = parse("--name=x", "--api-key", "a,b", "--api-key=c", environ=environ).api_key
+    assert keys == ["a", "b", "c"]
+
+
+def test_a_wrong_variable_is_named() -> None:
+    with pytest.raises(OptionError, match="QUIRE_PORT: Expected `int` >= 1"):
+        parse(environ={"QUIRE_PORT": "0"})
+
+
+def test_a_value_out_of_bounds_is_caught_whoever_made_the_namespace() -> None:
+    with pytest.raises(OptionError, match="--port: Expected `int` >= 1"):
+        from_namespace(Settings, argparse.Namespace(name="x", port=0))
+
+
+def test_attributes_that_are_no_field_are_left_alone() -> None:
+    assert from_namespace(Settings, argparse.Namespace(name="x", command="serve")).name == "x"
+
+
+@given(
+    st.builds(
+        Settings,
+        name=st.text(min_size=1),
+        port=st.integers(1, 65535),
+        share=st.floats(0, 1, exclude_min=True),
+        limit=st.none() | st.integers(1, 2**40),
+        kind=st.sampled_from(["fast", "slow"]),
+        size=st.sampled_from([8, 16]),
+        on=st.booleans(),
+        api_key=st.lists(st.text(alphabet="abc123_", min_size=1)),
+    )
+)
+def test_arguments_made_from_settings_give_the_same_settings_back(settings: Settings) -> None:
+    assert parse(*to_argv(settings)) == settings
+
+
+def test_arguments_name_only_what_differs_from_the_defaults() -> None:
+    assert to_argv(Settings(name="-x", on=False)) == ["--name=-x", "--no-on"]
+
+
+def test_help_tells_meaning_bounds_default_and_variable_under_its_heading() -> None:
+    text = help_text(Settings, "wide settings")
+    assert "wide settings:" in text
+    assert "A port. (>= 1, <= 65535; default: 8000; QUIRE_PORT)" in text
+    assert "100 % is one. (> 0, <= 1; default: 0.5; QUIRE_SHARE)" in text
+    assert "A name. (required; QUIRE_NAME)" in text
+    assert "{fast,slow}" in text
+
+
+def test_every_engine_setting_is_described_and_can_be_given_as_a_flag() -> None:
+    assert all(option.description for option in options(EngineConfig))
+    text = help_text(EngineConfig)
+    for option in options(EngineConfig):
+        assert option.flag in text
+    assert [option.flag for option in options(EngineConfig)][:2] == ["--model", "--load-format"]
+
+
+def test_a_setting_of_two_types_is_refused_when_it_is_declared() -> None:
+    class Unclear(msgspec.Struct):
+        port: int | str = 1
+
+    with pytest.raises(TypeError, match="several types"):
+        list(options(Unclear))

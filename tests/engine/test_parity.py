@@ -1,0 +1,117 @@
+"""Every served family and variant gives the tokens and logprobs that transformers gives."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.messages import SamplingParams, TokenLogprobs
+from tests.engine.driving import Engine, Output
+from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
+
+LENGTH = 200
+GREEDY = SamplingParams(max_tokens=LENGTH, temperature=0.0)
+
+
+@dataclass(frozen=True)
+class Subject:
+    directory: Path
+    oracle: PreTrainedModel
+
+
+@pytest.fixture(scope="module", params=list(VARIANTS))
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp(request.param)
+    return Subject(directory, save_model(VARIANTS[request.param], directory))
+
+
+def prompt(length: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(VOCABULARY), k=length)
+
+
+def oracle_logprobs(oracle: PreTrainedModel, token_ids: list[int]) -> Tensor:
+    """[tokens, vocabulary]: row i is the distribution of token i + 1."""
+    with torch.inference_mode():
+        return torch.log_softmax(oracle(torch.tensor([token_ids])).logits[0].float(), dim=-1)
+
+
+def assert_greedy(oracle: PreTrainedModel, prompt_ids: list[int], output: Output) -> None:
+    """Each token is the oracle's most likely one after all before it; by induction this is what
+    greedy generation from the prompt gives."""
+    assert len(output.token_ids) == LENGTH
+    expected = oracle_logprobs(oracle, prompt_ids + output.token_ids).argmax(dim=-1)
+    assert output.token_ids == expected[len(prompt_ids) - 1 : -1].tolist()
+
+
+def assert_logprobs(expected: Tensor, token_ids: list[int], found: list[TokenLogprobs]) -> None:
+    assert len(found) == len(token_ids)
+    for row, token_id, logprobs in zip(expected, token_ids, found, strict=True):
+        assert logprobs.logprob == pytest.approx(row[token_id].item(), abs=1e-4)
+        assert logprobs.rank == 1 + int((row > row[token_id]).sum())
+        best = row.topk(len(logprobs.top))
+        assert [top.token_id for top in logprobs.top] == best.indices.tolist()
+        assert [top.logprob for top in logprobs.top] == pytest.approx(
+            best.values.tolist(), abs=1e-4
+        )
+
+
+def test_a_sequence_alone_equals_transformers_in_tokens_and_logprobs(subject: Subject) -> None:
+    engine = Engine(subject.directory)
+    prompt_ids = prompt(45, seed=1)
+    params = SamplingParams(max_tokens=LENGTH, temperature=0.0, logprobs=3, prompt_logprobs=2)
+    [output] = engine.generate([prompt_ids], params)
+    assert_greedy(subject.oracle, prompt_ids, output)
+    expected = oracle_logprobs(subject.oracle, prompt_ids + output.token_ids)
+    last = len(prompt_ids) - 1
+    assert_logprobs(expected[last:-1], output.token_ids, output.logprobs)
+    assert_logprobs(expected[:last], prompt_ids[1:], output.prompt_logprobs)
+    assert all(len(logprobs.top) == 3 for logprobs in output.logprobs)
+    assert all(len(logprobs.top) == 2 for logprobs in output.prompt_logprobs)
+
+
+def test_mixed_batches_with_chunks_prefix_hits_and_preemption_equal_transformers(
+    subject: Subject,
+) -> None:
+    engine = Engine(subject.directory, block_size=8, num_kv_blocks=72, max_num_batched_tokens=23)
+    shared = prompt(50, seed=2)
+    first = prompt(9, seed=3)
+    engine.generate([shared + first], SamplingParams(max_tokens=1, temperature=0.0))
+    prompts = [shared + prompt(17, seed=4), prompt(1, seed=5), shared + first, prompt(38, seed=6)]
+    outputs = engine.generate(prompts, GREEDY)
+    for prompt_ids, output in zip(prompts, outputs, strict=True):
+        assert_greedy(subject.oracle, prompt_ids, output)
+    records = [output.finished for output in outputs]
+    assert sum(record.preemptions for record in records if record) > 0
+    assert records[0] is not None
+    assert records[0].cached_tokens == 48  # whole blocks of the shared prefix
+
+
+def test_prompt_logprobs_do_not_depend_on_how_the_prompt_is_cut(subject: Subject) -> None:
+    engine = Engine(subject.directory, max_num_batched_tokens=16)
+    prompt_ids = prompt(61, seed=7)
+    params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
+    outputs = engine.generate([prompt_ids, prompt(30, seed=8)], params)
+    expected = oracle_logprobs(subject.oracle, prompt_ids)
+    assert_logprobs(expected[:-1], prompt_ids[1:], outputs[0].prompt_logprobs)
+
+
+def test_generate_of_transformers_gives_the_same_text(tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS["qwen3"], tmp_path)
+    prompt_ids = prompt(20, seed=9)
+    [output] = Engine(tmp_path).generate([prompt_ids], GREEDY)
+    inputs = torch.tensor([prompt_ids])
+    expected = oracle.generate(
+        inputs,
+        attention_mask=torch.ones_like(inputs),
+        max_new_tokens=LENGTH,
+        do_sample=False,
+        pad_token_id=0,
+    )
+    assert prompt_ids + output.token_ids == expected[0].tolist()

@@ -1,0 +1,179 @@
+"""Tiny random-weight models of every family and variant, written by transformers itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+VOCABULARY = 151
+MAX_POSITIONS = 512
+
+# Weights this large give decisive logits and text that wanders: a model initialised as for
+# training loops on near-ties, where rounding decides.
+_STD = 0.25
+
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": MAX_POSITIONS,
+    "initializer_range": _STD,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "tie_word_embeddings": False,
+}
+_FAMILIES: dict[str, tuple[type, type]] = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "gpt2": (GPT2Config, GPT2LMHeadModel),
+}
+_GPT2_SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "n_embd": 48,
+    "n_layer": 3,
+    "n_head": 4,
+    "n_positions": MAX_POSITIONS,
+    "initializer_range": _STD,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10_000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10_000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.5}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A configuration of one family, and how its directory departs from what transformers 5
+    writes by default."""
+
+    family: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    edit_config: Callable[[dict[str, Any]], None] | None = None
+    save: dict[str, Any] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
+
+
+def _old_rope(type_key: str) -> Callable[[dict[str, Any]], None]:
+    """Rewrite config.json as transformers 4 did, with the scaling's kind under ``type_key``."""
+
+    def edit(config: dict[str, Any]) -> None:
+        scaling = config.pop("rope_parameters")
+        config["rope_theta"] = scaling.pop("rope_theta")
+        scaling[type_key] = scaling.pop("rope_type")
+        config["rope_scaling"] = None if scaling == {type_key: "default"} else scaling
+        config["torch_dtype"] = config.pop("dtype")
+
+    return edit
+
+
+_SLIDING = {"use_sliding_window": True, "sliding_window": 29}
+
+VARIANTS: dict[str, Variant] = {
+    "llama": Variant("llama"),
+    "llama_tied": Variant("llama", {"tie_word_embeddings": True}),
+    "llama_biases": Variant("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama_multi_query": Variant("llama", {"num_key_value_heads": 1, "head_dim": 32}),
+    "llama_old_config": Variant("llama", edit_config=_old_rope("rope_type")),
+    "llama3_rope": Variant("llama", {"rope_parameters": _LLAMA3}),
+    "llama3_rope_old_config": Variant(
+        "llama", {"rope_parameters": _LLAMA3}, edit_config=_old_rope("rope_type")
+    ),
+    "llama_linear_rope": Variant("llama", {"rope_parameters": _LINEAR}),
+    "llama_linear_rope_old_config": Variant(
+        "llama", {"rope_parameters": _LINEAR}, edit_config=_old_rope("type")
+    ),
+    "llama_yarn": Variant("llama", {"rope_parameters": _YARN}),
+    "qwen2_yarn_old_config": Variant(
+        "qwen2", {"rope_parameters": _YARN}, edit_config=_old_rope("type")
+    ),
+    "llama_yarn_mscale": Variant(
+        "llama",
+        {
+            "rope_parameters": _YARN
+            | {"mscale": 0.8, "mscale_all_dim": 0.4, "beta_fast": 16, "truncate": False}
+        },
+    ),
+    "llama_sharded": Variant("llama", save={"max_shard_size": "60KB"}),
+    "llama_bfloat16_checkpoint": Variant("llama", dtype=torch.bfloat16),
+    "mistral": Variant("mistral", {"sliding_window": None}),
+    "mistral_sliding_window": Variant("mistral", {"sliding_window": 29}),
+    "qwen2": Variant("qwen2"),
+    "qwen2_sliding_upper_layers": Variant("qwen2", _SLIDING | {"max_window_layers": 1}),
+    "qwen3": Variant("qwen3", {"head_dim": 32}),
+    "qwen3_tied_biases": Variant(
+        "qwen3", {"head_dim": 16, "tie_word_embeddings": True, "attention_bias": True}
+    ),
+    "qwen3_layer_types": Variant(
+        "qwen3",
+        _SLIDING
+        | {
+            "head_dim": 16,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+    ),
+    "gpt2": Variant("gpt2"),
+    "gpt2_scaled_by_depth": Variant(
+        "gpt2", {"scale_attn_by_inverse_layer_idx": True, "n_inner": 100}
+    ),
+}
+
+
+def save_model(variant: Variant, directory: Path, *, seed: int = 0) -> PreTrainedModel:
+    """Write the variant's directory; what transformers reads from it, in float32, is the oracle."""
+    config_class, model_class = _FAMILIES[variant.family]
+    sizes = _GPT2_SIZES if variant.family == "gpt2" else _SIZES
+    config = config_class(**(sizes | variant.settings))
+    torch.manual_seed(seed)
+    model: PreTrainedModel = model_class(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Norms start as ones and biases as zeros, which would hide that they are used.
+            if parameter.dim() == 1:
+                spread = torch.randn_like(parameter) * 0.1
+                parameter.copy_(spread if name.endswith("bias") else 1 + spread)
+    model.to(variant.dtype).save_pretrained(directory, **variant.save)
+    if variant.edit_config is not None:
+        path = directory / "config.json"
+        values = json.loads(path.read_text())
+        variant.edit_config(values)
+        path.write_text(json.dumps(values))
+    oracle: PreTrainedModel = model_class.from_pretrained(directory, dtype=torch.float32)
+    return oracle.eval()

@@ -1,0 +1,29 @@
+"""The documentation of metrics, spans and log fields is that of the catalogue."""
+
+from __future__ import annotations
+
+import pytest
+
+from observability import catalogue, generate
+
+
+def test_the_committed_page_is_what_the_catalogue_says() -> None:
+    assert generate.main(["--check"]) == 0, "run: python -m observability.generate"
+
+
+def test_a_stale_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "page", lambda: "another page")
+    assert generate.main(["--check"]) == 1
+
+
+def test_everything_declared_is_on_the_page_with_its_meaning() -> None:
+    page = generate.page()
+    for metric in catalogue.METRICS:
+        assert f"| `{metric.name}` | {metric.kind.value} |" in page
+        assert metric.help in page
+    for span in catalogue.SPANS:
+        assert f"### `{span.name}`" in page
+        for attribute in span.attributes:
+            assert f"| `{attribute.name}` | {attribute.help} |" in page
+    for field in catalogue.REQUEST_LOG_FIELDS:
+        assert f"| `{field.name}` | {field.help} |" in page

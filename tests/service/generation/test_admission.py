@@ -1,0 +1,89 @@
+"""Who is let in, who is told to wait, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from service.engine_link import EngineState, LinkPhase
+from service.errors import DrainingError, EngineFailedError, LoadingError, OverloadedError
+from service.generation.admission import Admission, Drain
+from service.generation.request import choice_seed
+from service.settings import ServiceSettings
+
+
+@dataclass
+class Queue:
+    """What admission asks of a link."""
+
+    phase: LinkPhase = LinkPhase.READY
+    waiting_sequences: int = 0
+    pace: float | None = None
+
+    @property
+    def state(self) -> EngineState:
+        return EngineState(self.phase)
+
+    def admissions_per_second(self) -> float | None:
+        return self.pace
+
+
+def admission(queue: Queue, drain: Drain | None = None) -> Admission:
+    settings = ServiceSettings(max_waiting_requests=10)
+    return Admission(settings, queue, drain or Drain(30))  # type: ignore[arg-type]  # all it uses
+
+
+def test_a_free_server_lets_everybody_in() -> None:
+    admission(Queue(waiting_sequences=9)).check()
+
+
+@pytest.mark.parametrize(
+    ("phase", "error"),
+    [
+        (LinkPhase.CONNECTING, LoadingError),
+        (LinkPhase.LOADING, LoadingError),
+        (LinkPhase.LOST, EngineFailedError),
+    ],
+)
+def test_without_an_engine_nobody_is_let_in(phase: LinkPhase, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        admission(Queue(phase=phase)).check()
+
+
+@pytest.mark.parametrize(("pace", "wait"), [(None, None), (4.0, 3), (1000.0, 1), (0.001, 120)])
+def test_a_full_queue_tells_how_long_it_takes_at_its_pace(
+    pace: float | None, wait: int | None
+) -> None:
+    with pytest.raises(OverloadedError) as caught:
+        admission(Queue(waiting_sequences=10, pace=pace)).check()
+    assert caught.value.retry_after == wait
+
+
+async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
+    drain = Drain(timeout=30)
+    drain.enter()
+    drain.enter()
+    drain.begin()
+    with pytest.raises(DrainingError) as caught:
+        admission(Queue(), drain).check()
+    assert caught.value.retry_after is not None
+    assert 1 <= caught.value.retry_after <= 30
+    assert not await drain.wait_idle(0.01)
+    waiting = asyncio.create_task(drain.wait_idle(5))
+    drain.leave()
+    drain.leave()
+    assert await waiting
+    assert drain.in_flight == 0
+
+
+def test_choices_have_seeds_of_their_own_and_the_first_has_the_requests() -> None:
+    seeds = [choice_seed(42, index) for index in range(64)]
+    assert seeds[0] == 42
+    assert len(set(seeds)) == 64
+    assert all(
+        0 <= choice_seed(seed, index) < 2**63
+        for seed in (-1, -(2**63), 2**63 - 1)
+        for index in (0, 1)
+    )

@@ -1,0 +1,277 @@
+"""Reasoning, text and tool calls come apart the same way however the text arrives."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.generation.events import (
+    Delta,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from service.generation.formats import PLAIN, OutputFormat
+from service.generation.formats.known import HERMES, THINK
+from service.generation.parser import OutputParser
+from service.generation.spans import TokenSpans
+
+FORMAT = OutputFormat(THINK, HERMES)
+
+Summary = list[tuple[str, ...]]
+
+
+def parse(
+    pieces: Iterable[str],
+    *,
+    output_format: OutputFormat = FORMAT,
+    tools: bool = True,
+    in_reasoning: bool = False,
+    truncated: bool = False,
+    by_token: bool = True,
+) -> list[Delta]:
+    """Events of a text that arrives in these pieces, one token each."""
+    spans = TokenSpans()
+    ids = (f"call_{number}" for number in itertools.count())
+    log: list[Event] = []
+    parser = OutputParser(
+        output_format,
+        spans,
+        log,
+        tools=tools,
+        in_reasoning=in_reasoning,
+        mint_id=lambda: next(ids),
+    )
+    for tokens, piece in enumerate(pieces, start=1):
+        if piece and by_token:
+            parser.feed_token(piece, tokens)
+        elif piece:
+            spans.push(len(piece), tokens)
+            parser.feed(piece)
+    parser.finish(truncated=truncated)
+    return [event for event in log if not isinstance(event, Finished)]
+
+
+def summary(events: list[Delta]) -> Summary:
+    """What was said, adjacent pieces of a kind joined, spans left out."""
+    result: Summary = []
+    for event in events:
+        match event:
+            case TextDelta(text):
+                entry: tuple[str, ...] = ("text", text)
+            case ReasoningDelta(text):
+                entry = ("reasoning", text)
+            case ToolCallBegin(_, call_id, name):
+                entry = ("call", call_id, name)
+            case ToolArgumentsDelta(_, text):
+                entry = ("arguments", text)
+            case ToolCallEnd():
+                entry = ("end",)
+        if result and result[-1][0] == entry[0] and entry[0] in ("text", "reasoning", "arguments"):
+            result[-1] = (entry[0], result[-1][1] + entry[1])
+        else:
+            result.append(entry)
+    return result
+
+
+def of(text: str, **options: object) -> Summary:
+    return summary(parse([text], **options))  # type: ignore[arg-type]  # options are parse's own
+
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+
+
+def test_reasoning_then_text() -> None:
+    assert of("<think>\nHm, well.\n</think>\n\nHello.") == [
+        ("reasoning", "Hm, well."),
+        ("text", "Hello."),
+    ]
+
+
+def test_a_tool_call_has_its_name_first_and_its_arguments_untouched() -> None:
+    assert of(CALL) == [("call", "call_0", "weather"), ("arguments", '{"city": "Oslo"}'), ("end",)]
+
+
+def test_any_order_any_number_of_times() -> None:
+    text = f"<think>a</think>b{CALL}<think>c</think>{CALL}\n{CALL}\nd"
+    call = [("arguments", '{"city": "Oslo"}'), ("end",)]
+    assert of(text) == [
+        ("reasoning", "a"),
+        ("text", "b"),
+        ("call", "call_0", "weather"),
+        *call,
+        ("reasoning", "c"),
+        ("call", "call_1", "weather"),
+        *call,
+        ("call", "call_2", "weather"),
+        *call,
+        ("text", "d"),
+    ]
+
+
+def test_a_call_inside_reasoning_is_a_call_and_reasoning_goes_on() -> None:
+    assert [kind for kind, *_ in of(f"<think>let me{CALL}so</think>done")] == [
+        *("reasoning", "call", "arguments", "end", "reasoning", "text")
+    ]
+
+
+def test_a_prompt_that_ends_inside_reasoning_starts_there() -> None:
+    assert of("\nstill thinking\n</think>\nDone.", in_reasoning=True) == [
+        ("reasoning", "still thinking"),
+        ("text", "Done."),
+    ]
+
+
+def test_without_tools_in_the_request_a_call_stays_text() -> None:
+    assert of("Look: " + CALL, tools=False) == [("text", "Look: " + CALL)]
+
+
+def test_a_format_without_tags_leaves_every_text_alone() -> None:
+    text = "<think>x</think> \n" + CALL
+    assert of(text, output_format=PLAIN) == [("text", text)]
+
+
+def test_text_without_tags_keeps_all_its_white_space() -> None:
+    text = "  indented\n\n  if a < b:\n\n"
+    assert of(text) == [("text", text)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "not json at all",
+        '["a", "list"]',
+        '{"name": 5, "arguments": {}}',
+        '{"name": "", "arguments": {}}',
+        '{"arguments": {}}',
+        '{"name": "f", "arguments": 5}',
+        '{"name": "f", "arguments": "not an object"}',
+        '{"name": "f" "arguments": {}}',
+    ],
+)
+def test_a_body_that_is_no_call_is_released_as_text(body: str) -> None:
+    text = f"so:\n<tool_call>{body}</tool_call> and on"
+    assert of(text) == [("text", text)]
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ('{"name": "f", "arguments": {}}', {}),
+        ('{"name": "f"}', {}),
+        ('{"arguments": {"a": 1}, "name": "f"}', {"a": 1}),
+        ('{"name": "f", "parameters": {"a": [1, {"b": "}"}]}}', {"a": [1, {"b": "}"}]}),
+        ('{"name": "f", "arguments": "{\\"a\\": 1}"}', {"a": 1}),
+        ('{"name": "f", "arguments": {"s": "</tool_call> \\" {"}}', {"s": '</tool_call> " {'}),
+        (
+            '{"name": "f", "arguments": {"emoji": "🚀", "zh": "你好"}}',
+            {"emoji": "🚀", "zh": "你好"},
+        ),
+    ],
+)
+def test_every_way_to_write_a_call_gives_its_arguments(body: str, arguments: object) -> None:
+    (call, text, end) = of(f"<tool_call>{body}</tool_call>")
+    assert call[::2] == ("call", "f")
+    assert json.loads(text[1]) == arguments
+    assert end == ("end",)
+
+
+def test_arguments_stream_while_they_arrive() -> None:
+    pieces = list('<tool_call>{"name": "f", "arguments": {"text": "a long one"}}</tool_call>')
+    deltas = [event for event in parse(pieces) if isinstance(event, ToolArgumentsDelta)]
+    assert len(deltas) == len('{"text": "a long one"}')
+
+
+def test_a_call_cut_off_in_its_arguments_never_ends() -> None:
+    assert of('<tool_call>{"name": "f", "arguments": {"a": ', truncated=True) == [
+        ("call", "call_0", "f"),
+        ("arguments", '{"a": '),
+    ]
+
+
+def test_a_call_cut_off_before_its_name_leaks_no_markup() -> None:
+    assert of('Sure.\n<tool_call>{"na', truncated=True) == [("text", "Sure.")]
+
+
+def test_a_call_whose_closing_tag_the_model_forgot_is_complete() -> None:
+    assert of('<tool_call>{"name": "f", "arguments": {}}')[-1] == ("end",)
+
+
+def test_arguments_that_are_not_json_make_no_complete_call() -> None:
+    events = of('<tool_call>{"name": "f", "arguments": {a: 1}}</tool_call>')
+    assert ("arguments", "{a: 1}") in events
+    assert ("end",) not in events
+
+
+def test_half_a_tag_is_held_and_a_false_alarm_released() -> None:
+    pieces = ["a <", "thin", "g> b"]
+    assert summary(parse(pieces)) == [("text", "a <thing> b")]
+    assert [e.text for e in parse(["a", " <", "tool", "_call"]) if isinstance(e, TextDelta)] == [
+        "a",
+        " <tool_call",
+    ]
+
+
+def _texts() -> st.SearchStrategy[str]:
+    fragments = st.sampled_from(
+        [
+            *("<think>", "</think>", "<tool_call>", "</tool_call>", CALL, "<", "<tool", " ", "\n"),
+            *('{"name": "f", "arguments": {"a": "}"}}', '{"name": "g"}', "word", "{", "}", '"'),
+            *(
+                '{"name": "f", "arguments": ',
+                "é🚀",
+                "</",
+                "think>",
+                '{"arguments": {}, "name": "h"}',
+            ),
+        ]
+    )
+    return st.lists(fragments, max_size=8).map("".join)
+
+
+@given(
+    text=_texts(),
+    places=st.lists(st.integers(0, 10_000), max_size=12),
+    tools=st.booleans(),
+    in_reasoning=st.booleans(),
+    truncated=st.booleans(),
+)
+def test_the_same_text_cut_anywhere_gives_the_same_events(
+    text: str, places: list[int], tools: bool, in_reasoning: bool, truncated: bool
+) -> None:
+    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
+    options = {"tools": tools, "in_reasoning": in_reasoning, "truncated": truncated}
+    whole = of(text, **options)
+    assert summary(parse(pieces, **options)) == whole
+    assert summary(parse(list(text), **options)) == whole
+    assert parse(pieces, **options) == parse(pieces, **options, by_token=False)
+
+
+@given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))
+def test_spans_touch_never_overlap_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
+    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
+    position = 0
+    for event in parse(pieces):
+        assert event.start == position
+        assert event.start <= event.end <= len(pieces)
+        position = event.end
+
+
+@given(text=st.text(alphabet="ab \n", max_size=20))
+def test_plain_text_has_a_span_for_each_token(text: str) -> None:
+    """Each event names the tokens that made its text, so joining those tokens gives it back."""
+    pieces = list(text)
+    for event in parse(pieces):
+        assert isinstance(event, TextDelta)
+        assert "".join(pieces[event.start : event.end]) == event.text

@@ -1,0 +1,70 @@
+"""Records of requests as the routes leave them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from engine.messages import Finished, FinishReason
+from service.generation.record import RequestRecord
+from service.telemetry import Telemetry
+
+
+def sequence(**changes: Any) -> Finished:
+    """Queued for 10 ms, prefilled in 30, then a token each 5 ms."""
+    start = changes.pop("start", 1000.0)
+    values: dict[str, Any] = {
+        "handle": 1,
+        "reason": FinishReason.STOP,
+        "prompt_tokens": 20,
+        "cached_tokens": 16,
+        "output_tokens": 11,
+        "preemptions": 0,
+        "arrival_time": start,
+        "first_scheduled_time": start + 0.010,
+        "first_token_time": start + 0.040,
+        "last_token_time": start + 0.090,
+        "finished_time": start + 0.091,
+    }
+    return Finished(**{**values, **changes})
+
+
+def started(telemetry: Telemetry, **changes: Any) -> RequestRecord:
+    """A request that the server received just now."""
+    values: dict[str, Any] = {
+        "request_id": "req_1",
+        "route": "chat_completions",
+        "http_method": "POST",
+        "http_route": "/v1/chat/completions",
+        "received_time": time.monotonic(),
+        "received_wall_ns": time.time_ns(),
+    }
+    record = RequestRecord(**{**values, **changes})
+    telemetry.request_started(record)
+    return record
+
+
+def answered(telemetry: Telemetry, **changes: Any) -> RequestRecord:
+    """A streamed answer, complete; ``request_finished`` is yet to be called."""
+    values: dict[str, Any] = {
+        "received_time": 1000.0,
+        "received_wall_ns": 5_000_000_000,
+        "model": "m",
+        "operation": "chat",
+        "response_id": "chatcmpl-1",
+        "stream": True,
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "status": 200,
+        "outcome": "stop",
+        "finish_reasons": ["stop"],
+        "prompt_tokens": 20,
+        "cached_tokens": 16,
+        "output_tokens": 11,
+        "first_token_time": 1000.041,
+        "last_token_time": 1000.090,
+        "ended_time": 1000.100,
+        "sequences": [sequence()],
+    }
+    return started(telemetry, **{**values, **changes})

@@ -1,0 +1,184 @@
+"""The ``quire`` command as it is typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.quire_server import ROOT, QuireServer, until
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
+
+SMALL = ("--load-format", "dummy", "--threads", "1", "--kv-cache-memory", str(64 << 20))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
+    checkpoint = write_tiny_checkpoint(tmp_path_factory.mktemp("models") / "tiny")
+    with QuireServer(str(checkpoint), *SMALL) as running:
+        yield running
+
+
+def quire(
+    *arguments: str, text: str = "", environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "service.cli", *arguments],
+        cwd=ROOT,
+        input=text,
+        env={**os.environ, **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_version_and_help_name_the_commands() -> None:
+    assert re.fullmatch(r"quire \S+\n", quire("--version").stdout)
+    shown = quire("--help").stdout
+    for command in ("serve", "chat", "dashboard", "doctor"):
+        assert re.search(rf"^    {command}\s", shown, re.MULTILINE)
+
+
+def test_serves_help_tells_each_flag_its_bounds_default_and_variable() -> None:
+    shown = " ".join(quire("serve", "--help").stdout.split())
+    for words in (
+        "--port N",
+        "QUIRE_PORT",
+        "--max-num-seqs N",
+        "QUIRE_MAX_NUM_SEQS",
+        "--served-model-name",
+        "--drain-timeout",
+        "default: 30.0",
+    ):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "words"),
+    [
+        (("--port", "99999"), {}, "--port"),
+        (("--max-num-seqs", "0"), {}, "--max-num-seqs"),
+        (("--dtype", "int3"), {}, "--dtype"),
+        (("--no-such-flag",), {}, "--no-such-flag"),
+        ((), {"QUIRE_PORT": "http"}, "QUIRE_PORT"),
+    ],
+)
+def test_a_wrong_setting_is_a_usage_error_that_names_it(
+    arguments: tuple[str, ...], environ: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    model = str(write_tiny_checkpoint(tmp_path / "m"))
+    done = quire("serve", model, *arguments, environ=environ)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_directory_that_is_no_model_is_told_before_anything_starts(tmp_path: Path) -> None:
+    done = quire("serve", str(tmp_path))
+    assert done.returncode == 1
+    assert "config.json" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_MAX_NUM_SEQS", "3")
+    monkeypatch.setenv("QUIRE_MAX_MODEL_LEN", "128")
+    model = write_tiny_checkpoint(tmp_path / "m")
+    # 64 is the default: leaving it out for the child must not let the variable in again.
+    with QuireServer(str(model), *SMALL, "--max-num-seqs", "64") as server:
+        (info,) = [key for key in server.metrics() if key.startswith("quire_engine_info")]
+    assert 'max_num_seqs="64"' in info
+    assert 'max_model_len="128"' in info
+
+
+# --- chat ---------------------------------------------------------------------------------------
+
+
+def test_chat_answers_each_line_and_tells_tokens_and_speed(server: QuireServer) -> None:
+    done = quire("chat", "--base-url", server.url, "--max-tokens", "7", text="Hello\n\nAgain\n")
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"\[7 tokens, first after \d+ ms, then [\d.]+ tokens/s\]", done.stdout)
+    assert len(said) == 2
+    prompts = [line["prompt_tokens"] for line in chat_lines(server)[-2:]]
+    assert prompts[1] > prompts[0]  # the second question bears the first and its answer
+
+
+def test_chat_starts_afresh_on_new(server: QuireServer) -> None:
+    quire("chat", "--base-url", server.url, "--max-tokens", "2", text="Hello\n/new\nHello\n")
+    prompts = [line["prompt_tokens"] for line in chat_lines(server)[-2:]]
+    assert prompts[0] == prompts[1]
+
+
+def test_chat_says_why_a_server_cannot_be_used(server: QuireServer) -> None:
+    done = quire("chat", "--base-url", "http://127.0.0.1:9")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be reached" in done.stderr
+    done = quire("chat", "--base-url", server.url, "--model", "nobody", text="Hello\n")
+    assert "404" in done.stderr
+    assert "nobody" in done.stderr
+
+
+def chat_lines(server: QuireServer) -> list[dict[str, object]]:
+    return [line for line in server.log_lines() if line.get("route") == "chat_completions"]
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:
+    command = ["chat", "--base-url", server.url, "--max-tokens", "4000"]
+    chat = subprocess.Popen(
+        [sys.executable, "-u", "-m", "service.cli", *command],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    try:
+        chat.stdin.write(b"Tell me a story.\n")
+        chat.stdin.flush()
+        until(lambda: server.total("quire_sequences_running") == 1, 20, "the answer to begin")
+        os.read(chat.stdout.fileno(), 65536)
+        chat.send_signal(signal.SIGINT)
+        until(lambda: server.total("quire_sequences_running") == 0, 5, "the server to stop too")
+        assert chat.poll() is None
+        chat.stdin.write(b"/new\n")
+        rest, _ = chat.communicate(timeout=20)
+        assert b"(stopped)" in rest
+        assert chat.returncode == 0
+    finally:
+        chat.kill()
+        chat.wait()
+    last = until(lambda: chat_lines(server)[-1:], 5, "the log line")[0]
+    assert last["outcome"] == "client_gone"
+
+
+# --- dashboard ----------------------------------------------------------------------------------
+
+
+def test_the_dashboards_own_help_is_shown() -> None:
+    done = quire("dashboard", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "--url" in done.stdout
+
+
+def test_without_streamlit_the_dashboard_says_how_to_get_it(tmp_path: Path) -> None:
+    """Python's path finder does not see it, as on a machine without the extra."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "class Hiding(PathFinder):\n"
+        "    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n"
+        "        return None if name == 'streamlit' else PathFinder.find_spec(name, path, target)\n"
+        "sys.meta_path[:] = [Hiding if f is PathFinder else f for f in sys.meta_path]\n"
+    )
+    done = quire("dashboard", environ={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "pip install 'quire[dashboard]'" in done.stderr

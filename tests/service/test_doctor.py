@@ -1,0 +1,104 @@
+"""What ``quire doctor`` finds."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from service import doctor
+from service.doctor import Finding, Level
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
+
+CPUINFO = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu sse2 avx2 avx512f\n"
+
+
+def torch_answer(**changes: object) -> str:
+    facts = {"version": "2.13.0+cpu", "cuda": None, "devices": [], "cpu": "AVX2"}
+    return json.dumps({**facts, **changes})
+
+
+def test_this_very_machine_can_run_quire_with_a_sound_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor.run(write_tiny_checkpoint(tmp_path / "m"), 0) == 0
+    printed = capsys.readouterr().out
+    for subject in ("Python", "torch", "CPU", "memory", "port", "model", "dashboard", "traces"):
+        assert f"  {subject} " in printed
+    assert "Quire can run here." in printed
+
+
+def test_a_missing_model_fails_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor.run(tmp_path / "nowhere", 0) == 1
+    printed = capsys.readouterr().out
+    assert "FAIL  model" in printed
+    assert "→ give a directory" in printed
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [((3, 10), Level.FAIL), ((3, 11), Level.OK), ((3, 12), Level.OK), ((3, 13), Level.FAIL)],
+)
+def test_python_versions(version: tuple[int, int], level: Level) -> None:
+    assert doctor.python_finding(version).level is level
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [("2.10.1", Level.NOTE), ("2.11.0+cu130", Level.OK), ("2.13.0+cpu", Level.OK)],
+)
+def test_torch_versions_that_were_not_tested_are_noted(version: str, level: Level) -> None:
+    assert next(doctor.torch_findings(torch_answer(version=version))).level is level
+
+
+def test_each_gpu_is_named_with_its_memory() -> None:
+    device = {"name": "NVIDIA H100", "memory": 80 << 30, "capability": [9, 0]}
+    answer = torch_answer(version="2.11.0+cu130", cuda="13.0", devices=[device])
+    found = {finding.subject: finding for finding in doctor.torch_findings(answer)}
+    assert found["GPU"].detail == "NVIDIA H100, 80.0 GiB, compute 9.0"
+    assert "CUDA 13.0" in found["torch"].detail
+
+
+def test_the_cpus_vector_extensions_are_told() -> None:
+    finding = doctor.cpu_finding(CPUINFO)
+    assert "Some CPU" in finding.detail
+    assert finding.detail.endswith("avx2 avx512f")
+
+
+@pytest.mark.parametrize(("available", "level"), [(500_000, Level.NOTE), (8_000_000, Level.OK)])
+def test_little_memory_is_noted(available: int, level: Level) -> None:
+    meminfo = f"MemTotal:       16000000 kB\nMemAvailable:   {available} kB\n"
+    assert doctor.memory_finding(meminfo).level is level
+
+
+def test_a_port_in_use_is_noted_with_another() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        finding = doctor.port_finding(port)
+    assert finding.level is Level.NOTE
+    assert str(port + 1) in finding.remedy
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
+def test_a_model_directory_lacking_a_file_names_it(tmp_path: Path, missing: str) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    (model / missing).unlink()
+    assert missing in doctor.model_problem(model)
+
+
+def test_a_model_without_weights_can_be_served_with_random_ones(tmp_path: Path) -> None:
+    finding = doctor.model_finding(write_tiny_checkpoint(tmp_path / "m"))
+    assert finding.level is Level.NOTE
+    assert "--load-format dummy" in finding.remedy
+
+
+def test_a_finding_reads_as_one_line_and_its_remedy() -> None:
+    finding = Finding(Level.FAIL, "torch", "not installed", "install it")
+    assert str(finding).splitlines()[0].split() == ["FAIL", "torch", "not", "installed"]
+    assert str(finding).splitlines()[1].strip() == "→ install it"

@@ -1,0 +1,266 @@
+"""The link spreads what an engine sends, on a real socket, and survives what an engine does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from engine.messages import (
+    FRAME_HEADER,
+    Abort,
+    Admitted,
+    EngineStats,
+    Fatal,
+    Finished,
+    FinishReason,
+    Heartbeat,
+    Loading,
+    Ready,
+    SamplingParams,
+    StepOutputs,
+    Submit,
+    TokenLogprobs,
+    decode_to_engine,
+    encode_frame,
+)
+from service.engine_link import EngineLink, EngineSequence, EngineState, LinkPhase, Waker
+
+PARAMS = SamplingParams(max_tokens=8)
+READY = Ready(
+    model="m",
+    architecture="a",
+    dtype="float32",
+    device="cpu",
+    num_parameters=1,
+    vocab_size=100,
+    max_model_len=64,
+    max_num_seqs=4,
+    max_num_batched_tokens=64,
+    block_size=16,
+    num_kv_blocks=8,
+    kv_cache_bytes=1,
+    load_seconds=0.1,
+)
+
+
+def stats(**values: int) -> EngineStats:
+    zero = dict.fromkeys(
+        (
+            *("running", "waiting", "kv_blocks_free", "kv_blocks_cached", "kv_blocks_active"),
+            *("prompt_tokens_computed", "prompt_tokens_cached", "tokens_recomputed"),
+            *("tokens_generated", "preemptions", "steps"),
+        ),
+        0,
+    )
+    return EngineStats(time=1.0, waiting_reason=None, **{**zero, **values})
+
+
+def step(tokens: dict[int, int], **fields: Any) -> StepOutputs:
+    return StepOutputs(
+        time=5.0,
+        handles=array("q", tokens).tobytes(),
+        token_ids=array("i", tokens.values()).tobytes(),
+        stats=stats(),
+        **fields,
+    )
+
+
+def finished(handle: int, output_tokens: int) -> Finished:
+    return Finished(
+        handle=handle,
+        reason=FinishReason.STOP,
+        prompt_tokens=3,
+        cached_tokens=0,
+        output_tokens=output_tokens,
+        preemptions=0,
+        arrival_time=0.0,
+        first_scheduled_time=1.0,
+        first_token_time=2.0,
+        last_token_time=3.0,
+        finished_time=3.0,
+    )
+
+
+class OtherEnd:
+    """An engine's end of the socket, in the test's hands."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connections: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+        self._connections = asyncio.Queue()
+
+    async def listen(self) -> None:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._connections.put((reader, writer))
+
+        self._path.unlink(missing_ok=True)
+        self.server = await asyncio.start_unix_server(accept, self._path)
+
+    async def accept(self) -> None:
+        self.reader, self.writer = await asyncio.wait_for(self._connections.get(), 5)
+
+    def say(self, *messages: Any) -> None:
+        self.writer.write(b"".join(encode_frame(message) for message in messages))
+
+    async def hear(self) -> Submit | Abort:
+        (size,) = FRAME_HEADER.unpack(await self.reader.readexactly(FRAME_HEADER.size))
+        return decode_to_engine(await self.reader.readexactly(size))
+
+    async def hang_up(self) -> None:
+        self.server.close()
+        self.writer.close()
+
+
+class Ends:
+    """A link and the other end, connected and ready."""
+
+    def __init__(self, path: Path) -> None:
+        self.states: list[EngineState] = []
+        self.steps: list[StepOutputs | Heartbeat] = []
+        self.link = EngineLink(path, on_step=self.steps.append, on_state=self.states.append)
+        self.engine = OtherEnd(path)
+
+    def submit(self, waker: Waker | None = None) -> EngineSequence:
+        return self.link.submit(
+            [1, 2, 3],
+            PARAMS,
+            request_id="r",
+            waker=waker or Waker(),
+            arrival_time=time.monotonic(),
+        )
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def ends(tmp_path: Path) -> AsyncIterator[Ends]:
+    both = Ends(tmp_path / "engine.sock")
+    await both.engine.listen()
+    both.link.start()
+    await both.engine.accept()
+    both.engine.say(Loading("weights", 1, 2), READY)
+    await both.until(lambda: both.link.state.phase is LinkPhase.READY)
+    yield both
+    await both.link.close()
+    await both.engine.hang_up()
+
+
+async def test_states_are_told_in_order(ends: Ends) -> None:
+    assert [state.phase for state in ends.states] == [LinkPhase.LOADING, LinkPhase.READY]
+    assert ends.link.state.ready == READY
+
+
+async def test_a_step_reaches_each_sequence_and_wakes_each_reader_once(ends: Ends) -> None:
+    waker = Waker()
+    first, second = ends.submit(waker), ends.submit(waker)
+    other = ends.submit()
+    ends.engine.say(
+        step(
+            {first.handle: 10, second.handle: 20, 999: 30},
+            admitted=[Admitted(first.handle, 4.0, 2)],
+            logprobs={1: TokenLogprobs(-0.5, 1, [])},
+        )
+    )
+    await asyncio.wait_for(waker.wait(), 5)
+    assert (first.tokens, second.tokens, other.tokens) == ([10], [20], [])
+    assert (first.cached_tokens, first.first_scheduled_time) == (2, 4.0)
+    assert [entry.logprob for entry in second.logprobs] == [-0.5]
+    assert ends.link.waiting_sequences == 2
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(waker.wait(), 0.05)
+
+
+async def test_the_last_token_and_the_end_are_seen_together(ends: Ends) -> None:
+    sequence = ends.submit()
+    ends.engine.say(step({sequence.handle: 7}, finished=[finished(sequence.handle, 1)]))
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert sequence.tokens == [7]
+    assert sequence.finished is not None
+    assert ends.link.open_sequences == 0
+    ends.link.abort([sequence])  # has ended: nothing is sent
+    probe = ends.submit()
+    assert isinstance(await ends.engine.hear(), Submit)
+    heard = await ends.engine.hear()
+    assert isinstance(heard, Submit)
+    assert heard.handle == probe.handle
+
+
+async def test_an_abort_is_sent_once_and_its_stragglers_are_ignored(ends: Ends) -> None:
+    sequence = ends.submit()
+    await ends.engine.hear()
+    ends.link.abort([sequence])
+    ends.link.abort([sequence])
+    assert await ends.engine.hear() == Abort([sequence.handle])
+    ends.engine.say(step({sequence.handle: 5}), Heartbeat(stats(running=3)))
+    await ends.until(lambda: len(ends.steps) == 2)
+    assert sequence.tokens == []
+    assert ends.link.stats == stats(running=3)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(ends.engine.hear(), 0.05)
+
+
+async def test_when_the_engine_goes_all_fail_and_a_new_one_is_found(
+    ends: Ends, tmp_path: Path
+) -> None:
+    sequences = [ends.submit(), ends.submit()]
+    await ends.engine.hang_up()
+    for sequence in sequences:
+        await asyncio.wait_for(sequence.waker.wait(), 5)
+        assert sequence.failure
+    assert ends.link.state.phase is LinkPhase.LOST
+    with pytest.raises(ConnectionError):
+        ends.submit()
+    await ends.engine.listen()
+    await ends.engine.accept()
+    ends.engine.say(READY)
+    await ends.until(lambda: ends.link.state.phase is LinkPhase.READY)
+    ends.submit()
+
+
+@pytest.mark.parametrize(
+    "last_words",
+    [
+        encode_frame(Fatal("no such weights")),
+        FRAME_HEADER.pack(2**31) + b"x",
+        FRAME_HEADER.pack(3) + b"\xc1\xc1\xc1",
+        b"\x01",
+    ],
+    ids=["a fatal error", "a frame too long", "no message", "half a header"],
+)
+async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
+    ends: Ends, last_words: bytes
+) -> None:
+    sequence = ends.submit()
+    ends.engine.writer.write(last_words)
+    await ends.engine.hang_up()
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert sequence.failure
+    assert ends.link.state.phase is LinkPhase.LOST
+
+
+async def test_the_pace_of_the_queue_is_measured(ends: Ends) -> None:
+    assert ends.link.admissions_per_second() is None
+    sequences = [ends.submit() for _ in range(10)]
+    admitted = [Admitted(sequence.handle, 1.0, 0) for sequence in sequences]
+    ends.engine.say(step({}, admitted=admitted))
+    await ends.until(lambda: ends.link.waiting_sequences == 0)
+    assert (ends.link.admissions_per_second() or 0) > 1
+
+
+async def test_a_record_is_made_for_a_sequence_that_the_engine_did_not_end(ends: Ends) -> None:
+    sequence = ends.submit()
+    ends.engine.say(step({sequence.handle: 9}, admitted=[Admitted(sequence.handle, 4.5, 2)]))
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    record = sequence.record(1, now=9.0)
+    assert (record.reason, record.output_tokens, record.cached_tokens) == (FinishReason.ABORT, 1, 2)
+    assert (record.first_scheduled_time, record.first_token_time) == (4.5, 5.0)

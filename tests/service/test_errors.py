@@ -1,0 +1,48 @@
+"""The picture of the errors is true, and every outcome is one that is counted."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from observability.catalogue import OUTCOMES
+from service import errors
+from service.errors import QuireError
+
+
+def every_error() -> list[type[QuireError]]:
+    found, queue = [], [QuireError]
+    while queue:
+        children = queue.pop().__subclasses__()
+        found += children
+        queue += children
+    return found
+
+
+def test_the_picture_at_the_top_names_every_error_with_its_status_and_outcome() -> None:
+    drawn = {
+        name: (int(status), outcome)
+        for name, status, outcome in re.findall(r"── (\w+) +(\d+) +(\S+)", errors.__doc__ or "")
+    }
+    assert drawn == {e.__name__: (e.kind.status, e.kind.outcome) for e in every_error()}
+
+
+def test_every_outcome_is_in_the_catalogue() -> None:
+    assert {error.kind.outcome for error in every_error()} <= set(OUTCOMES)
+
+
+def test_a_body_has_openais_four_fields() -> None:
+    body = json.loads(errors.ModelNotFoundError("No 'x' here.", param="model").to_body())
+    assert body == {
+        "error": {
+            "message": "No 'x' here.",
+            "type": "invalid_request_error",
+            "param": "model",
+            "code": "model_not_found",
+        }
+    }
+
+
+def test_a_wait_is_told_only_where_it_is_known() -> None:
+    assert "retry-after" not in errors.OverloadedError("busy").headers()
+    assert errors.OverloadedError("busy", retry_after=3).headers()["retry-after"] == "3"

@@ -1,0 +1,218 @@
+"""Reasoning and tool calls on the wire: the SDK reads a stream as it reads the whole answer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from engine.messages import Finished, FinishReason, SamplingParams
+from service.checkpoint import Checkpoint, load_checkpoint
+from service.engine_link import EngineLink, EngineSequence
+from service.generation.request import Generation, GenerationRequest, Generator
+from service.wire.chat import decode_chat
+from service.wire.chat_answer import ChatAnswer
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln 🚀"}}\n</tool_call>'
+
+
+class Desk(EngineLink):
+    """A link whose engine is the test: sequences are fed by hand."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("unused"), on_step=lambda _: None, on_state=lambda _: None)
+        self.handles = itertools.count(1)
+        self.sequences: list[EngineSequence] = []
+
+    def submit(
+        self, prompt_token_ids: list[int], params: SamplingParams, **rest: Any
+    ) -> EngineSequence:
+        sequence = EngineSequence(
+            next(self.handles), len(prompt_token_ids), rest["arrival_time"], rest["waker"]
+        )
+        self.sequences.append(sequence)
+        return sequence
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    return load_checkpoint(tiny_model)
+
+
+def finish(sequence: EngineSequence, tokens: int, reason: FinishReason) -> None:
+    sequence.finished = Finished(
+        handle=sequence.handle,
+        reason=reason,
+        prompt_tokens=3,
+        cached_tokens=0,
+        output_tokens=tokens,
+        preemptions=0,
+        arrival_time=0.0,
+        first_scheduled_time=0.0,
+        first_token_time=0.0,
+        last_token_time=0.0,
+        finished_time=0.0,
+    )
+
+
+class Played:
+    """An answer to a request whose model says ``text``, in frames of the given token counts."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        text: str,
+        frames: Iterator[int],
+        *,
+        reason: FinishReason = FinishReason.STOP,
+        in_reasoning: bool = False,
+        **fields: Any,
+    ) -> None:
+        desk = Desk()
+        body = {"messages": [{"role": "user", "content": "x"}], **fields}
+        chat = decode_chat(json.dumps(body).encode(), max_choices=4)
+        self.generation: Generation = Generator(desk, checkpoint).start(
+            GenerationRequest(
+                request_id="r",
+                prompts=[[1, 2, 3]],
+                params=SamplingParams(max_tokens=999),
+                arrival_time=0.0,
+                parse=True,
+                tools=chat.calls_tools,
+                in_reasoning=in_reasoning,
+            )
+        )
+        answer = ChatAnswer(
+            chat,
+            self.generation,
+            checkpoint.vocabulary,
+            response_id="chatcmpl-1",
+            created=1,
+            model="tiny",
+        )
+        stream = answer.stream()
+        (sequence,) = desk.sequences
+        (choice,) = self.generation.choices
+        ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        out = [stream.begin()]
+        position = 0
+        while not choice.done:
+            count = next(frames)
+            sequence.tokens += ids[position : position + count]
+            position += count
+            if position >= len(ids):
+                finish(sequence, len(ids), reason)
+            choice.advance()
+            out.append(stream.advance([choice]))
+        out.append(stream.end())
+        self.sse = b"".join(out).decode()
+        self.whole = ChatCompletion.model_validate_json(answer.whole())
+
+    @property
+    def chunks(self) -> list[ChatCompletionChunk]:
+        events = self.sse.split("\n\n")
+        assert events[-2:] == ["data: [DONE]", ""]
+        return [
+            ChatCompletionChunk.model_validate_json(event.removeprefix("data: "))
+            for event in events[:-2]
+        ]
+
+    def accumulated(self) -> ChatCompletion:
+        """What the official SDK makes of the chunks."""
+        state: ChatCompletionStreamState[Any] = ChatCompletionStreamState()
+        for chunk in self.chunks:
+            state.handle_chunk(chunk)
+        return state.current_completion_snapshot
+
+
+def one_each() -> Iterator[int]:
+    return itertools.repeat(1)
+
+
+def test_the_sdk_sees_reasoning_text_and_two_calls(checkpoint: Checkpoint) -> None:
+    text = f"<think>\nHm.\n</think>\n\nLet me look.\n{CALL}\n{CALL}"
+    played = Played(checkpoint, text, one_each(), tools=[TOOL])
+    choice = played.whole.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.content == "Let me look."
+    assert choice.message.to_dict()["reasoning"] == "Hm."
+    assert choice.message.to_dict()["reasoning_content"] == "Hm."
+    calls = choice.message.tool_calls or []
+    assert [call.function.name for call in calls] == ["weather", "weather"]
+    assert [json.loads(call.function.arguments) for call in calls] == [{"city": "Köln 🚀"}] * 2
+    assert len({call.id for call in calls}) == 2
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(data=st.data())
+def test_any_frames_stream_to_the_whole_answer_ids_and_all(
+    checkpoint: Checkpoint, reason: FinishReason, data: st.DataObject
+) -> None:
+    parts = st.sampled_from(["<think>", "</think>", CALL, CALL[:-20], " plain ", "🚀", "\n"])
+    text = "".join(data.draw(st.lists(parts, min_size=1, max_size=6)))
+    frames = data.draw(st.lists(st.integers(1, 7), min_size=1))
+    played = Played(checkpoint, text, itertools.cycle(frames), reason=reason, tools=[TOOL])
+    whole, streamed = played.whole.choices[0], played.accumulated().choices[0]
+    assert streamed.finish_reason == whole.finish_reason
+    assert (streamed.message.content or "") == (whole.message.content or "")
+    assert _calls(streamed.message) == _calls(whole.message)
+    reasoning = "".join(
+        chunk.choices[0].delta.to_dict().get("reasoning", "")  # type: ignore[misc]  # an extra
+        for chunk in played.chunks
+    )
+    assert reasoning == whole.message.to_dict().get("reasoning", "")
+    if reason is FinishReason.LENGTH:
+        assert whole.finish_reason == "length"
+
+
+def _calls(message: Any) -> list[tuple[str, str, str]]:
+    return [
+        (call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []
+    ]
+
+
+def test_a_call_that_was_cut_off_finishes_with_length(checkpoint: Checkpoint) -> None:
+    played = Played(checkpoint, CALL[:-25], one_each(), reason=FinishReason.LENGTH, tools=[TOOL])
+    assert played.whole.choices[0].finish_reason == "length"
+
+
+def test_without_tools_the_same_text_is_content(checkpoint: Checkpoint) -> None:
+    played = Played(checkpoint, CALL, one_each())
+    choice = played.whole.choices[0]
+    assert (choice.message.content, choice.finish_reason) == (CALL, "stop")
+    assert choice.message.tool_calls is None
+
+
+def test_reasoning_can_be_left_out_of_both_forms(checkpoint: Checkpoint) -> None:
+    text = "<think>secret</think>public"
+    played = Played(checkpoint, text, one_each(), include_reasoning=False)
+    assert played.whole.choices[0].message.content == "public"
+    assert "secret" not in played.sse
+    assert "secret" not in played.whole.to_json()
+    assert played.whole.usage is not None
+    details = played.whole.usage.completion_tokens_details
+    assert details is not None
+    assert details.reasoning_tokens
+
+
+def test_a_prompt_that_opened_reasoning_is_continued_there(checkpoint: Checkpoint) -> None:
+    played = Played(checkpoint, "so\n</think>\nyes", one_each(), in_reasoning=True)
+    assert played.whole.choices[0].message.content == "yes"
+    assert played.whole.choices[0].message.to_dict()["reasoning"] == "so"
+
+
+def test_text_that_needs_escaping_survives_the_frozen_chunks(checkpoint: Checkpoint) -> None:
+    text = 'quote " backslash \\ newline \n tab \t nul \x00 é 🚀 </script> \u2028'
+    played = Played(checkpoint, text, one_each())
+    assert played.accumulated().choices[0].message.content == text
+    assert played.sse.count("\r") == 0
