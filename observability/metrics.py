@@ -46,9 +46,10 @@ class BulkHistogramSeries:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """``times``: how many observations had this same value."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
 
     def observe_many(self, values: Sequence[float]) -> None:
         counts, bounds = self.counts, self.bounds

@@ -10,10 +10,11 @@ class StopMatcher:
     character, the longest. After a match nothing more may be pushed.
     """
 
-    __slots__ = ("_held", "_include", "_longest", "_stops", "matched")
+    __slots__ = ("_firsts", "_held", "_include", "_longest", "_stops", "matched")
 
     def __init__(self, stops: tuple[str, ...], *, include_in_output: bool = False) -> None:
         self._stops = tuple(stop for stop in stops if stop)
+        self._firsts = frozenset(stop[0] for stop in self._stops)
         self._longest = max(map(len, self._stops), default=0)
         self._include = include_in_output
         self._held = ""
@@ -51,7 +52,10 @@ class StopMatcher:
 
     def _possible_start(self, text: str) -> int:
         """Length of the longest end of ``text`` that begins a stop string."""
-        for length in range(min(self._longest - 1, len(text)), 0, -1):
+        most = min(self._longest - 1, len(text))
+        if most <= 0 or self._firsts.isdisjoint(text[-most:]):
+            return 0
+        for length in range(most, 0, -1):
             tail = text[-length:]
             if any(stop.startswith(tail) for stop in self._stops):
                 return length

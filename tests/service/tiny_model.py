@@ -37,6 +37,8 @@ CHAT_TEMPLATE = """\
 {%- endif %}
 """
 
+TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+
 _TEXT = [
     "Hello, how are you today? I am fine, thank you very much.",
     "The quick brown fox jumps over the lazy dog near the river bank.",
@@ -58,9 +60,14 @@ def build_tokenizer() -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(_TEXT * 4, trainer)
-    tags = ("<think>", "</think>", "<tool_call>", "</tool_call>")
-    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in tags])
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
     return tokenizer
+
+
+def tag_ids() -> list[int]:
+    """The tokens of reasoning and tool tags."""
+    tokenizer = build_tokenizer()
+    return [tokenizer.token_to_id(tag) for tag in TAGS]
 
 
 def write_tiny_model(directory: Path) -> Path:

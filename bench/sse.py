@@ -1,0 +1,288 @@
+"""How many streamed tokens does one CPU-second of an API worker carry?
+
+    python -m bench.sse                       # 256 streams, a token each every 10 ms, every row
+    python -m bench.sse --rows chat --seconds 20
+
+The real worker (``python -m service.worker``) serves a stand-in engine that speaks the engine's own
+protocol on a unix socket and gives every sequence one token per step. A client on loopback opens
+all streams, then reads and counts events. Only the worker's CPU time counts, so that other load on
+the machine distorts little. ``events per write`` is 1 when every token is written by itself; it
+grows when tokens wait for their stream, which makes them cheaper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from array import array
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bench.report import print_table, write_result
+from engine.messages import (
+    FRAME_HEADER,
+    Abort,
+    Admitted,
+    EngineStats,
+    Ready,
+    StepOutputs,
+    StepPhase,
+    Submit,
+    TokenLogprobs,
+    TopLogprob,
+    decode_to_engine,
+    encode_frame,
+)
+from tests.service.running import Process, free_port, until
+from tests.service.tiny_model import VOCABULARY, write_tiny_model
+
+MAX_MODEL_LEN = 1 << 20
+ROWS: dict[str, dict[str, Any]] = {
+    "chat": {},
+    "chat, stop strings": {"stop": ["\u0001never", "\u0002never"]},
+    "chat, logprobs": {"logprobs": True, "top_logprobs": 0},
+    "completions": {"prompt": "Hello"},
+}
+
+
+class StandInEngine:
+    """Speaks ``engine.messages``; "generates" tokens 40, 41, … at a fixed pace."""
+
+    def __init__(self, step_seconds: float) -> None:
+        self._step = step_seconds
+        self._running: dict[int, Submit] = {}
+        self._fresh: list[int] = []
+        self._steps = 0
+
+    async def serve(self, path: Path) -> None:
+        server = await asyncio.start_unix_server(self._connection, path)
+        async with server:
+            await server.serve_forever()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            encode_frame(
+                Ready(
+                    model="stand-in",
+                    architecture="none",
+                    dtype="none",
+                    device="none",
+                    num_parameters=0,
+                    vocab_size=VOCABULARY,
+                    max_model_len=MAX_MODEL_LEN,
+                    max_num_seqs=4096,
+                    max_num_batched_tokens=4096,
+                    block_size=16,
+                    num_kv_blocks=1,
+                    kv_cache_bytes=0,
+                    load_seconds=0.0,
+                )
+            )
+        )
+        steps = asyncio.create_task(self._run(writer))
+        try:
+            while True:
+                (size,) = FRAME_HEADER.unpack(await reader.readexactly(FRAME_HEADER.size))
+                match decode_to_engine(await reader.readexactly(size)):
+                    case Submit() as submit:
+                        self._running[submit.handle] = submit
+                        self._fresh.append(submit.handle)
+                    case Abort(handles):
+                        for handle in handles:
+                            self._running.pop(handle, None)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            steps.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError):
+                await steps
+
+    async def _run(self, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + self._step, loop.time())
+            await asyncio.sleep(due - loop.time())
+            writer.write(encode_frame(self._outputs()))
+            await writer.drain()
+
+    def _outputs(self) -> StepOutputs:
+        now = time.monotonic()
+        self._steps += 1
+        handles = array("q", self._running)
+        tokens = array("i", [40 + (self._steps + handle) % 200 for handle in handles])
+        fresh, self._fresh = self._fresh, []
+        logprobs = {
+            entry: TokenLogprobs(-1.0, 1, [TopLogprob(tokens[entry], -1.0)])
+            for entry, submit in enumerate(self._running.values())
+            if submit.params.logprobs is not None
+        }
+        return StepOutputs(
+            time=now,
+            handles=handles.tobytes(),
+            token_ids=tokens.tobytes(),
+            logprobs=logprobs,
+            admitted=[Admitted(handle, now, 0) for handle in fresh if handle in self._running],
+            finished=[],
+            phase=StepPhase.DECODE,
+            step_seconds=self._step,
+            step_tokens=len(handles),
+            step_sequences=len(handles),
+            stats=EngineStats(
+                time=now,
+                running=len(handles),
+                waiting=0,
+                waiting_reason=None,
+                kv_blocks_free=1,
+                kv_blocks_cached=0,
+                kv_blocks_active=0,
+                prompt_tokens_computed=0,
+                prompt_tokens_cached=0,
+                tokens_recomputed=0,
+                tokens_generated=self._steps * len(handles),
+                preemptions=0,
+                steps=self._steps,
+            ),
+        )
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def requests_in_progress(port: int) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.startswith("quire_requests_in_progress{")
+    )
+
+
+def open_stream(port: int, body: dict[str, Any]) -> socket.socket:
+    path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+    payload = json.dumps(body).encode()
+    stream = socket.create_connection(("127.0.0.1", port), timeout=30)
+    stream.sendall(
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(payload)}\r\n\r\n".encode()
+        + payload
+    )
+    stream.setblocking(False)
+    return stream
+
+
+class Reader:
+    """Reads all streams as they come and counts events and writes: each write is one chunk of
+    HTTP's chunked encoding, framed by two CRLF, and nothing else here contains a CRLF."""
+
+    def __init__(self, streams: list[socket.socket]) -> None:
+        self.events = 0
+        self.line_ends = 0
+        self._selector = selectors.DefaultSelector()
+        for stream in streams:
+            self._selector.register(stream, selectors.EVENT_READ)
+        self.heard: set[int] = set()
+
+    def read_for(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                data = key.fileobj.recv(1 << 16)  # type: ignore[union-attr]  # sockets only
+                if not data:
+                    raise RuntimeError("a stream ended early")
+                self.line_ends += data.count(b"\r\n")
+                events = data.count(b"data: {")
+                self.events += events
+                if events:
+                    self.heard.add(key.fd)
+
+
+def measure(args: argparse.Namespace, row: str, port: int, worker: Process) -> dict[str, Any]:
+    body = {"model": "tiny", "stream": True, "max_tokens": MAX_MODEL_LEN, **ROWS[row]}
+    if "prompt" not in body:
+        body["messages"] = [{"role": "user", "content": "Hello"}]
+    streams = [open_stream(port, body) for _ in range(args.streams)]
+    try:
+        reader = Reader(streams)
+        while len(reader.heard) < args.streams:
+            reader.read_for(0.2)
+        reader.read_for(1.0)
+        events, line_ends = reader.events, reader.line_ends
+        start, before = time.monotonic(), cpu_seconds(worker.popen.pid)
+        reader.read_for(args.seconds)
+        elapsed = time.monotonic() - start
+        cpu = cpu_seconds(worker.popen.pid) - before
+        events, line_ends = reader.events - events, reader.line_ends - line_ends
+    finally:
+        for stream in streams:
+            stream.close()
+        until(lambda: requests_in_progress(port) == 0, 30, "the worker to notice who left")
+    return {
+        "row": row,
+        "streams": args.streams,
+        "step_ms": args.step_ms,
+        "tokens per CPU-second": events / cpu,
+        "us per token": cpu / events * 1e6,
+        "tokens per second": events / elapsed,
+        "events per write": 2 * events / line_ends,
+        "worker cores": cpu / elapsed,
+    }
+
+
+def run_engine(path: Path, step_seconds: float) -> None:
+    """The stand-in's own process."""
+    asyncio.run(StandInEngine(step_seconds).serve(path))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--step-ms", type=float, default=10.0, help="0: as fast as it goes")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--serve-engine", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve_engine:
+        run_engine(args.serve_engine, args.step_ms / 1e3)
+        return
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
+        model = write_tiny_model(folder / "tiny")
+        path, port = folder / "engine.sock", free_port()
+        engine = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bench.sse"),
+                *("--serve-engine", str(path), "--step-ms", str(args.step_ms)),
+            ]
+        )
+        worker = Process(
+            folder / "worker.log",
+            *("-m", "service.worker", "--socket", str(path), "--model-dir", str(model)),
+            *("--port", str(port), "--served-model-name", "tiny", "--log-format", "json"),
+        )
+        try:
+            until(lambda: "worker accepts" in worker.output(), 30, "the worker")
+            until(lambda: '"phase":"ready"' in worker.output(), 30, "the engine")
+            rows = [measure(args, row, port, worker) for row in args.rows]
+        finally:
+            worker.end()
+            engine.terminate()
+            engine.wait()
+    print_table(rows)
+    print(write_result("sse", rows, seconds=args.seconds))
+
+
+if __name__ == "__main__":
+    main()
