@@ -1,0 +1,64 @@
+"""``python -m dashboard``: starts the page under Streamlit, with settings fit for a server."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dashboard.server import base_url
+from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE
+
+
+def command(host: str, port: int) -> list[str]:
+    """The Streamlit command line. Its theme stands in .streamlit/config.toml beside app.py."""
+    flags = {
+        "server.address": host,
+        "server.port": str(port),
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "server.runOnSave": "false",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+    }
+    app = Path(__file__).with_name("app.py")
+    options = [part for name, value in flags.items() for part in (f"--{name}", value)]
+    return [sys.executable, "-m", "streamlit", "run", str(app), *options]
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="quire dashboard", description="A live view of running servers, and a playground."
+    )
+    parser.add_argument(
+        "--url",
+        "--base-url",
+        action="append",
+        type=base_url,
+        metavar="URL",
+        help=f"a server to look at, may be repeated (default: ${SERVERS_VARIABLE} "
+        f"or {DEFAULT_URL})",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=8501, help="port to listen on (%(default)s)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Becomes Streamlit: this process is replaced, so that signals reach it directly."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    environment = dict(os.environ)
+    if options.url:
+        environment[SERVERS_VARIABLE] = " ".join(options.url)
+    root = str(Path(__file__).resolve().parent.parent)
+    search = [root, *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(search)
+    sys.stdout.flush()
+    line = command(options.host, options.port)
+    os.execve(line[0], line, environment)  # noqa: S606  no shell: our own interpreter
+
+
+if __name__ == "__main__":
+    main()

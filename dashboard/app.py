@@ -1,0 +1,52 @@
+"""The Streamlit entry point; ``python -m dashboard`` runs it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.views import live, playground
+
+# A quire: folded sheets, seen from the spine. Drawn here, since a named icon would be fetched
+# from a font server.
+_SHEETS = """
+  <g fill="none" stroke="#0d9488" stroke-width="3" stroke-linejoin="round">
+    <path d="M20 9 L6 5 V31 L20 35 Z"/>
+    <path d="M20 9 L34 5 V31 L20 35"/>
+    <path d="M20 15 L34 11" stroke-width="2"/>
+    <path d="M20 22 L34 18" stroke-width="2"/>
+  </g>
+"""
+_ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 40">{_SHEETS}</svg>'
+_LOGO = f"""<svg xmlns="http://www.w3.org/2000/svg" width="132" height="40" viewBox="0 0 132 40">
+  {_SHEETS}
+  <text x="46" y="29" font-family="Source Sans, DejaVu Sans, sans-serif" font-size="26"
+        font-weight="700" fill="#0d9488">Quire</text>
+</svg>"""
+
+
+# Less empty space above, and no fading of charts while the next second's are on their way.
+_STYLE = """<style>
+  .stMainBlockContainer { padding-top: 4.5rem }
+  [data-stale="true"] { opacity: 1 !important; transition: none !important }
+</style>"""
+
+
+def main() -> None:
+    st.set_page_config(page_title="Quire", page_icon=_ICON, layout="wide")
+    st.logo(_LOGO, size="large")
+    st.html(_STYLE)
+    st.navigation(
+        [
+            st.Page(live.page, title="Live", icon=":material/monitoring:", url_path="live"),
+            st.Page(
+                playground.page,
+                title="Playground",
+                icon=":material/forum:",
+                url_path="playground",
+            ),
+        ],
+        position="top",
+    ).run()
+
+
+main()

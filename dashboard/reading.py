@@ -1,0 +1,109 @@
+"""All numbers the live page shows, taken together at each scrape.
+
+A reading never changes once taken: a chart is a row of readings, and costs no arithmetic.
+NaN says that a number is not known: no scrape before this one, or nothing to measure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import observability.catalogue as catalogue
+from dashboard.series import History
+
+RATE_SECONDS = 10.0
+QUANTILE_SECONDS = 30.0
+
+SHOWN = (
+    catalogue.SEQUENCES_RUNNING,
+    catalogue.SEQUENCES_WAITING,
+    catalogue.KV_USAGE_RATIO,
+    catalogue.KV_BLOCKS,
+    catalogue.PROMPT_TOKENS,
+    catalogue.GENERATED_TOKENS,
+    catalogue.PREEMPTIONS,
+    catalogue.REQUESTS,
+    catalogue.REQUESTS_IN_PROGRESS,
+    catalogue.TIME_TO_FIRST_TOKEN,
+    catalogue.INTER_TOKEN_LATENCY,
+    catalogue.ENGINE_INFO,
+)
+FAMILIES = frozenset(metric.name for metric in SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Seconds."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``time``: seconds of the poller's clock. Rates are per second."""
+
+    time: float
+    running: float
+    waiting: Mapping[str, float]  # sequences by what keeps them waiting
+    in_progress: float
+    kv_ratio: float
+    kv_blocks: Mapping[str, float]
+    prompt_computed: float
+    prompt_cached: float
+    generated: float
+    preemptions: float
+    requests: Mapping[str, float]  # by outcome
+    ttft: Quantiles
+    itl: Quantiles
+
+    @property
+    def waiting_total(self) -> float:
+        return _total(self.waiting)
+
+    @property
+    def requests_total(self) -> float:
+        return _total(self.requests)
+
+
+def read(time: float, history: History) -> Reading:
+    """The state after the newest scrape in ``history``."""
+    return Reading(
+        time=time,
+        running=history.gauge(catalogue.SEQUENCES_RUNNING.name),
+        waiting=_gauges(history, catalogue.SEQUENCES_WAITING, "reason"),
+        in_progress=history.gauge(catalogue.REQUESTS_IN_PROGRESS.name),
+        kv_ratio=history.gauge(catalogue.KV_USAGE_RATIO.name),
+        kv_blocks=_gauges(history, catalogue.KV_BLOCKS, "state"),
+        prompt_computed=_tokens(history, catalogue.PROMPT_TOKENS, {"source": "computed"}),
+        prompt_cached=_tokens(history, catalogue.PROMPT_TOKENS, {"source": "cached"}),
+        generated=_tokens(history, catalogue.GENERATED_TOKENS, {}),
+        preemptions=_tokens(history, catalogue.PREEMPTIONS, {}),
+        requests=history.rates_by(catalogue.REQUESTS.name, "outcome", RATE_SECONDS),
+        ttft=_quantiles(history, catalogue.TIME_TO_FIRST_TOKEN),
+        itl=_quantiles(history, catalogue.INTER_TOKEN_LATENCY),
+    )
+
+
+def _gauges(history: History, metric: catalogue.Metric, label: str) -> dict[str, float]:
+    """The gauge for each value that the catalogue allows the label."""
+    values = next(item.values for item in metric.labels if item.name == label) or ()
+    return {value: history.gauge(metric.name, {label: value}) for value in values}
+
+
+def _tokens(history: History, metric: catalogue.Metric, match: Mapping[str, str]) -> float:
+    return history.rate(metric.name, RATE_SECONDS, match)
+
+
+def _quantiles(history: History, metric: catalogue.Metric) -> Quantiles:
+    return Quantiles(
+        history.quantile(0.5, metric.name, QUANTILE_SECONDS),
+        history.quantile(0.95, metric.name, QUANTILE_SECONDS),
+    )
+
+
+def _total(values: Mapping[str, float]) -> float:
+    known = [value for value in values.values() if not math.isnan(value)]
+    return sum(known) if known else math.nan

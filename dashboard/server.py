@@ -1,0 +1,152 @@
+"""What a server says about itself: its health and its models."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+TIMEOUT = httpx.Timeout(5.0)
+
+
+class State(enum.StrEnum):
+    READY = "ready"
+    LOADING = "loading"
+    DRAINING = "draining"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+
+# Quire's words for its own health, and what to add to them.
+_STATUSES = {
+    "ok": (State.READY, ""),
+    "loading": (State.LOADING, ""),
+    "draining": (State.DRAINING, "It finishes what it has begun and takes no new requests."),
+    "lost": (State.FAILED, "Its engine is gone."),
+    "silent": (State.FAILED, "Its engine has not been heard of for too long."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``detail``: a sentence for people, empty when there is nothing to add."""
+
+    state: State
+    model: str = ""
+    detail: str = ""
+
+
+class RefusalError(Exception):
+    """The server answered with an error. The message is a sentence for people."""
+
+    def __init__(self, status: int, message: str, retry_after: str | None = None) -> None:
+        self.status = status
+        wait = f" It asks to try again in {retry_after} s." if retry_after else ""
+        super().__init__(f"The server refused ({status}): {message}{wait}")
+
+
+class _EngineBody(msgspec.Struct):
+    phase: str = ""
+    detail: str = ""
+
+
+class _HealthBody(msgspec.Struct):
+    status: str = ""
+    model: str = ""
+    engine: _EngineBody = msgspec.field(default_factory=_EngineBody)
+
+
+class _ErrorBody(msgspec.Struct):
+    message: str = ""
+
+
+class _Error(msgspec.Struct):
+    error: _ErrorBody | str
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def base_url(text: str) -> str:
+    """The server's root: no trailing slash, no ``/v1``.
+
+    Raises ValueError when ``text`` is no http(s) URL.
+    """
+    root = text.strip().rstrip("/").removesuffix("/v1")
+    parts = urlsplit(root)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{text!r} is not an http:// or https:// URL")
+    return root
+
+
+def authorization(api_key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def unreachable(url: str, error: httpx.TransportError) -> str:
+    """What to tell when no answer came at all."""
+    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
+        return f"{url} did not answer in time."
+    if isinstance(error, httpx.ConnectError):
+        return f"Nothing answers at {url}."
+    return f"The connection to {url} broke off."
+
+
+def refusal(response: httpx.Response) -> RefusalError:
+    """``response``: read to its end, with an error status."""
+    try:
+        error = msgspec.json.decode(response.content, type=_Error).error
+        message = error if isinstance(error, str) else error.message
+    except msgspec.DecodeError:
+        message = response.reason_phrase
+    return RefusalError(
+        response.status_code, message or "no reason given", response.headers.get("retry-after")
+    )
+
+
+def health(client: httpx.Client, url: str) -> Health:
+    """Never raises for what the network or the server does."""
+    try:
+        response = client.get(f"{url}/health", timeout=TIMEOUT)
+    except httpx.TransportError as error:
+        return Health(State.UNREACHABLE, detail=unreachable(url, error))
+    return interpret_health(response.status_code, response.content)
+
+
+def interpret_health(status: int, content: bytes) -> Health:
+    """``/health`` of Quire says its state in JSON; of other servers, the status has to do."""
+    try:
+        body = msgspec.json.decode(content, type=_HealthBody)
+    except msgspec.DecodeError:
+        body = _HealthBody()
+    if body.status in _STATUSES:
+        state, words = _STATUSES[body.status]
+    elif status < 400 or status == 404:  # 404: a server without this route still is one
+        state, words = State.READY, ""
+    else:
+        state, words = (State.LOADING if status == 503 else State.FAILED), ""
+    told = "" if state is State.READY else body.engine.detail
+    return Health(state, body.model, " ".join(filter(None, (words, told))))
+
+
+def list_models(url: str, api_key: str) -> list[str]:
+    """Names the server serves.
+
+    Raises RefusalError when it answers with an error or with something else than such a list,
+    httpx.TransportError when it does not answer.
+    """
+    response = httpx.get(f"{url}/v1/models", headers=authorization(api_key), timeout=TIMEOUT)
+    if response.is_error:
+        raise refusal(response)
+    try:
+        return [model.id for model in msgspec.json.decode(response.content, type=_Models).data]
+    except msgspec.DecodeError as error:
+        raise RefusalError(response.status_code, f"not a list of models: {error}") from error

@@ -1,0 +1,245 @@
+"""Chat with a model, and see what each answer cost."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import streamlit as st
+from streamlit.runtime.scriptrunner import StopException
+
+from dashboard import server
+from dashboard.answer import Answer, Ending
+from dashboard.client import Generation, prepare
+from dashboard.conversation import Choices, Conversation, Turn
+from dashboard.curl import as_curl
+from dashboard.session import chosen_server, pick, remembered
+from dashboard.words import duration, number, plain_markdown
+
+# Redraw at most this often while an answer grows, and at least twice a second while none comes.
+_FRAME_SECONDS = 0.06
+_PATIENCE_SECONDS = 0.5
+
+_AVATARS = {"user": ":material/person:", "assistant": ":material/menu_book:"}
+
+_THINKING = {"Model's default": None, "On": True, "Off": False}
+
+_POCKET = (
+    "**pocket** is Quire's built-in demonstration model: a few megabytes, trained from scratch on "
+    "generated text. It speaks the whole protocol (it chats a little, thinks, calls tools, stops "
+    "by itself), but it knows next to nothing and is no assistant. Serve a real checkpoint with "
+    "`quire serve PATH`."
+)
+_POCKET_QUESTIONS = ("Who are you?", "What can you do?", "Tell me a story about a fox.")
+
+
+def page() -> None:
+    conversation = _conversation()
+    with st.sidebar:
+        url = chosen_server()
+        api_key = st.text_input(
+            "API key",
+            type="password",
+            key=remembered("api_key", ""),
+            autocomplete="off",
+            help="Only if the server asks for one. It is kept in this dashboard's memory for "
+            "your session, and sent to the server with each request.",
+        )
+    prepare(url)
+    models = _models(url, api_key)
+    if isinstance(models, str):
+        st.warning(models)
+        st.button("Try again", icon=":material/refresh:")
+        return
+    with st.sidebar:
+        choices = _choices(models)
+    running = conversation.running
+    question = _bottom(conversation, running)
+    if question:
+        conversation.ask(url, question, choices, api_key)
+        st.rerun()
+    if not conversation.turns:
+        _welcome(conversation, url, choices, api_key)
+        return
+    for turn in conversation.turns[:-1]:
+        _draw_turn(turn, turn.generation.answer())
+    last = conversation.turns[-1]
+    if running is not None:
+        _follow(last)
+        st.rerun()
+    _draw_turn(last, last.generation.answer())
+    _actions(conversation, url, choices, api_key)
+
+
+def _conversation() -> Conversation:
+    conversation: Conversation = st.session_state.setdefault("conversation", Conversation())
+    return conversation
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def _models(url: str, api_key: str) -> list[str] | str:
+    """Names of the models, or why there are none, in words."""
+    try:
+        return _listed(url, api_key) or "The server lists no model."
+    except httpx.TransportError as error:
+        return server.unreachable(url, error)
+    except server.RefusalError as error:
+        return str(error)
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _listed(url: str, api_key: str) -> list[str]:
+    """Asking on each redraw would be a request per click."""
+    return server.list_models(url, api_key)
+
+
+def _choices(models: list[str]) -> Choices:
+    return Choices(
+        model=pick("Model", models, "model"),
+        system=st.text_area("System prompt", key=remembered("system", ""), height=90),
+        temperature=st.slider(
+            "Temperature", 0.0, 2.0, step=0.05, key=remembered("temperature", 0.7)
+        ),
+        top_p=st.slider("Top p", 0.01, 1.0, step=0.01, key=remembered("top_p", 0.95)),
+        max_tokens=st.number_input("Max tokens", 1, 1_000_000, key=remembered("max_tokens", 512)),
+        seed=st.number_input(
+            "Seed", 0, None, None, 1, key=remembered("seed"), placeholder="a new one each time"
+        ),
+        thinking=_THINKING.get(
+            st.segmented_control(
+                "Thinking",
+                list(_THINKING),
+                required=True,
+                key=remembered("thinking", next(iter(_THINKING))),
+                help="Sent to the chat template as enable_thinking.",
+            )
+            or ""
+        ),
+    )
+
+
+# --- the page's parts -----------------------------------------------------------------------------
+
+
+def _bottom(conversation: Conversation, running: Generation | None) -> str | None:
+    with st.bottom:
+        if running is not None:
+            st.button("Stop", icon=":material/stop_circle:", key="stop", on_click=conversation.stop)
+        return st.chat_input(
+            "Answering" if running else "Ask something",
+            key="question",
+            disabled=running is not None,
+            submit_mode="disable",
+        )
+
+
+def _welcome(conversation: Conversation, url: str, choices: Choices, api_key: str) -> None:
+    st.subheader("Playground")
+    if choices.model != "pocket":
+        st.markdown(f"Ask **{choices.model}** something.")
+        return
+    st.markdown(_POCKET)
+    with st.container(horizontal=True):
+        for question in _POCKET_QUESTIONS:
+            st.button(question, on_click=conversation.ask, args=(url, question, choices, api_key))
+
+
+def _follow(turn: Turn) -> None:
+    """Draws the answer as it grows, until it ends. A rerun (a slider moved) interrupts this, and
+    the next run follows on; when the browser has gone, the answer is stopped."""
+    with _message("user"):
+        st.markdown(plain_markdown(turn.question))
+    with _message("assistant"):
+        reasoning, text, strip = st.empty(), st.empty(), st.empty()
+    st.empty()  # takes the place of what stood below before: Streamlit would leave it, greyed
+    generation = turn.generation
+    try:
+        while True:
+            answer = generation.answer()
+            if answer.reasoning:
+                _reasoning(reasoning, answer)
+            if answer.text:
+                text.markdown(plain_markdown(answer.text))
+            strip.caption(_progress(answer))
+            if answer.ending is not None:
+                return
+            generation.wait(answer.chunks, _PATIENCE_SECONDS)
+            time.sleep(_FRAME_SECONDS)
+    except StopException:
+        generation.cancel()
+        raise
+
+
+def _draw_turn(turn: Turn, answer: Answer) -> None:
+    with _message("user"):
+        st.markdown(plain_markdown(turn.question))
+    with _message("assistant"):
+        if answer.reasoning:
+            _reasoning(st.empty(), answer)
+        if answer.text:
+            st.markdown(plain_markdown(answer.text))
+        for call in answer.tool_calls:
+            st.markdown(f"Calls the tool **{call.name}** with")
+            st.code(call.arguments, language="json")
+        if answer.ending is Ending.FAILED:
+            st.error(answer.error)
+        st.caption(cost(answer))
+
+
+def _message(role: str) -> st.delta_generator.DeltaGenerator:
+    return st.chat_message(role, avatar=_AVATARS[role])
+
+
+def _reasoning(slot: st.delta_generator.DeltaGenerator, answer: Answer) -> None:
+    with slot.expander("Reasoning"):
+        st.markdown(plain_markdown(answer.reasoning))
+
+
+def _progress(answer: Answer) -> str:
+    elapsed = duration(time.monotonic() - answer.sent)
+    if answer.time_to_first_token is None:
+        return f"Waiting for the first token, {elapsed}"
+    return f"First token after {duration(answer.time_to_first_token)}, {elapsed} so far"
+
+
+def cost(answer: Answer) -> str:
+    """What stands under an answer."""
+    parts = []
+    if answer.time_to_first_token is not None:
+        parts.append(f"first token {duration(answer.time_to_first_token)}")
+    if answer.tokens_per_second is not None:
+        parts.append(f"{number(answer.tokens_per_second)} tok/s")
+    if answer.usage is not None:
+        cached = answer.usage.cached_tokens
+        kept = f" ({cached:,} cached)" if cached is not None else ""
+        parts.append(f"{answer.usage.prompt_tokens:,} prompt tokens{kept}")
+        parts.append(f"{answer.usage.completion_tokens:,} output tokens")
+    elif answer.ending is not None:
+        parts.append(f"{answer.chunks:,} chunks received")
+    if answer.ending is Ending.STOPPED:
+        parts.append("stopped before its end")
+    elif answer.finish_reason is not None:
+        parts.append(f"finish: {answer.finish_reason}")
+    return " · ".join(parts)
+
+
+def _actions(conversation: Conversation, url: str, choices: Choices, api_key: str) -> None:
+    with st.container(horizontal=True):
+        st.button(
+            "Regenerate",
+            icon=":material/refresh:",
+            type="tertiary",
+            on_click=conversation.ask_again,
+            args=(url, choices, api_key),
+        )
+        with st.popover("Copy as curl", icon=":material/terminal:", type="tertiary"):
+            request = conversation.turns[-1].generation.request
+            st.code(as_curl(url, request, bool(api_key)), language="bash", wrap_lines=True)
+        st.button(
+            "Clear",
+            icon=":material/delete:",
+            type="tertiary",
+            on_click=conversation.clear,
+        )

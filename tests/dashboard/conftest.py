@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dashboard.foreign_server import ForeignServer
+from tests.e2e.quire_server import QuireServer
+from tests.service.tiny_model import write_tiny_model
+
+
+@pytest.fixture
+def closed_url() -> Iterator[str]:
+    """An address at which nothing listens: bound, so that nobody else gets it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
+def foreign() -> Iterator[ForeignServer]:
+    with ForeignServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def quire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
+    """Quire with random weights and a template that adds nothing: greedily, such a model repeats
+    the last token it was given ("Hello" makes "HelloHello…") until its tokens are spent, so an
+    answer lasts as long as a test needs it to."""
+    directory = write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+    config = json.loads((directory / "config.json").read_text())
+    config["max_position_embeddings"] = 32768
+    (directory / "config.json").write_text(json.dumps(config))
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    (directory / "chat_template.jinja").write_text(template)
+    with QuireServer(str(directory), "--load-format", "dummy") as running:
+        yield running

@@ -1,0 +1,181 @@
+"""What a person sees and does, in a real browser, against a running Quire."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from observability import catalogue
+from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = [
+    pytest.mark.debian,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+]
+
+# Chromium as root in a container, and silent about itself.
+FLAGS = (
+    *("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
+    *("disable-background-networking", "disable-component-update"),
+)
+PATIENCE_MS = 90_000
+
+
+@pytest.fixture(scope="module")
+def dashboard(quire: QuireServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """``python -m dashboard`` as a user would start it; its URL."""
+    port = free_port()
+    log: Path = tmp_path_factory.mktemp("dashboard") / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dashboard", "--url", quire.url, "--port", str(port)],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+    url = f"http://127.0.0.1:{port}"
+
+    def up() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as reply:
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False
+
+    try:
+        until(up, 90, "Streamlit to start")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM,
+            args=[f"--{flag}" for flag in FLAGS],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    page.close()
+
+
+def ask_for_a_long_answer(page: Page, dashboard: str) -> None:
+    """Returns when text has begun to come."""
+    page.goto(f"{dashboard}/playground")
+    page.get_by_role("slider", name="Temperature").press("Home")
+    tokens = page.get_by_role("spinbutton", name="Max tokens")
+    tokens.fill("30000")
+    tokens.press("Enter")
+    question = page.get_by_test_id("stChatInputTextArea")
+    question.fill("Hello")
+    question.press("Enter")
+    page.get_by_text("HelloHelloHello").first.wait_for()
+
+
+def assert_answer_grows(page: Page) -> None:
+    answer = page.get_by_test_id("stChatMessage").last
+    length = len(answer.inner_text())
+    until(lambda: len(answer.inner_text()) > length + 100, 60, "the answer to grow on")
+
+
+def gone(quire: QuireServer) -> float:
+    return quire.total(catalogue.REQUESTS.name, outcome="client_gone")
+
+
+def running(quire: QuireServer) -> float:
+    return quire.total(catalogue.SEQUENCES_RUNNING.name)
+
+
+def test_stop_ends_the_answer_here_and_in_the_engine(
+    page: Page, dashboard: str, quire: QuireServer
+) -> None:
+    before = gone(quire)
+    ask_for_a_long_answer(page, dashboard)
+    assert running(quire) == 1
+    page.get_by_role("button", name="Stop").click()
+    until(lambda: running(quire) == 0, 30, "the abort")
+    until(lambda: gone(quire) == before + 1, 30, "the outcome")
+    page.get_by_text("stopped before its end").wait_for()
+    page.get_by_text("HelloHelloHello").first.wait_for()
+    assert page.get_by_role("button", name="Stop").count() == 0
+
+
+def test_moving_a_slider_does_not_lose_the_answer(
+    page: Page, dashboard: str, quire: QuireServer
+) -> None:
+    before = gone(quire)
+    ask_for_a_long_answer(page, dashboard)
+    page.get_by_role("slider", name="Top p").press("ArrowLeft")
+    page.get_by_text("0.94", exact=True).wait_for()
+    assert_answer_grows(page)
+    assert running(quire) == 1
+    assert gone(quire) == before
+    page.get_by_role("button", name="Stop").click()
+    until(lambda: running(quire) == 0, 30, "the abort")
+
+
+def test_closing_the_page_aborts_its_answer(
+    browser: Browser, dashboard: str, quire: QuireServer
+) -> None:
+    before = gone(quire)
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    ask_for_a_long_answer(page, dashboard)
+    page.close()
+    until(lambda: running(quire) == 0, 30, "the abort")
+    until(lambda: gone(quire) == before + 1, 30, "the outcome")
+
+
+def test_the_live_page_shows_an_answer_under_way_and_one_finds_it_again(
+    page: Page, dashboard: str, quire: QuireServer
+) -> None:
+    ask_for_a_long_answer(page, dashboard)
+    page.get_by_role("link", name="Live").click()
+    tiles = page.get_by_test_id("stMetric")
+    tiles.filter(has_text="Running").get_by_text("1", exact=True).wait_for()
+    tiles.filter(has_text="Inter-token latency, p50").wait_for()
+    assert tiles.filter(has_text="Generated").get_by_text("0 tok/s", exact=True).count() == 0
+    page.get_by_role("link", name="Playground").click()
+    assert_answer_grows(page)
+    assert page.get_by_role("spinbutton", name="Max tokens").input_value() == "30000"
+    page.get_by_role("button", name="Stop").click()
+    until(lambda: running(quire) == 0, 30, "the abort")
+
+
+def test_nothing_is_fetched_from_elsewhere(page: Page, dashboard: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in ("", "/playground"):
+        page.goto(dashboard + path)
+        page.get_by_role("link", name="Playground").wait_for()
+        page.wait_for_load_state("networkidle")
+    foreign = [url for url in asked if not url.startswith((dashboard, "data:", "blob:"))]
+    assert foreign == []

@@ -1,0 +1,171 @@
+"""The streaming client against servers that are slow, odd or broken. Against Quire itself it is
+tested in test_with_quire.py."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dashboard.answer import Answer, Ending
+from dashboard.client import ChatRequest, Generation
+from tests.dashboard.foreign_server import Exchange, ForeignServer
+from tests.e2e.quire_server import until
+
+CHAT = "/v1/chat/completions"
+REQUEST = ChatRequest("m", (("user", "Hi"),), temperature=0.5, top_p=0.9, max_tokens=8)
+
+
+def event(**chunk: object) -> str:
+    return f"data: {json.dumps(chunk)}\n\n"
+
+
+def text(content: str, finish: str | None = None) -> str:
+    return event(choices=[{"delta": {"content": content}, "finish_reason": finish}])
+
+
+def streams(*events: str) -> Callable[[Exchange], None]:
+    def reply(exchange: Exchange) -> None:
+        exchange.start(200, "text/event-stream")
+        for item in events:
+            exchange.send(item)
+
+    return reply
+
+
+def finished(generation: Generation) -> Answer:
+    until(lambda: not generation.running, 20, "the answer to end")
+    return generation.answer()
+
+
+def test_it_streams_to_the_end(foreign: ForeignServer) -> None:
+    usage = {"prompt_tokens": 4, "completion_tokens": 2}
+    foreign.replies[CHAT] = streams(
+        text("Hel"), text("lo", "stop"), event(choices=[], usage=usage), "data: [DONE]\n\n"
+    )
+    answer = finished(Generation(foreign.url, REQUEST))
+    assert (answer.text, answer.finish_reason) == ("Hello", "stop")
+    assert answer.ending is Ending.COMPLETE
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 2
+
+
+def test_it_asks_for_what_was_chosen_and_shows_the_key(foreign: ForeignServer) -> None:
+    seen: list[tuple[str | None, object]] = []
+
+    def reply(exchange: Exchange) -> None:
+        seen.append((exchange.headers.get("Authorization"), json.loads(exchange.body)))
+        streams(text("x", "stop"), "data: [DONE]\n\n")(exchange)
+
+    foreign.replies[CHAT] = reply
+    request = ChatRequest("m", (("user", "Hi"),), 0.5, 0.9, 8, seed=7, thinking=False)
+    finished(Generation(foreign.url, request, api_key="secret"))
+    assert seen == [
+        (
+            "Bearer secret",
+            {
+                "model": "m",
+                "messages": [{"role": "user", "content": "Hi"}],
+                "temperature": 0.5,
+                "top_p": 0.9,
+                "max_tokens": 8,
+                "seed": 7,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "chat_template_kwargs": {"enable_thinking": False},
+            },
+        )
+    ]
+
+
+def test_a_refusal_is_told_in_the_servers_words(foreign: ForeignServer) -> None:
+    body = json.dumps({"error": {"message": "No such model.", "type": "invalid_request_error"}})
+    foreign.replies[CHAT] = lambda exchange: exchange.answer(404, body)
+    answer = finished(Generation(foreign.url, REQUEST))
+    assert answer.ending is Ending.FAILED
+    assert answer.error == "The server refused (404): No such model."
+
+
+def test_nothing_there_is_told(closed_url: str) -> None:
+    answer = finished(Generation(closed_url, REQUEST))
+    assert answer.ending is Ending.FAILED
+    assert answer.error == f"Nothing answers at {closed_url}."
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ((text("Hel"),), "closed the connection before the answer was complete"),
+        ((text("Hel"), "data: {nonsense\n\n"), "makes no sense"),
+        ((text("Hel"), event(error={"message": "out of memory"})), "broke off: out of memory"),
+    ],
+)
+def test_a_stream_that_breaks_keeps_what_came(
+    foreign: ForeignServer, events: tuple[str, ...], words: str
+) -> None:
+    foreign.replies[CHAT] = streams(*events)
+    answer = finished(Generation(foreign.url, REQUEST))
+    assert answer.ending is Ending.FAILED
+    assert words in answer.error
+    assert answer.text == "Hel"
+
+
+class Silence:
+    """Sends ``events`` and then nothing, and notes when the client has closed its end."""
+
+    def __init__(self, *events: str) -> None:
+        self.events = events
+        self.asked = threading.Event()
+        self.gone = threading.Event()
+
+    def __call__(self, exchange: Exchange) -> None:
+        if self.events:
+            streams(*self.events)(exchange)
+        self.asked.set()
+        exchange.connection.settimeout(20)
+        if exchange.connection.recv(1) == b"":
+            self.gone.set()
+
+
+@pytest.mark.parametrize("events", [(), (text("Hel"),)], ids=["before the reply", "in the reply"])
+def test_cancelling_closes_the_connection_even_while_the_server_is_silent(
+    foreign: ForeignServer, events: tuple[str, ...]
+) -> None:
+    silence = Silence(*events)
+    foreign.replies[CHAT] = silence
+    generation = Generation(foreign.url, REQUEST)
+    assert silence.asked.wait(20)
+    until(lambda: generation.answer().chunks == len(events), 20, "what was sent to arrive")
+    generation.cancel()
+    assert silence.gone.wait(20)
+    answer = generation.answer()
+    assert answer.ending is Ending.STOPPED
+    assert answer.text == "Hel" * len(events)
+
+
+def test_an_answer_that_nobody_looks_at_is_given_up(foreign: ForeignServer) -> None:
+    silence = Silence(text("Hel"))
+    foreign.replies[CHAT] = silence
+    generation = Generation(foreign.url, REQUEST, patience=0.2)
+    assert silence.gone.wait(20)
+    assert not generation.running
+
+
+def test_looking_keeps_an_answer_alive(foreign: ForeignServer) -> None:
+    silence = Silence(text("Hel"))
+    foreign.replies[CHAT] = silence
+    generation = Generation(foreign.url, REQUEST, patience=2.0)
+    for _ in range(25):
+        generation.answer()
+        assert not silence.gone.wait(0.1)
+    generation.cancel()
+
+
+def test_cancelling_after_the_end_changes_nothing(foreign: ForeignServer) -> None:
+    foreign.replies[CHAT] = streams(text("x", "stop"), "data: [DONE]\n\n")
+    generation = Generation(foreign.url, REQUEST)
+    finished(generation)
+    generation.cancel()
+    assert generation.answer().ending is Ending.COMPLETE

@@ -1,0 +1,185 @@
+"""Both pages, drawn by Streamlit against a running Quire, without a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.session import poller_for
+from dashboard.settings import SERVERS_VARIABLE
+from observability import catalogue
+from tests.dashboard.foreign_server import ForeignServer
+from tests.e2e.quire_server import QuireServer, until
+
+APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
+SECRET = "sk-never-shown"
+
+
+def playground_script() -> None:
+    from dashboard.views import playground
+
+    playground.page()
+
+
+@pytest.fixture
+def live(quire: QuireServer, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.setenv(SERVERS_VARIABLE, quire.url)
+    return AppTest.from_file(str(APP), default_timeout=60)
+
+
+@pytest.fixture
+def playground(quire: QuireServer, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """Opened, and set to short, greedy answers."""
+    monkeypatch.setenv(SERVERS_VARIABLE, quire.url)
+    app = AppTest.from_function(playground_script, default_timeout=60).run()
+    app.slider(key="temperature").set_value(0.0)
+    app.number_input(key="max_tokens").set_value(4)
+    return app.run()
+
+
+def words(app: AppTest) -> str:
+    assert not app.exception, app.exception
+    elements = (*app.markdown, *app.caption, *app.warning, *app.error, *app.subheader)
+    return "\n".join(str(element.value) for element in elements)
+
+
+def tiles(app: AppTest) -> dict[str, str]:
+    return {metric.label: str(metric.value) for metric in app.metric}
+
+
+# --- live ---------------------------------------------------------------------------------------
+
+
+def test_the_live_page_says_what_runs_and_how_it_is(live: AppTest) -> None:
+    text = words(live.run())
+    assert "Ready" in text
+    assert "**tiny** · cpu · float32" in text
+    assert "context of 32,768 tokens" in text
+
+
+def test_without_traffic_the_live_page_says_so_in_words(live: AppTest, quire: QuireServer) -> None:
+    until(lambda: tiles(live.run()).get("Time to first token") == "No traffic", 90, "no traffic")
+    shown = tiles(live)
+    assert shown["Running"] == shown["Waiting"] == "0"
+    assert shown["KV cache in use"] == "0 %"
+    assert shown["Generated"] == "0 tok/s"
+    assert not [value for value in shown.values() if "nan" in value.lower()]
+    assert quire.total(catalogue.SEQUENCES_RUNNING.name) == 0
+
+
+def test_the_live_page_shows_traffic(live: AppTest, quire: QuireServer) -> None:
+    body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
+
+    def seen() -> bool:
+        assert quire.post("/v1/chat/completions", body)[0] == 200
+        shown = tiles(live.run())
+        return "Time to first token, p50" in shown and shown["Generated"] != "0 tok/s"
+
+    until(seen, 90, "the requests to show")
+    assert not live.exception
+    assert "s" in tiles(live)["Inter-token latency, p50"]
+
+
+def test_pausing_holds_the_numbers(live: AppTest, quire: QuireServer) -> None:
+    live.run()
+    live.toggle(key="pause").set_value(True).run()
+    before = words(live), tiles(live)
+    body = {"model": "tiny", "prompt": "Hello", "max_tokens": 8}
+    assert quire.post("/v1/completions", body)[0] == 200
+    poller = poller_for(quire.url)
+    read = len(poller.view().readings)
+    until(lambda: len(poller.view().readings) >= read + 2, 30, "newer numbers")
+    assert (words(live.run()), tiles(live)) == before
+    live.toggle(key="pause").set_value(False).run()
+    assert tiles(live)["Generated"] != before[1]["Generated"]
+
+
+def test_a_server_that_is_not_there_is_named(
+    closed_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, closed_url)
+    text = words(AppTest.from_file(str(APP), default_timeout=60).run())
+    assert "Unreachable" in text
+    assert f"Nothing answers at {closed_url}." in text
+
+
+# --- playground -----------------------------------------------------------------------------------
+
+
+def test_a_question_gets_an_answer_and_its_cost(playground: AppTest) -> None:
+    playground.chat_input[0].set_value("Hello").run()
+    text = words(playground)
+    assert "HelloHelloHelloHello" in text
+    assert "4 output tokens" in text
+    assert "prompt tokens" in text
+    assert "first token" in text
+    assert "finish: length" in text
+
+
+def test_an_answer_can_be_asked_for_again_and_cleared(playground: AppTest) -> None:
+    playground.chat_input[0].set_value("Hello").run()
+    playground.number_input(key="max_tokens").set_value(2).run()
+    button(playground, "Regenerate").click().run()
+    assert "2 output tokens" in words(playground)
+    assert "4 output tokens" not in words(playground)
+    button(playground, "Clear").click().run()
+    assert "HelloHello" not in words(playground)
+
+
+def test_the_next_question_brings_the_conversation_along(playground: AppTest) -> None:
+    playground.text_area(key="system").set_value("Be brief.").run()
+    playground.chat_input[0].set_value("Hello").run()
+    playground.chat_input[0].set_value("Hello again").run()
+    command = playground.code[0].value
+    sent = json.loads(command[command.index("{") : command.rindex("}") + 1])
+    assert [message["role"] for message in sent["messages"]] == [
+        *("system", "user", "assistant", "user")
+    ]
+    assert sent["messages"][2]["content"] == "Hello" * 4
+    assert sent["max_tokens"] == 4
+    assert sent["temperature"] == 0
+
+
+def test_the_key_stays_out_of_sight(playground: AppTest) -> None:
+    playground.text_input(key="api_key").set_value(SECRET).run()
+    playground.chat_input[0].set_value("Hello").run()
+    assert "4 output tokens" in words(playground)
+    command = playground.code[0].value
+    assert "Authorization: Bearer $QUIRE_API_KEY" in command
+    assert SECRET not in command + words(playground)
+    assert not playground.query_params
+
+
+def test_a_refusal_is_shown_in_the_servers_words(playground: AppTest) -> None:
+    playground.number_input(key="max_tokens").set_value(999_999).run()
+    playground.chat_input[0].set_value("Hello " * 40_000).run()
+    assert not playground.exception
+    assert playground.error[0].value.startswith("The server refused (400): ")
+
+
+def test_pocket_is_introduced_as_what_it_is(
+    foreign: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = json.dumps({"object": "list", "data": [{"id": "pocket", "object": "model"}]})
+    foreign.replies["/v1/models"] = lambda exchange: exchange.answer(200, listed)
+    monkeypatch.setenv(SERVERS_VARIABLE, foreign.url)
+    app = AppTest.from_function(playground_script, default_timeout=60).run()
+    assert "demonstration model" in words(app)
+    assert "is no assistant" in words(app)
+
+
+def test_a_server_that_wants_a_key_says_so(
+    foreign: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = json.dumps({"error": {"message": "A key is needed.", "type": "authentication_error"}})
+    foreign.replies["/v1/models"] = lambda exchange: exchange.answer(401, body)
+    monkeypatch.setenv(SERVERS_VARIABLE, foreign.url)
+    app = AppTest.from_function(playground_script, default_timeout=60).run()
+    assert "The server refused (401): A key is needed." in words(app)
+
+
+def button(app: AppTest, label: str):  # type: ignore[no-untyped-def]  # AppTest's own type is private
+    return next(button for button in app.button if button.label == label)

@@ -1,0 +1,143 @@
+"""One poller a server: it stops when nobody looks, and outlives the server's restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from dashboard.poller import Poller
+from dashboard.server import State
+from observability import catalogue
+from tests.dashboard.foreign_server import Exchange, ForeignServer
+from tests.e2e.quire_server import until
+
+
+class Process:
+    """The metrics of one life of a server process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        names = [label.name for label in catalogue.GENERATED_TOKENS.labels]
+        metric = catalogue.GENERATED_TOKENS
+        self.generated = Counter(metric.name, metric.help, names, registry=self.registry).labels(
+            *(["pocket"] * len(names))
+        )
+        metric = catalogue.SEQUENCES_RUNNING
+        names = [label.name for label in metric.labels]
+        self.running = Gauge(metric.name, metric.help, names, registry=self.registry).labels(
+            *(["pocket"] * len(names))
+        )
+
+    def metrics(self, exchange: Exchange) -> None:
+        exchange.answer(200, generate_latest(self.registry).decode(), "text/plain")
+
+
+def says(status: int, content: str) -> Callable[[Exchange], None]:
+    return lambda exchange: exchange.answer(status, content)
+
+
+@pytest.fixture
+def process(foreign: ForeignServer) -> Process:
+    process = Process()
+    foreign.replies["/metrics"] = process.metrics
+    foreign.replies["/health"] = says(200, json.dumps({"status": "ok", "model": "pocket"}))
+    return process
+
+
+@pytest.fixture
+def poller(foreign: ForeignServer) -> Iterator[Poller]:
+    poller = Poller(foreign.url, interval=0.02, patience=0.3)
+    yield poller
+    poller.close()
+
+
+def test_the_first_look_waits_for_the_first_reading(process: Process, poller: Poller) -> None:
+    process.running.set(3)
+    view = poller.view(wait=10)
+    assert view.health.state is State.READY
+    assert view.latest is not None
+    assert view.latest.running == 3
+    assert view.age is not None
+    assert 0 <= view.age < 10
+
+
+def test_many_looks_are_one_scrape_per_interval(foreign: ForeignServer, process: Process) -> None:
+    poller = Poller(foreign.url, interval=60)
+    try:
+        for _ in range(100):
+            poller.view(wait=10)
+        assert foreign.requests.count("GET /metrics") == 1
+    finally:
+        poller.close()
+
+
+def test_rates_are_measured_between_scrapes(process: Process, poller: Poller) -> None:
+    def generated() -> bool:
+        process.generated.inc(1)
+        latest = poller.view().latest
+        return latest is not None and latest.generated > 0
+
+    until(generated, 10, "a rate of generated tokens")
+
+
+def test_it_stops_when_nobody_looks_and_starts_again_at_a_look(
+    foreign: ForeignServer, process: Process, poller: Poller
+) -> None:
+    poller.view(wait=10)
+    until(lambda: not poller.polling, 10, "the poller to stop")
+    scraped = foreign.requests.count("GET /metrics")
+    poller.view()
+    until(lambda: foreign.requests.count("GET /metrics") > scraped, 10, "the next scrape")
+
+
+def test_while_the_server_is_away_it_says_so_and_keeps_what_it_knows(
+    foreign: ForeignServer, process: Process, poller: Poller
+) -> None:
+    process.running.set(3)
+    poller.view(wait=10)
+    foreign.stop()
+    until(lambda: poller.view().health.state is State.UNREACHABLE, 10, "the loss to show")
+    view = poller.view()
+    assert view.problem == f"Nothing answers at {foreign.url}."
+    assert view.latest is not None
+    assert view.latest.running == 3
+    age = view.age
+    assert age is not None
+    until(lambda: (poller.view().age or 0) > age, 10, "the data to age")
+    foreign.start_again()
+    until(lambda: poller.view().health.state is State.READY, 10, "the return to show")
+
+
+def test_a_restarted_server_makes_no_negative_rate(
+    foreign: ForeignServer, process: Process, poller: Poller
+) -> None:
+    process.generated.inc(1000)
+    until(lambda: len(poller.view().readings) >= 2, 10, "two readings")
+    foreign.stop()
+    foreign.replies["/metrics"] = Process().metrics
+    until(lambda: poller.view().health.state is State.UNREACHABLE, 10, "the loss to show")
+    before = len(poller.view().readings)
+    foreign.start_again()
+    until(lambda: len(poller.view().readings) >= before + 2, 10, "readings of the new process")
+    assert all(not reading.generated < 0 for reading in poller.view().readings)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "words"),
+    [
+        (401, "{}", "/metrics answers 401 Unauthorized"),
+        (200, "<html>", "not in Prometheus' text format"),
+        (200, "# TYPE other gauge\nother 1\n", "holds none of Quire's metrics"),
+    ],
+)
+def test_metrics_that_cannot_be_had_are_explained(
+    foreign: ForeignServer, poller: Poller, status: int, content: str, words: str
+) -> None:
+    foreign.replies["/health"] = says(200, '{"status": "ok"}')
+    foreign.replies["/metrics"] = says(status, content)
+    view = poller.view(wait=10)
+    assert words in view.problem
+    assert view.latest is None

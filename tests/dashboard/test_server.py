@@ -1,0 +1,89 @@
+"""What a server says of itself, and how its silence is put into words."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from dashboard.server import (
+    Health,
+    State,
+    authorization,
+    base_url,
+    health,
+    interpret_health,
+    list_models,
+    refusal,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://host:8000", "http://host:8000/", " http://host:8000/v1", "http://host:8000/v1/"],
+)
+def test_a_base_url_may_be_given_in_any_usual_form(text: str) -> None:
+    assert base_url(text) == "http://host:8000"
+
+
+@pytest.mark.parametrize("text", ["", "host:8000", "ftp://host", "file:///etc/passwd", "http://"])
+def test_anything_but_http_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an http"):
+        base_url(text)
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "words"),
+    [
+        ("ok", State.READY, ""),
+        ("loading", State.LOADING, "weights 3/7"),
+        ("draining", State.DRAINING, "no new requests. weights 3/7"),
+        ("lost", State.FAILED, "Its engine is gone. weights 3/7"),
+        ("silent", State.FAILED, "not been heard of for too long. weights 3/7"),
+    ],
+)
+def test_quire_says_its_state(status: str, state: State, words: str) -> None:
+    engine = {"phase": "loading", "detail": "weights 3/7", "running": None}
+    body = json.dumps({"status": status, "model": "pocket", "engine": engine}).encode()
+    found = interpret_health(503, body)
+    assert (found.state, found.model) == (state, "pocket")
+    assert found.detail.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(200, State.READY), (404, State.READY), (503, State.LOADING), (500, State.FAILED)],
+)
+def test_of_another_server_the_status_has_to_do(status: int, state: State) -> None:
+    assert interpret_health(status, b"").state is state
+
+
+def test_a_server_that_is_not_there_is_unreachable(closed_url: str) -> None:
+    with httpx.Client() as client:
+        found = health(client, closed_url)
+    assert found == Health(State.UNREACHABLE, detail=f"Nothing answers at {closed_url}.")
+    with pytest.raises(httpx.TransportError):
+        list_models(closed_url, "")
+
+
+def test_a_refusal_says_what_the_server_said() -> None:
+    response = httpx.Response(
+        429,
+        json={"error": {"message": "Too busy.", "type": "overloaded"}},
+        headers={"retry-after": "3"},
+    )
+    assert str(refusal(response)) == (
+        "The server refused (429): Too busy. It asks to try again in 3 s."
+    )
+
+
+def test_a_refusal_without_words_still_is_a_sentence() -> None:
+    assert str(refusal(httpx.Response(502, text="<html>"))) == (
+        "The server refused (502): Bad Gateway"
+    )
+
+
+def test_without_a_key_nothing_is_sent_about_one() -> None:
+    assert authorization("") == {}
+    assert authorization("k") == {"Authorization": "Bearer k"}
