@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-# One core is left to whatever else runs; numeric libraries must not fight over the rest.
-export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Tests run beside each other: numeric libraries must not fight over the cores.
+test test-slow test-chart: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve dashboard chat doctor test test-slow test-chart lint format bench docs clean

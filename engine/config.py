@@ -68,7 +68,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 ge=1,
                 le=512,
-                description="CPU threads; default: OMP_NUM_THREADS, else physical cores - 1.",
+                description="CPU threads; default: OMP_NUM_THREADS, else physical cores - 1, and 1 "
+                "for a tiny model.",
             ),
         ]
         | None

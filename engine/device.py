@@ -53,11 +53,19 @@ def cpu_has_bfloat16() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
-def set_threads(threads: int | None) -> int:
-    """Set how many threads torch computes with: ``threads``, else what OMP_NUM_THREADS says, else
-    all but one of the physical cores that this process may use. Returns the number."""
+# A product with a smaller matrix is done before a second thread has even woken up.
+_WORTH_SHARING_ELEMENTS = 1 << 19
+
+
+def set_threads(threads: int | None, largest_matrix: int) -> int:
+    """Set how many threads torch computes with, and return it: ``threads``, else what
+    OMP_NUM_THREADS says, else all but one of the physical cores that this process may use. A small
+    model, whose layers have no matrix of more than ``largest_matrix`` elements, gets one."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    count = threads or (int(asked) if asked.isdecimal() else 0) or max(1, usable_cores() - 1)
+    count = threads or (int(asked) if asked.isdecimal() else 0)
+    if not count:
+        shares = largest_matrix >= _WORTH_SHARING_ELEMENTS
+        count = max(1, usable_cores() - 1) if shares else 1
     torch.set_num_threads(count)
     return count
 

@@ -35,7 +35,7 @@ Progress = Callable[[str, int, int], None]
 # Rows of logits computed at a time for prompt_logprobs: bounds memory to this x vocabulary.
 _LOGPROB_ROWS = 256
 # Memory of ``ContextMirror`` as a share of the KV cache's.
-_MIRROR_SHARE = 0.25
+_MIRROR_SHARE = 1 / 3
 
 
 class KVCacheTooSmallError(ModelError):
@@ -53,10 +53,11 @@ class ModelRunner:
         progress("config", 0, 1)
         self._config = config
         self._device = choose_device(config.device)
-        if self._device.type == "cpu":
-            set_threads(config.threads)
         directory = Path(config.model)
         self._model_config = load_model_config(directory)
+        if self._device.type == "cpu":
+            matrix = self._model_config.hidden_size * self._model_config.intermediate_size
+            set_threads(config.threads, matrix)
         self._dtype = choose_dtype(config.dtype, self._model_config.dtype, self._device)
         limit = _length_limit(config, self._model_config)
         progress("config", 1, 1)

@@ -45,8 +45,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 
 def _projection(source: WeightSource, name: str) -> AnyLinear:
-    weight = source.tensor(name + ".weight").t().contiguous()
-    return make_linear(weight, source.tensor(name + ".bias"))
+    return make_linear(source.tensor(name + ".weight").t(), source.tensor(name + ".bias"))
 
 
 def _norm(source: WeightSource, name: str, eps: float) -> LayerNorm:

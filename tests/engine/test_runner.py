@@ -82,7 +82,7 @@ def test_progress_passes_through_every_phase_in_order(model: Path) -> None:
 
 def test_the_cache_keeps_within_its_memory(model: Path) -> None:
     info = load_runner(model, kv_cache_memory=1 << 20, max_num_seqs=256).info
-    assert 0.7 * (1 << 20) < info.kv_cache_bytes <= 0.8 * (1 << 20)  # the rest is the mirror's
+    assert 0.65 * (1 << 20) < info.kv_cache_bytes <= 0.75 * (1 << 20)  # the rest is the mirror's
 
 
 def test_a_length_nobody_asked_for_gives_way_to_the_memory(model: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.model.layers import Linear, PackedLinear, RMSNorm, make_linear, packs
+from engine.model.layers import Linear, PackedLinear, RMSNorm, make_linear
 
 
 @pytest.mark.parametrize("kind", [Linear, PackedLinear])
@@ -26,10 +26,19 @@ def test_a_linear_map_equals_its_definition_in_float64(
     torch.testing.assert_close(added.double(), expected + residual.double(), atol=1e-4, rtol=1e-5)
 
 
-def test_only_large_weights_are_packed() -> None:
-    assert not packs(torch.zeros(64, 64))
-    large = torch.zeros(1024, 1024)
-    assert isinstance(make_linear(large), PackedLinear if packs(large) else Linear)
+@pytest.mark.parametrize(("outputs", "inputs"), [(96, 40), (40, 96), (1024, 1024)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_chosen_layout_changes_nothing(outputs: int, inputs: int, threads: int) -> None:
+    weight, x = torch.randn(outputs, inputs), torch.randn(3, inputs)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        linear = make_linear(weight)
+        result = linear(x).double()
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(result, x.double() @ weight.double().t(), atol=1e-3, rtol=1e-4)
+    assert isinstance(linear, Linear if threads == 1 or weight.numel() < 2**19 else PackedLinear)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
