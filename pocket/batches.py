@@ -1,0 +1,67 @@
+"""From the endless stream of documents to padded batches of about equal cost."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from pocket import render
+from pocket.text.dice import Dice
+from pocket.text.mix import SHARES, stream
+from pocket.tokenizer import copy_pieces
+
+MAX_TOKENS: Final = 2048
+"""Longer documents are dropped."""
+_POOL: Final = 960
+"""Documents drawn at a time and sorted by length, so that little is padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tokens (B, T), flat positions (N,) that predict a target, and the targets (N,)."""
+
+    tokens: Tensor
+    keep: Tensor
+    targets: Tensor
+    size: int
+    """Real tokens, padding not counted."""
+
+
+def collate(rows: list[tuple[list[int], list[bool]]]) -> Batch:
+    """Pad documents to the right and note which positions have something to learn."""
+    length = max(len(ids) for ids, _ in rows)
+    tokens = torch.zeros(len(rows), length, dtype=torch.long)
+    learn = torch.zeros(len(rows), length, dtype=torch.bool)
+    for index, (ids, mask) in enumerate(rows):
+        tokens[index, : len(ids)] = torch.tensor(ids)
+        learn[index, : len(ids)] = torch.tensor(mask)
+    learn[:, 0] = False  # nothing stands before the first token
+    targets = learn.flatten().nonzero().squeeze(1)
+    return Batch(tokens, targets - 1, tokens.flatten()[targets], sum(len(i) for i, _ in rows))
+
+
+def batches(
+    tokenizer: Tokenizer, dice: Dice, budget: int, warm_up: Callable[[], bool] = lambda: False
+) -> Iterator[Batch]:
+    """Batches of about `budget` tokens, padding included, in random order of length.
+
+    A batch has at least two documents, so the very longest exceed the budget.
+    """
+    source = stream(dice, warm_up, SHARES, copy_pieces(tokenizer))
+    while True:
+        rows = render.encode(tokenizer, [next(source) for _ in range(_POOL)])
+        rows = sorted((r for r in rows if len(r[0]) <= MAX_TOKENS), key=lambda r: len(r[0]))
+        ready: list[Batch] = []
+        group: list[tuple[list[int], list[bool]]] = []
+        for row in rows:
+            if len(group) > 1 and (len(group) + 1) * len(row[0]) > budget:
+                ready.append(collate(group))
+                group = []
+            group.append(row)
+        if len(group) > 1:  # a compiled model would be compiled again for a batch of one
+            ready.append(collate(group))
+        dice.shuffle(ready)
+        yield from ready

@@ -1,0 +1,151 @@
+"""The model as the trainer sees it: Qwen3 in plain torch, right-padded batches, no cache.
+
+Shapes: B documents, T tokens each, D hidden size, H query heads, K key/value heads, E head size,
+V vocabulary. Names of modules and parameters are those of `Qwen3ForCausalLM`, so that exporting is
+renaming nothing. Source of the architecture: the Qwen3 technical report (arXiv 2505.09388) and
+`transformers/models/qwen3/modeling_qwen3.py`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of the model; the defaults are the shipped ones (about 2.0 M parameters)."""
+
+    vocabulary: int = 1280
+    hidden: int = 192
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    ffn: int = 512
+    theta: float = 10_000.0
+    positions: int = 4096
+    eps: float = 1e-6
+
+
+def rotary_table(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary embedding, each (length, E), halves duplicated."""
+    even = torch.arange(0, shape.head_dim, 2, dtype=torch.float32)
+    frequency = shape.theta ** (-even / shape.head_dim)
+    angle = torch.outer(torch.arange(length, dtype=torch.float32), frequency)
+    angle = torch.cat((angle, angle), dim=-1)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply the rotary embedding to (B, heads, T, E)."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention with normed queries and keys: (B, T, D) -> (B, T, H*E)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        self.q_proj = nn.Linear(shape.hidden, width, bias=False)
+        self.k_proj = nn.Linear(shape.hidden, kv_width, bias=False)
+        self.v_proj = nn.Linear(shape.hidden, kv_width, bias=False)
+        self.o_proj = nn.Linear(width, shape.hidden, bias=False)
+        self.q_norm = nn.RMSNorm(shape.head_dim, eps=shape.eps)
+        self.k_norm = nn.RMSNorm(shape.head_dim, eps=shape.eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        b, t, _ = x.shape
+        heads = (b, t, -1, self.shape.head_dim)
+        q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        k = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        v = self.v_proj(x).view(heads).transpose(1, 2)
+        # Padding lies to the right, so the causal mask already hides it from every real token.
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return y.transpose(1, 2).reshape(b, t, -1)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU: (..., D) -> (..., D)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
+        self.up_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
+        self.down_proj = nn.Linear(shape.ffn, shape.hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    """One pre-norm transformer layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.self_attn = Attention(shape)
+        self.mlp = FeedForward(shape)
+        self.input_layernorm = nn.RMSNorm(shape.hidden, eps=shape.eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps=shape.eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, keep: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D), or (N, D) for the N flat positions in `keep`."""
+        y = self.self_attn(self.input_layernorm(x), cos, sin)
+        if keep is not None:  # after the last attention nothing mixes positions any more
+            x, y = x.flatten(0, 1)[keep], y.flatten(0, 1)[keep]
+        x = x + self.self_attn.o_proj(y)
+        return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]
+
+
+class Decoder(nn.Module):
+    """Embedding, layers and final norm."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.hidden, eps=shape.eps)
+
+
+class Pocket(nn.Module):
+    """The whole model with tied embeddings."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.model = Decoder(shape)
+        cos, sin = rotary_table(shape, shape.positions)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.cos: Tensor
+        self.sin: Tensor
+
+    def initialise(self, seed: int) -> None:
+        """Draw all weights from a seed: embeddings N(0, 0.02), matrices scaled by fan-in."""
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 1:
+                nn.init.ones_(parameter)
+                continue
+            std = 0.02 if "embed" in name else parameter.shape[1] ** -0.5
+            if "o_proj" in name or "down_proj" in name:
+                std *= (2 * self.shape.layers) ** -0.5
+            nn.init.normal_(parameter, std=std, generator=generator)
+
+    def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) of tokens (B, T); with flat positions `keep` (N,), only theirs (N, V).
+
+        Answers are about a third of the text, so training pays for the last feed-forward and the
+        output matrix only where there is something to learn.
+        """
+        length = tokens.shape[1]
+        x = self.model.embed_tokens(tokens)
+        cos, sin = self.cos[:length].to(x.dtype), self.sin[:length].to(x.dtype)
+        last = len(self.model.layers) - 1
+        for index, layer in enumerate(self.model.layers):
+            x = layer(x, cos, sin, keep if index == last else None)
+        return functional.linear(self.model.norm(x), self.model.embed_tokens.weight)

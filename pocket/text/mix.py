@@ -1,0 +1,145 @@
+"""The stream of documents: how much of each task, and how exchanges become chats.
+
+Shares are per document. The feasibility study gives the start; see the README for what was found.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pocket.text import arithmetic, copying, facts, recall, showpieces, small_talk, tools, unknown
+from pocket.text.dice import Dice
+from pocket.text.document import Document, Exchange, Turn
+
+EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
+    "small_talk": small_talk.small_talk,
+    "fact": facts.fact,
+    "refusal": unknown.refusal,
+    "lookup": unknown.lookup_without_tool,
+    "counting": showpieces.counting,
+    "listing": showpieces.listing,
+    "story": showpieces.story,
+    "echo": copying.echo,
+    "coverage": copying.coverage,
+    "arithmetic": arithmetic.problem,
+    "spelling": copying.spelling,
+    "letters": copying.letter_question,
+    "extraction": copying.extraction,
+    "not_told": recall.not_told,
+}
+"""Tasks that are one question and one answer, and so may stand anywhere in a chat."""
+
+SHARES: Final[dict[str, float]] = {
+    "small_talk": 6,
+    "fact": 7,
+    "refusal": 7,
+    "lookup": 2.5,
+    "counting": 3,
+    "listing": 2.5,
+    "story": 2,
+    "echo": 4,
+    "coverage": 7,
+    "arithmetic": 16,
+    "spelling": 8,
+    "letters": 1,
+    "extraction": 3,
+    "not_told": 0.5,
+    "recall": 3,
+    "plain": 1,
+    "known_tool": 6,
+    "unseen_tool": 12,
+    "parallel": 11,
+    "none_needed": 4,
+    "tool_result": 5.5,
+}
+"""Documents in a hundred (about), by task."""
+
+WARM_UP: Final = ("echo", "coverage", "spelling")
+"""Short copying tasks, most of the stream at first: copying must come before all else."""
+
+DRILLED: Final = ("arithmetic", "spelling", "letters", "fact", "coverage")
+"""Tasks learnt by number of examples: several of the same often stand in one document."""
+
+_FILLERS: Final = (
+    "small_talk",
+    "fact",
+    "fact",
+    "refusal",
+    "lookup",
+    "counting",
+    "listing",
+    "echo",
+    "coverage",
+    "arithmetic",
+    "arithmetic",
+    "story",
+)
+_TOOL_TASKS: Final = ("known_tool", "unseen_tool", "parallel", "none_needed", "tool_result")
+
+
+def exchange(dice: Dice, task: str, pieces: Sequence[str] = ()) -> Exchange:
+    """One exchange of a task."""
+    if task == "coverage" and pieces and dice.chance(0.35):
+        return copying.coverage(dice, pieces=pieces)
+    return EXCHANGES[task](dice)
+
+
+def _system(dice: Dice, share: float) -> list[Turn]:
+    return [Turn("system", unknown.system_prompt(dice))] if dice.chance(share) else []
+
+
+def recall_chat(dice: Dice, thinking: bool, length: int) -> Document:
+    """Something is told, then `length` characters of other talk, then it is asked."""
+    told, asked, as_system = recall.memory(dice)
+    if dice.chance(0.12):
+        turns = [Turn("system", dice.pick("", "You are a helpful assistant. ") + as_system)]
+    else:
+        turns = _system(dice, 0.3) + told.turns()
+    used = 0
+    while used < length:
+        filler = exchange(dice, dice.choice(_FILLERS))
+        used += len(filler.user) + len(filler.answer) + 40
+        turns += filler.turns()
+    return Document("recall", turns + asked.turns(), [], thinking)
+
+
+def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
+    """A document of one task: maybe a system prompt, maybe a little chat before."""
+    if task == "plain":
+        return Document(task, plain=showpieces.plain_text(dice))
+    if task == "recall":
+        low, high = dice.choice(((0, 300), (100, 1200), (800, 4200)))
+        return recall_chat(dice, thinking, dice.randint(low, high))
+    if task in _TOOL_TASKS:
+        document = tools.document(dice, task, thinking)
+        before: list[Turn] = []
+        if dice.chance(0.12):
+            before = exchange(dice, dice.choice(_FILLERS[:6])).turns()
+        return replace(document, turns=_system(dice, 0.3) + before + document.turns)
+    turns = _system(dice, 0.3)
+    # Drill is cheap: another problem costs a fifth of another document.
+    drill = task in DRILLED and dice.chance(0.8)
+    weights = (10, 10, 20, 20, 20, 20) if drill else (60, 20, 12, 8, 0, 0)
+    for _ in range(dice.choices(range(6), weights)[0]):
+        turns += exchange(dice, task if drill else dice.choice(_FILLERS), pieces).turns()
+    return Document(task, turns + exchange(dice, task, pieces).turns(), [], thinking)
+
+
+def stream(
+    dice: Dice,
+    warm_up: Callable[[], bool],
+    shares: dict[str, float],
+    pieces: Sequence[str] = (),
+    thinking: float = 0.4,
+) -> Iterator[Document]:
+    """Documents without end. While `warm_up()` holds, seven in ten are short copying tasks."""
+    tasks, weights = list(shares), list(shares.values())
+    while True:
+        if warm_up() and dice.chance(0.7):
+            task = dice.choice(WARM_UP)
+            turns = exchange(dice, task, pieces).turns()
+            for _ in range(dice.randint(0, 3)):
+                turns += exchange(dice, dice.choice(WARM_UP), pieces).turns()
+            yield Document(task, turns, [], dice.chance(thinking))
+        else:
+            yield single_task(dice, dice.choices(tasks, weights)[0], dice.chance(thinking), pieces)
