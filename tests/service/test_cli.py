@@ -131,7 +131,8 @@ def chat_lines(server: QuireServer) -> list[dict[str, object]]:
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:
-    command = ["chat", "--base-url", server.url, "--max-tokens", "4000"]
+    # Greedy: random weights then repeat themselves and never choose to stop.
+    command = ["chat", "--base-url", server.url, "--max-tokens", "4000", "--temperature", "0"]
     chat = subprocess.Popen(
         [sys.executable, "-u", "-m", "service.cli", *command],
         cwd=ROOT,
