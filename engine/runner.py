@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import CacheShape, MetadataBuilder
+from engine.attention.metadata import CacheShape, Int64Array, MetadataBuilder
 from engine.attention.mirror import ContextMirror, MirrorShape
 from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
@@ -116,21 +117,32 @@ class ModelRunner:
         batch = self._batches.build(plan)
         if self._has_bad_blocks:
             self._cache.clear(torch.from_numpy(batch.fresh_blocks).to(self._device))
+        reports_prompts = any(
+            item.sequence.params.prompt_logprobs is not None for item in batch.items
+        )
+        if reports_prompts or len(batch.items) == batch.token_ids.shape[0]:
+            kept, last_rows = None, batch.last_rows
+        else:
+            kept = torch.from_numpy(batch.last_rows).to(self._device)
+            last_rows = np.arange(len(batch.items))
         hidden = self._decoder.hidden_states(
-            batch.token_ids, batch.positions, self._cache, batch.metadata
+            batch.token_ids, batch.positions, self._cache, batch.metadata, kept
         )
         return StepResult(
-            sampled=self._sample(batch, hidden),
-            prompt_logprobs=self._prompt_logprobs(batch, hidden),
+            sampled=self._sample(batch, hidden, last_rows),
+            prompt_logprobs=self._prompt_logprobs(batch, hidden) if reports_prompts else {},
         )
 
-    def _sample(self, batch: StepBatch, hidden: Tensor) -> list[SampledToken | Exception | None]:
+    def _sample(
+        self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array
+    ) -> list[SampledToken | Exception | None]:
+        """``last_rows[i]``: the row of ``hidden`` that belongs to item i's last token."""
         sampled: list[SampledToken | Exception | None] = [None] * len(batch.items)
         sampling = [i for i, item in enumerate(batch.items) if item.samples]
         if not sampling:
             return sampled
         if len(sampling) < hidden.shape[0]:
-            rows = torch.from_numpy(batch.last_rows[sampling]).to(self._device)
+            rows = torch.from_numpy(last_rows[sampling]).to(self._device)
             hidden = hidden.index_select(0, rows)
         sequences = [batch.items[i].sequence for i in sampling]
         results = self._sampler.sample(self._decoder.logits(hidden), sequences)

@@ -19,9 +19,11 @@ class Decoder(Protocol):
         positions: Tensor,
         cache: PagedKVCache,
         metadata: AttentionMetadata,
+        rows: Tensor | None = None,
     ) -> Tensor:
         """Final, normalised hidden states [tokens, hidden] of int64 ``token_ids`` [tokens] at
-        ``positions`` [tokens]; keys and values go to ``cache``."""
+        ``positions`` [tokens]; keys and values go to ``cache``. ``rows`` (int64, at least one):
+        only those tokens' states, which spares the others most of the last layer."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.attention.reference import paged_attention
 from engine.model.config import ModelConfig
-from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_linear
+from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_feed_forward, make_linear
 from engine.model.weights import Shape, WeightSource
 
 _TOKENS = "transformer.wte.weight"
@@ -45,7 +45,8 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
 
 
 def _projection(source: WeightSource, name: str) -> AnyLinear:
-    return make_linear(source.tensor(name + ".weight").t(), source.tensor(name + ".bias"))
+    make = make_feed_forward if ".mlp." in name else make_linear
+    return make(source.tensor(name + ".weight").t(), source.tensor(name + ".bias"))
 
 
 def _norm(source: WeightSource, name: str, eps: float) -> LayerNorm:
@@ -69,8 +70,14 @@ class Layer:
         self._down = _projection(source, prefix + "mlp.c_proj")
         self._activation = ACTIVATIONS[config.activation]
 
-    def __call__(self, x: Tensor, cache: PagedKVCache, metadata: AttentionMetadata) -> Tensor:
-        """[tokens, hidden] -> the same."""
+    def __call__(
+        self,
+        x: Tensor,
+        cache: PagedKVCache,
+        metadata: AttentionMetadata,
+        rows: Tensor | None,
+    ) -> Tensor:
+        """[tokens, hidden] -> the same, of ``rows`` only, if given."""
         qkv = self._qkv(self._attention_norm(x)).view(x.shape[0], -1, self._head_dim)
         heads = self._num_heads
         mixed = paged_attention(
@@ -83,6 +90,8 @@ class Layer:
             window=None,
             scale=self._scale,
         )
+        if rows is not None:
+            x, mixed = x.index_select(0, rows), mixed.index_select(0, rows)
         x = self._output.add_to(x, mixed)
         return self._down.add_to(x, self._activation(self._up(self._feed_norm(x))))
 
@@ -105,11 +114,12 @@ class GPT2Model:
         positions: Tensor,
         cache: PagedKVCache,
         metadata: AttentionMetadata,
+        rows: Tensor | None = None,
     ) -> Tensor:
         x = self._tokens.index_select(0, token_ids)
         x += self._positions.index_select(0, positions)
         for layer in self._layers:
-            x = layer(x, cache, metadata)
+            x = layer(x, cache, metadata, rows if layer is self._layers[-1] else None)
         return self._norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.attention.reference import paged_attention
 from engine.model.config import ModelConfig
-from engine.model.layers import ACTIVATIONS, RMSNorm, make_linear
+from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
 from engine.model.rope import RotaryEmbedding, pair_order, rotate_
 from engine.model.weights import Shape, WeightSource
 
@@ -85,8 +85,10 @@ class Attention:
         rotations: Tensor,
         cache: PagedKVCache,
         metadata: AttentionMetadata,
+        rows: Tensor | None,
     ) -> Tensor:
-        """``residual`` plus what attention makes of ``x``, both [tokens, hidden]."""
+        """``residual`` plus what attention makes of ``x``, both [tokens, hidden]; of ``rows``
+        only, if given."""
         qkv = self._qkv(x).view(x.shape[0], -1, self._head_dim)
         qk, value = qkv[:, : self._num_rotated], qkv[:, self._num_rotated :]
         if self._qk_norm is not None:
@@ -102,6 +104,8 @@ class Attention:
             window=self._window,
             scale=self._scale,
         )
+        if rows is not None:
+            residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
         return self._output.add_to(residual, mixed)
 
 
@@ -112,13 +116,13 @@ class FeedForward:
         prefix = f"model.layers.{layer}.mlp."
         fused = ("gate_proj.", "up_proj.")
         self._inner = config.intermediate_size
-        self._gate_up = make_linear(
+        self._gate_up = make_feed_forward(
             torch.cat([source.tensor(f"{prefix}{name}weight") for name in fused]),
             torch.cat([source.tensor(f"{prefix}{name}bias") for name in fused])
             if config.mlp_bias
             else None,
         )
-        self._down = make_linear(
+        self._down = make_feed_forward(
             source.tensor(prefix + "down_proj.weight"),
             source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
         )
@@ -169,11 +173,13 @@ class LlamaModel:
         positions: Tensor,
         cache: PagedKVCache,
         metadata: AttentionMetadata,
+        rows: Tensor | None = None,
     ) -> Tensor:
         x = self._embedding.index_select(0, token_ids)
         rotations = self._rope.rotations(positions)
         for layer in self._layers:
-            x = layer.attention.add_to(x, layer.input_norm(x), rotations, cache, metadata)
+            kept = rows if layer is self._layers[-1] else None
+            x = layer.attention.add_to(x, layer.input_norm(x), rotations, cache, metadata, kept)
             x = layer.feed_forward.add_to(x, layer.post_norm(x))
         return self._norm(x)
 

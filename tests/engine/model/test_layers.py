@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.model.layers import Linear, PackedLinear, RMSNorm, make_linear
+from engine.model.layers import Linear, PackedLinear, RMSNorm, make_feed_forward, make_linear
 
 
 @pytest.mark.parametrize("kind", [Linear, PackedLinear])
@@ -33,12 +33,14 @@ def test_the_chosen_layout_changes_nothing(outputs: int, inputs: int, threads: i
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        linear = make_linear(weight)
-        result = linear(x).double()
+        made = make_linear(weight), make_feed_forward(weight)
+        results = [linear(x).double() for linear in made]
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(result, x.double() @ weight.double().t(), atol=1e-3, rtol=1e-4)
-    assert isinstance(linear, Linear if threads == 1 or weight.numel() < 2**19 else PackedLinear)
+    for result in results:
+        torch.testing.assert_close(result, x.double() @ weight.double().t(), atol=1e-3, rtol=1e-4)
+    if threads == 1 or weight.numel() < 2**19:
+        assert isinstance(made[1], Linear)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
