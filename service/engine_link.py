@@ -164,6 +164,9 @@ class EngineLink:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None  # nothing can be submitted any more
         self._fail_all("the server is shutting down")
 
     # --- sequences -------------------------------------------------------------------------------
@@ -235,7 +238,10 @@ class EngineLink:
         while True:
             try:
                 await self._serve_connection()
-            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            except Exception as error:
+                # Whatever it was: a link that ended here would leave every request waiting.
+                if not isinstance(error, OSError | EOFError | ValueError):
+                    _log.exception("the engine's message could not be taken in")
                 if self._writer is not None:
                     self._writer.close()
                     self._writer = None

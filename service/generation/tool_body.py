@@ -165,7 +165,16 @@ def _json_string(literal: str) -> str:
         value = json.loads(literal, strict=False)
     except ValueError:
         return ""
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and _is_unicode(value) else ""
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be sent. A model may write an escape of half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _tool_call(raw: str, tags: ToolCallTags) -> tuple[str, str] | None:
@@ -174,15 +183,18 @@ def _tool_call(raw: str, tags: ToolCallTags) -> tuple[str, str] | None:
         body: Any = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
         return None
+    if not isinstance(body, dict):
+        return None
     name = body.get(tags.name_key)
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not _is_unicode(name):
         return None
     arguments: Any = next((body[key] for key in tags.arguments_keys if key in body), {})
     if isinstance(arguments, str):
         arguments = _json_object(arguments)
     if not isinstance(arguments, dict):
         return None
-    return name, json.dumps(arguments, ensure_ascii=False)
+    text = json.dumps(arguments, ensure_ascii=False)
+    return name, text if _is_unicode(text) else json.dumps(arguments)
 
 
 def _json_object(text: str) -> dict[str, Any] | None:

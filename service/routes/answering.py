@@ -65,8 +65,9 @@ async def answer_whole(
     finally:
         left.cancel()
         work.cancel()
+    body = answer.whole()
     exchange.succeed(_outcome(generation))
-    return respond(exchange, answer.whole())
+    return respond(exchange, body)
 
 
 def answer_stream(exchange: Exchange, generation: Generation, answer: Answer) -> EventStream:
@@ -98,8 +99,9 @@ async def _events(
             chunks = stream.advance(changed)
             if chunks:
                 yield chunks
+        ending = stream.end()
         exchange.succeed(_outcome(generation))
-        yield stream.end()
+        yield ending
     except QuireError as error:
         exchange.fail(error)
         yield _error_event(error)

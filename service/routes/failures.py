@@ -40,9 +40,11 @@ def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
 
 def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The app's only exception handler."""
-    answer = as_quire_error(error, method=request.method, path=request.url.path)
+    # Not request.url: it is made from the Host header too, which may be anything.
+    path = request.scope["path"]
+    answer = as_quire_error(error, method=request.method, path=path)
     if isinstance(answer, InternalError):
-        _log.error("unexpected exception", path=request.url.path, exc_info=error)
+        _log.error("unexpected exception", path=path, exc_info=error)
     exchange: Exchange | None = request.scope["state"].get(EXCHANGE)
     headers = answer.headers()
     if exchange is not None:

@@ -140,6 +140,8 @@ def _describe(
             "description": "Refused or failed",
             "content": {"application/json": {"schema": schema_of[ErrorBody]}},
         }
+    if operation.answer is Health:
+        result["responses"]["503"] = {"description": "Not so, and why", "content": content}
     if operation.request is not None:
         schema = schema_of[operation.request]
         result["requestBody"] = {

@@ -12,6 +12,7 @@ import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
 
+from service.errors import InvalidRequestError
 from service.routes.answering import HttpRequest
 from service.routes.operations import OPEN
 from service.routes.services import Services
@@ -39,10 +40,18 @@ def wants_html(accept: str) -> bool:
     return "text/html" in accept.lower()
 
 
+def _base_url(request: HttpRequest) -> str:
+    """Where the caller reached us. Raises InvalidRequestError."""
+    try:
+        return str(request.base_url).rstrip("/")
+    except ValueError as error:
+        raise InvalidRequestError("The Host header is not sound.") from error
+
+
 @get("/", opt=OPEN)
 async def landing(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
-    base = str(request.base_url).rstrip("/")
+    base = _base_url(request)
     model, status = services.names[0], services.health()
     if wants_html(request.headers.get("accept", "")):
         page = string.Template((_PAGES / "index.html").read_text(encoding="utf-8")).substitute(

@@ -64,7 +64,11 @@ def _render_chat(
         )
     except TemplateError as error:
         raise InvalidRequestError(f"{error}.", param="messages") from error
-    return RenderedPrompt(text, checkpoint.tokenizer.encode(text, add_special_tokens=False))
+    try:
+        ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("The prompt is not Unicode text.", param="messages") from error
+    return RenderedPrompt(text, ids)
 
 
 def _template_variables(request: ChatRequest, template: ChatTemplate) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from litestar import Response, post
 from litestar.datastructures import State
 
 from service.prompt.tokenizer import THREAD_CHARS
+from service.prompt.vocabulary import Vocabulary
 from service.routes.answering import HttpRequest, exchange_of, respond
 from service.routes.body import read_body
 from service.routes.prepare import check_token_ids, render_chat
@@ -35,9 +36,13 @@ async def tokenize(request: HttpRequest, state: State) -> Response[bytes]:
     ids = await _encode(wanted, services, len(body))
     texts = None
     if wanted.return_token_strs:
-        texts = [services.checkpoint.vocabulary.text_of(token) for token in ids]
+        texts = await asyncio.to_thread(_texts, ids, services.checkpoint.vocabulary)
     exchange.succeed("stop")
     return respond(exchange, msgspec.json.encode(TokenizeResponse(len(ids), context, ids, texts)))
+
+
+def _texts(ids: list[int], vocabulary: Vocabulary) -> list[str]:
+    return [vocabulary.text_of(token) for token in ids]
 
 
 async def _encode(wanted: TokenizeRequest, services: Services, body_size: int) -> list[int]:

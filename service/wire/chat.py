@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -231,8 +230,9 @@ def _text(message: Message) -> str:
 def _template_call(call: ToolCall) -> JsonObject:
     arguments: Any = call.function.arguments
     try:
-        parsed = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
+        # Stricter than the standard library: no half surrogates, which no tokenizer takes.
+        parsed = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
         parsed = None
     if isinstance(parsed, dict):
         arguments = parsed

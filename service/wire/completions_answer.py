@@ -172,6 +172,7 @@ class CompletionStream:
         self._sent = [0] * len(choices)  # tokens whose ids or logprobs are out
         self._offset = [0] * len(choices)  # characters of text whose logprobs are out
         self._echoed = [not request.echo] * len(choices)
+        self._told_tokens = 0 if request.only_echo else None  # None: as many as there are
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"text":' % choice.index for choice in choices
         ]
@@ -198,8 +199,7 @@ class CompletionStream:
         """Usage, if asked for, and the end mark."""
         if not self._request.include_usage:
             return b"data: [DONE]\n\n"
-        only_echo = self._request.only_echo
-        usage = _json(usage_of(self._generation, completion_tokens=0 if only_echo else None))
+        usage = _json(usage_of(self._generation, completion_tokens=self._told_tokens))
         return self._head + b'"choices":[],"usage":' + usage + b"}\n\ndata: [DONE]\n\n"
 
     def _echo_chunk(self, choice: Choice) -> bytes:
@@ -257,5 +257,6 @@ class CompletionStream:
 
     def _usage_part(self) -> bytes:
         if self._continuous:
-            return b',"usage":' + running_usage(self._generation) + b"}\n\n"
+            usage = running_usage(self._generation, completion_tokens=self._told_tokens)
+            return b',"usage":' + usage + b"}\n\n"
         return self._usage + b"}\n\n"

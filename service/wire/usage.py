@@ -39,9 +39,10 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
     )
 
 
-def running_usage(generation: Generation) -> bytes:
-    """The counts alone, as JSON, cheap enough for every chunk."""
-    prompt, output = generation.prompt_tokens, generation.output_tokens
+def running_usage(generation: Generation, *, completion_tokens: int | None = None) -> bytes:
+    """The counts alone, as JSON, cheap enough for every chunk; see ``usage_of``."""
+    output = generation.output_tokens if completion_tokens is None else completion_tokens
+    prompt = generation.prompt_tokens
     return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % (
         prompt,
         output,

@@ -155,3 +155,22 @@ def test_the_app_is_imported_fast_and_without_torch() -> None:
         assert output[1].strip() == "[]"
         best = min(best, float(output[0]))
     assert best < 2.0
+
+
+@pytest.mark.parametrize("host", ["x:port", "x:99999", "["])
+def test_a_senseless_host_header_breaks_nothing(
+    open_client: TestClient[Litestar], host: str
+) -> None:
+    for path, statuses in (("/", (200, 400)), ("/nope", (404,)), ("/health/live", (200,))):
+        reply = open_client.get(path, headers={"Host": host})
+        assert reply.status_code in statuses, (path, reply.text)
+
+
+def test_the_openapi_document_shows_what_an_unhealthy_server_says(
+    open_client: TestClient[Litestar],
+) -> None:
+    document = open_client.get("/openapi.json").json()
+    reply = open_client.get("/health/ready")
+    assert reply.status_code == 503
+    responses = document["paths"]["/health/ready"]["get"]["responses"]
+    assert responses["503"]["content"] == responses["200"]["content"]

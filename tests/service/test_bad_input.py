@@ -257,6 +257,21 @@ def test_fifty_megabytes_are_refused_without_being_kept(
         connection.close()
 
 
+@pytest.mark.usefixtures("onlooker")
+@pytest.mark.parametrize(
+    "arguments", [r'{"a": "\ud800"}', "[" * 100_000, "not JSON"], ids=["surrogate", "deep", "text"]
+)
+def test_arguments_that_are_no_json_object_are_shown_as_they_are(
+    service: RunningService, arguments: str
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    status, reply = service.post("/tokenize", {"messages": [USER, said]})
+    assert status == 200, reply
+    _, text = service.post("/detokenize", {"tokens": reply["tokens"]})
+    assert json.dumps(arguments) in text["prompt"]
+
+
 def test_after_all_that_the_engine_is_idle_and_answers(
     service: RunningService, onlooker: Onlooker
 ) -> None:

@@ -125,3 +125,11 @@ def test_tokenize_renders_messages_as_chat_would(service: RunningService) -> Non
     _, answer = service.post("/v1/chat/completions", chat)
     assert tokens["tokens"] == answer["prompt_token_ids"]
     assert "".join(tokens["token_strs"]).startswith("<|im_start|>user\nHello<|im_end|>")
+
+
+def test_a_streamed_echo_alone_counts_no_output_in_any_chunk(service: RunningService) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    ask = {**ASK, "echo": True, "max_tokens": 0, "stream": True, "stream_options": options}
+    chunks = service.stream(PATH, ask)
+    assert "".join(part["text"] for chunk in chunks for part in chunk["choices"]) == ASK["prompt"]
+    assert {chunk["usage"]["completion_tokens"] for chunk in chunks} == {0}

@@ -264,3 +264,36 @@ async def test_a_record_is_made_for_a_sequence_that_the_engine_did_not_end(ends:
     record = sequence.record(1, now=9.0)
     assert (record.reason, record.output_tokens, record.cached_tokens) == (FinishReason.ABORT, 1, 2)
     assert (record.first_scheduled_time, record.first_token_time) == (4.5, 5.0)
+
+
+async def test_a_message_that_cannot_be_taken_in_loses_the_sequences_but_not_the_link(
+    tmp_path: Path,
+) -> None:
+    both = Ends(tmp_path / "engine.sock")
+    broken = [True]
+
+    def on_step(message: StepOutputs | Heartbeat) -> None:
+        if broken.pop():
+            raise KeyError("a fault of the observer")
+
+    both.link = EngineLink(tmp_path / "engine.sock", on_step=on_step, on_state=both.states.append)
+    await both.engine.listen()
+    both.link.start()
+    await both.engine.accept()
+    both.engine.say(READY)
+    await both.until(lambda: both.link.state.phase is LinkPhase.READY)
+    sequence = both.submit()
+    both.engine.say(step({}))
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert sequence.failure
+    await both.engine.accept()
+    both.engine.say(READY)
+    await both.until(lambda: both.link.state.phase is LinkPhase.READY)
+    await both.link.close()
+    await both.engine.hang_up()
+
+
+async def test_nothing_can_be_submitted_to_a_closed_link(ends: Ends) -> None:
+    await ends.link.close()
+    with pytest.raises(ConnectionError):
+        ends.submit()

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -275,3 +276,26 @@ def test_plain_text_has_a_span_for_each_token(text: str) -> None:
     for event in parse(pieces):
         assert isinstance(event, TextDelta)
         assert "".join(pieces[event.start : event.end]) == event.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"arguments": {"x": "\ud83d"}, "name": "f"}',
+        r'{"name": "f", "arguments": {"x": "\ud83d"}}',
+        r'{"name": "\ud83d", "arguments": {}}',
+        r'{"arguments": {}, "name": "\ud83d"}',
+    ],
+    ids=["arguments first", "streamed", "name", "name last"],
+)
+def test_half_a_surrogate_pair_escaped_by_the_model_can_be_sent(body: str) -> None:
+    for event in parse([f"<tool_call>{body}</tool_call>"]):
+        msgspec.json.encode(event)
+
+
+def test_a_call_that_is_a_list_after_much_white_space_is_text() -> None:
+    text = "<tool_call>" + " " * 2000 + "[1]</tool_call>"
+    for pieces in ([text], list(text)):
+        events = parse(pieces)
+        assert all(isinstance(event, TextDelta) for event in events)
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text

@@ -1,0 +1,74 @@
+"""How an exchange ends when its answer cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from service.checkpoint import load_checkpoint
+from service.generation.record import RequestRecord
+from service.generation.request import Generation
+from service.observer import NoTelemetry
+from service.routes.answering import answer_stream, answer_whole
+from service.routes.exchange import Exchange
+from tests.service.wire.test_chat_answer import Played, one_each
+
+
+class Unwritable:
+    """An answer that something unforeseen keeps from being encoded."""
+
+    def whole(self) -> NoReturn:
+        raise TypeError("no bytes for this")
+
+    def stream(self) -> Unwritable:
+        return self
+
+    def begin(self) -> bytes:
+        return b""
+
+    def advance(self, choices: object) -> bytes:
+        return b""
+
+    def end(self) -> NoReturn:
+        raise TypeError("no bytes for this")
+
+
+@pytest.fixture
+def generation(tiny_model: Path) -> Generation:
+    """A generation whose engine has said all there is, for one more ``advance`` to see."""
+    generation = Played(load_checkpoint(tiny_model), "Hello", one_each()).generation
+    generation.choices[0].sequence.waker.wake()
+    return generation
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    record = RequestRecord("req_1", "chat_completions", "POST", "/", time.monotonic(), 0)
+    return Exchange(record, NoTelemetry())
+
+
+async def never() -> NoReturn:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_whole_answer_that_cannot_be_encoded_is_no_success(
+    generation: Generation, exchange: Exchange
+) -> None:
+    with pytest.raises(TypeError):
+        await answer_whole(exchange, generation, Unwritable(), never)
+    assert exchange.record.outcome == ""  # for the exception handler to say
+
+
+async def test_a_stream_whose_end_cannot_be_encoded_ends_in_an_error_and_counts_as_one(
+    generation: Generation, exchange: Exchange
+) -> None:
+    response = answer_stream(exchange, generation, Unwritable())
+    events = b"".join([chunk async for chunk in response._events])
+    assert events.startswith(b'data: {"error":')
+    assert b"[DONE]" not in events
+    assert exchange.record.outcome == "error:internal"
