@@ -138,6 +138,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> Non
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        # Tests that run in the background of a shell inherit an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert chat.stdin is not None
     assert chat.stdout is not None
