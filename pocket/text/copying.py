@@ -92,17 +92,25 @@ def coverage(dice: Dice, kind: str = "", pieces: Sequence[str] = ()) -> Exchange
     """Repeat text of a given kind; `pieces` are vocabulary tokens to string together instead."""
     if pieces:
         return _echo(dice, "".join(dice.choices(pieces, k=dice.randint(2, 12))).strip() or "?")
-    kind = kind or dice.choice(tuple(COVERAGE))
+    # Bare punctuation merges into tokens seen nowhere else, so it needs more examples.
+    kind = kind or dice.choice((*COVERAGE, "punctuation", "punctuation"))
     text = COVERAGE[kind](dice)
     if kind in values.BLOCKS and dice.chance(0.25) and not dice.held:
         text = f"{values.word(dice)} {text} {values.word(dice)}"
     return _echo(dice, text.strip() or "?")
 
 
-def spelled_word(dice: Dice) -> str:
-    """A lower-case word of three to eight letters on this side of the split."""
+def spelled_word(dice: Dice, pieces: Sequence[str] = ()) -> str:
+    """A lower-case word of three to eight letters on this side of the split.
+
+    With `pieces` (vocabulary tokens) some words are two of them glued together: which letters a
+    token holds is a table to be learnt entry by entry, and whole words alone leave gaps in it.
+    """
+    parts = [p for p in pieces if 1 < len(p) <= 5 and p.isascii() and p.isalpha() and p.islower()]
 
     def draw() -> str:
+        if parts and dice.chance(0.35):
+            return dice.choice(parts) + dice.choice(parts)
         if dice.chance(0.6):
             return dice.choice(words.ALL_WORDS)
         return values.fresh_word(dice) if dice.chance(0.6) else values.letters(dice, 3, 8)
@@ -110,9 +118,9 @@ def spelled_word(dice: Dice) -> str:
     return dice.own(lambda: next(w for w in iter(draw, "") if 3 <= len(w) <= 8))
 
 
-def spelling(dice: Dice) -> Exchange:
+def spelling(dice: Dice, pieces: Sequence[str] = ()) -> Exchange:
     """Take a word apart into letters."""
-    text = spelled_word(dice)
+    text = spelled_word(dice, pieces)
     form = dice.pick(
         'Spell "{}".',
         "Spell the word {}.",

@@ -30,27 +30,27 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
 """Tasks that are one question and one answer, and so may stand anywhere in a chat."""
 
 SHARES: Final[dict[str, float]] = {
-    "small_talk": 6,
-    "fact": 7,
-    "refusal": 7,
+    "small_talk": 5,
+    "fact": 6,
+    "refusal": 6,
     "lookup": 2.5,
-    "counting": 3,
+    "counting": 2.5,
     "listing": 2.5,
     "story": 2,
     "echo": 4,
-    "coverage": 7,
-    "arithmetic": 16,
-    "spelling": 8,
+    "coverage": 8,
+    "arithmetic": 11,
+    "spelling": 9,
     "letters": 1,
     "extraction": 3,
     "not_told": 0.5,
     "recall": 3,
     "plain": 1,
     "known_tool": 6,
-    "unseen_tool": 12,
-    "parallel": 11,
-    "none_needed": 4,
-    "tool_result": 5.5,
+    "unseen_tool": 14,
+    "parallel": 12,
+    "none_needed": 8,
+    "tool_result": 8,
 }
 """Documents in a hundred (about), by task."""
 
@@ -81,6 +81,8 @@ def exchange(dice: Dice, task: str, pieces: Sequence[str] = ()) -> Exchange:
     """One exchange of a task."""
     if task == "coverage" and pieces and dice.chance(0.35):
         return copying.coverage(dice, pieces=pieces)
+    if task == "spelling":
+        return copying.spelling(dice, pieces)
     return EXCHANGES[task](dice)
 
 
@@ -130,7 +132,7 @@ def stream(
     warm_up: Callable[[], bool],
     shares: dict[str, float],
     pieces: Sequence[str] = (),
-    thinking: float = 0.4,
+    thinking: float = 0.5,
 ) -> Iterator[Document]:
     """Documents without end. While `warm_up()` holds, seven in ten are short copying tasks."""
     tasks, weights = list(shares), list(shares.values())

@@ -297,7 +297,8 @@ def answered(dice: Dice) -> tuple[list[Turn], list[Json]]:
     roll = dice.random()
     if roll < 0.06:
         return chain(dice)
-    if roll < 0.25:
+    # Several results are harder than one, so training has more of them than the gates.
+    if roll < (0.25 if dice.held else 0.4):
         turns, tools, requests = parallel(dice)
     else:
         turns, tools, request = single(dice, dice.chance(0.6))
