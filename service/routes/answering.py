@@ -23,13 +23,16 @@ _log = structlog.get_logger()
 
 
 class AnswerStream(Protocol):
-    """SSE bytes, in the order ``begin``, ``advance`` as often as needed, ``end``."""
+    """SSE bytes, in the order ``begin``, ``advance`` as often as needed, then ``end``, or
+    ``fail`` at any point: the API's own event that says the stream has not succeeded."""
 
     def begin(self) -> bytes: ...
 
     def advance(self, choices: list[Choice]) -> bytes: ...
 
     def end(self) -> bytes: ...
+
+    def fail(self, error: QuireError) -> bytes: ...
 
 
 class Answer(Protocol):
@@ -71,7 +74,7 @@ async def answer_whole(
 
 
 def answer_stream(exchange: Exchange, generation: Generation, answer: Answer) -> EventStream:
-    """An SSE response. Its events end with ``[DONE]``, or with an error and nothing after it."""
+    """An SSE response that ends by the API's own last event, of success or of failure."""
     exchange.record.status = 200
     return EventStream(_events(exchange, generation, answer.stream()), exchange.headers)
 
@@ -104,17 +107,12 @@ async def _events(
         yield ending
     except QuireError as error:
         exchange.fail(error)
-        yield _error_event(error)
+        yield stream.fail(error)
     except Exception:
         _log.exception("a stream failed", request_id=exchange.record.request_id)
         fault = InternalError("The server had an error while processing the request.")
         exchange.fail(fault)
-        yield _error_event(fault)
-
-
-def _error_event(error: QuireError) -> bytes:
-    """SDKs raise on an ``error`` object; no ``[DONE]`` follows, so nobody takes it for success."""
-    return b"data: " + error.to_body() + b"\n\n"
+        yield stream.fail(fault)
 
 
 def _outcome(generation: Generation) -> str:

@@ -15,9 +15,9 @@ from service.routes.answering import (
     exchange_of,
 )
 from service.routes.body import read_body
-from service.routes.prepare import chat_generation, render_chat
+from service.routes.prepare import start_conversation
 from service.routes.services import Services
-from service.wire.chat import decode_chat
+from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
 
 
@@ -33,10 +33,15 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
     record.stream = bool(chat.stream)
     record.model = services.model_name(chat.model)
     services.admission.check()
-    prompt = await render_chat(chat, services.checkpoint, body_size=len(body))
-    wanted = chat_generation(chat, prompt, services, record)
-    generation = services.generator.start(wanted)
-    exchange.began(generation)
+    generation = await start_conversation(
+        chat_conversation(chat),
+        chat,
+        services,
+        exchange,
+        body_size=len(body),
+        token_limit=chat.token_limit,
+        logprobs=chat.engine_logprobs,
+    )
     record.response_id = f"chatcmpl-{uuid.uuid4().hex}"
     answer = ChatAnswer(
         chat,

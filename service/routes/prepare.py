@@ -9,13 +9,19 @@ from typing import Any, NamedTuple
 from service.checkpoint import Checkpoint
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.generation.record import RequestRecord
-from service.generation.request import GenerationRequest
+from service.generation.request import Generation, GenerationRequest
+from service.prompt.conversation import Conversation
 from service.prompt.template import ChatTemplate, TemplateError
 from service.prompt.tokenizer import THREAD_CHARS
+from service.routes.exchange import Exchange
 from service.routes.services import Services
-from service.wire.chat import ChatRequest, template_messages, template_tools
 from service.wire.completions import DEFAULT_MAX_TOKENS, CompletionRequest
-from service.wire.sampling import default_max_tokens, sampling_params, stop_rules
+from service.wire.sampling import (
+    SamplingFields,
+    default_max_tokens,
+    sampling_params,
+    stop_rules,
+)
 
 # Beside the variables that a template itself reads, clients may set these whatever the template.
 _COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})
@@ -29,8 +35,8 @@ class RenderedPrompt(NamedTuple):
     ids: list[int]
 
 
-async def render_chat(
-    request: ChatRequest, checkpoint: Checkpoint, *, body_size: int
+async def render(
+    conversation: Conversation, checkpoint: Checkpoint, *, body_size: int
 ) -> RenderedPrompt:
     """The prompt by the checkpoint's template; a large one is made in a thread.
 
@@ -39,91 +45,127 @@ async def render_chat(
     template = checkpoint.template
     if template is None:
         raise InvalidRequestError(
-            "This model has no chat template; use /v1/completions.", param="messages"
+            "This model has no chat template; use /v1/completions.", param=conversation.param
         )
-    variables = _template_variables(request, template)
+    variables = _template_variables(conversation, template)
     if body_size < THREAD_CHARS:
-        return _render_chat(request, checkpoint, template, variables)
-    return await asyncio.to_thread(_render_chat, request, checkpoint, template, variables)
+        return _render(conversation, checkpoint, template, variables)
+    return await asyncio.to_thread(_render, conversation, checkpoint, template, variables)
 
 
-def _render_chat(
-    request: ChatRequest,
+def _render(
+    conversation: Conversation,
     checkpoint: Checkpoint,
     template: ChatTemplate,
     variables: Mapping[str, Any],
 ) -> RenderedPrompt:
+    param = conversation.param
     try:
         text = template.render(
-            template_messages(request),
-            tools=template_tools(request),
-            documents=request.documents or variables.get("documents"),
-            add_generation_prompt=request.generation_prompt,
-            continue_final_message=request.continue_final_message,
+            conversation.messages,
+            tools=conversation.template_tools(),
+            documents=conversation.documents or variables.get("documents"),
+            add_generation_prompt=conversation.add_generation_prompt,
+            continue_final_message=conversation.continue_final_message,
             variables=variables,
         )
     except TemplateError as error:
-        raise InvalidRequestError(f"{error}.", param="messages") from error
+        raise InvalidRequestError(f"{error}.", param=param) from error
     try:
         ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
     except UnicodeEncodeError as error:
-        raise InvalidRequestError("The prompt is not Unicode text.", param="messages") from error
+        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
     return RenderedPrompt(text, ids)
 
 
-def _template_variables(request: ChatRequest, template: ChatTemplate) -> dict[str, Any]:
+def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:
     """Raises InvalidRequestError for a variable that no template of this model reads."""
-    variables: dict[str, Any] = {}
-    if request.reasoning_effort is not None:
-        variables["reasoning_effort"] = request.reasoning_effort
     known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
-    for name, value in (request.chat_template_kwargs or {}).items():
+    for name in conversation.variables:
         if name not in known:
             raise InvalidRequestError(
                 f"The chat template does not read '{name}'.", param=f"chat_template_kwargs.{name}"
             )
-        variables[name] = value
-    return variables
+    return {**conversation.thinking_variables(), **conversation.variables}
 
 
-def chat_generation(
-    request: ChatRequest, prompt: RenderedPrompt, services: Services, record: RequestRecord
+def conversation_generation(
+    conversation: Conversation,
+    prompt: RenderedPrompt,
+    sampling: SamplingFields,
+    services: Services,
+    record: RequestRecord,
+    *,
+    token_limit: int | None,
+    logprobs: int | None,
 ) -> GenerationRequest:
-    """Raises ContextTooLongError or InvalidRequestError."""
+    """``token_limit`` is cut to the context that is left; ``logprobs`` as in SamplingParams.
+
+    Raises ContextTooLongError or InvalidRequestError.
+    """
     checkpoint, engine = services.checkpoint, services.engine
-    room = _room(len(prompt.ids), engine.max_model_len, "messages")
-    limit = request.token_limit or default_max_tokens(checkpoint.defaults, room)
+    room = _room(len(prompt.ids), engine.max_model_len, conversation.param)
+    limit = token_limit or default_max_tokens(checkpoint.defaults, room)
     params = sampling_params(
-        request,
+        sampling,
         checkpoint,
         vocab_size=engine.vocab_size,
         max_tokens=min(limit, room),
-        logprobs=request.engine_logprobs,
+        logprobs=logprobs,
     )
     return GenerationRequest(
         request_id=record.request_id,
         prompts=[prompt.ids],
         params=params,
         arrival_time=record.received_time,
-        n=request.n or 1,
-        seed=request.seed,
-        stop=stop_rules(request),
-        skip_special_tokens=request.skip_special_tokens,
+        n=sampling.n or 1,
+        seed=sampling.seed,
+        stop=stop_rules(sampling),
+        skip_special_tokens=sampling.skip_special_tokens,
         parse=True,
-        tools=request.calls_tools,
-        in_reasoning=_ends_in_reasoning(request, prompt.text, checkpoint),
-        continues_text=request.continue_final_message,
-        priority=request.priority,
-        cache_salt=request.cache_salt or "",
+        tools=conversation.calls_tools,
+        in_reasoning=_ends_in_reasoning(conversation, prompt.text, checkpoint),
+        continues_text=conversation.continue_final_message,
+        priority=sampling.priority,
+        cache_salt=sampling.cache_salt or "",
     )
 
 
-def _ends_in_reasoning(request: ChatRequest, text: str, checkpoint: Checkpoint) -> bool:
+async def start_conversation(
+    conversation: Conversation,
+    sampling: SamplingFields,
+    services: Services,
+    exchange: Exchange,
+    *,
+    body_size: int,
+    token_limit: int | None,
+    logprobs: int | None = None,
+) -> Generation:
+    """From conversation to running generation: what every chat-like API does the same.
+
+    Raises QuireError; nothing runs then.
+    """
+    prompt = await render(conversation, services.checkpoint, body_size=body_size)
+    wanted = conversation_generation(
+        conversation,
+        prompt,
+        sampling,
+        services,
+        exchange.record,
+        token_limit=token_limit,
+        logprobs=logprobs,
+    )
+    generation = services.generator.start(wanted)
+    exchange.began(generation)
+    return generation
+
+
+def _ends_in_reasoning(conversation: Conversation, text: str, checkpoint: Checkpoint) -> bool:
     """Whether the template left a reasoning tag open for the model to go on in."""
     tags = checkpoint.output_format.reasoning
     if tags is None:
         return False
-    if request.continue_final_message:
+    if conversation.continue_final_message:
         return text.rfind(tags.open) > text.rfind(tags.close)
     return text.rstrip().endswith(tags.open)
 

@@ -12,9 +12,9 @@ from service.prompt.tokenizer import THREAD_CHARS
 from service.prompt.vocabulary import Vocabulary
 from service.routes.answering import HttpRequest, exchange_of, respond
 from service.routes.body import read_body
-from service.routes.prepare import check_token_ids, render_chat
+from service.routes.prepare import check_token_ids, render
 from service.routes.services import Services
-from service.wire.chat import ChatRequest
+from service.wire.chat import ChatRequest, chat_conversation
 from service.wire.tokenize import (
     DetokenizeResponse,
     TokenizeRequest,
@@ -58,7 +58,7 @@ async def _encode(wanted: TokenizeRequest, services: Services, body_size: int) -
         continue_final_message=wanted.continue_final_message,
         chat_template_kwargs=wanted.chat_template_kwargs,
     )
-    prompt = await render_chat(chat, services.checkpoint, body_size=body_size)
+    prompt = await render(chat_conversation(chat), services.checkpoint, body_size=body_size)
     if not wanted.add_special_tokens:
         return prompt.ids
     return await services.checkpoint.tokenizer.encode_async(prompt.text, add_special_tokens=True)

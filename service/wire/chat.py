@@ -9,6 +9,13 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
+from service.prompt.conversation import (
+    Conversation,
+    JsonObject,
+    ToolChoice,
+    ToolDefinition,
+    call_arguments,
+)
 from service.wire.decode import decode
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
@@ -18,8 +25,6 @@ from service.wire.sampling import (
     check_limits,
     refuse_unserved,
 )
-
-JsonObject = dict[str, Any]
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -181,29 +186,33 @@ def _check_message(message: Message, path: str) -> None:
 # --- what a chat template sees ------------------------------------------------------------------
 
 
-def template_messages(request: ChatRequest) -> list[JsonObject]:
-    """Messages as chat templates expect them: text content as one string, the arguments of tool
-    calls as objects, the developer as system."""
-    return [_template_message(message) for message in request.messages]
+def chat_conversation(request: ChatRequest) -> Conversation:
+    """The request's messages and tools, whatever API they came by."""
+    choice: ToolChoice = "none" if request.tool_choice == "none" else "auto"
+    return Conversation(
+        messages=[_template_message(message) for message in request.messages],
+        tools=tuple(_tool(tool.function) for tool in request.tools or ()),
+        tool_choice=choice,
+        reasoning_effort=request.reasoning_effort,
+        documents=request.documents,
+        variables=request.chat_template_kwargs or {},
+        add_generation_prompt=request.generation_prompt,
+        continue_final_message=request.continue_final_message,
+    )
 
 
-def template_tools(request: ChatRequest) -> list[JsonObject] | None:
-    """Tools in the order of keys that models are trained on; None unless they may be called."""
-    if not request.calls_tools:
-        return None
-    return [_template_tool(tool.function) for tool in request.tools or ()]
-
-
-def _template_tool(function: FunctionDefinition) -> JsonObject:
-    definition: JsonObject = {"name": function.name}
-    if function.description is not None:
-        definition["description"] = function.description
-    if function.parameters is not None:
-        definition["parameters"] = function.parameters
-    return {"type": "function", "function": definition}
+def _tool(function: FunctionDefinition) -> ToolDefinition:
+    return ToolDefinition(
+        name=function.name,
+        description=function.description,
+        parameters=function.parameters,
+        strict=bool(function.strict),
+    )
 
 
 def _template_message(message: Message) -> JsonObject:
+    """Text content as one string, the arguments of tool calls as objects, the developer as
+    system."""
     role = "system" if message.role == "developer" else message.role
     result: JsonObject = {"role": role, "content": _text(message)}
     if message.name is not None:
@@ -228,16 +237,11 @@ def _text(message: Message) -> str:
 
 
 def _template_call(call: ToolCall) -> JsonObject:
-    arguments: Any = call.function.arguments
-    try:
-        # Stricter than the standard library: no half surrogates, which no tokenizer takes.
-        parsed = msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        parsed = None
-    if isinstance(parsed, dict):
-        arguments = parsed
     return {
         "id": call.id,
         "type": "function",
-        "function": {"name": call.function.name, "arguments": arguments},
+        "function": {
+            "name": call.function.name,
+            "arguments": call_arguments(call.function.arguments),
+        },
     }

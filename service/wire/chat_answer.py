@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from service.errors import QuireError
 from service.generation.choice import Choice
 from service.generation.events import (
     Delta,
@@ -19,6 +20,7 @@ from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
 from service.wire.chat import ChatRequest
 from service.wire.logprobs import ChatLogprobs, PromptLogprobs, chat_logprobs, prompt_logprobs
+from service.wire.sse import DONE, error_event
 from service.wire.usage import Usage, running_usage, usage_of
 
 _json = msgspec.json.Encoder().encode
@@ -217,9 +219,12 @@ class ChatStream:
     def end(self) -> bytes:
         """Usage, if asked for, and the end mark."""
         if not self._answer.request.include_usage:
-            return b"data: [DONE]\n\n"
+            return DONE
         usage = _json(usage_of(self._generation))
-        return self._head + b'"choices":[],"usage":' + usage + b"}\n\ndata: [DONE]\n\n"
+        return self._head + b'"choices":[],"usage":' + usage + b"}\n\n" + DONE
+
+    def fail(self, error: QuireError) -> bytes:
+        return error_event(error)
 
     def _chunk(self, choice: Choice, event: Event) -> bytes:
         if type(event) is TextDelta and not self._rich:

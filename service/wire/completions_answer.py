@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from service.errors import QuireError
 from service.generation.choice import Choice
 from service.generation.events import Event, Finished, TextDelta
 from service.generation.log import fold
@@ -11,6 +12,7 @@ from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
 from service.wire.completions import CompletionRequest
 from service.wire.logprobs import PromptLogprobs, TextLogprobs, prompt_logprobs, text_logprobs
+from service.wire.sse import DONE, error_event
 from service.wire.usage import Usage, running_usage, usage_of
 
 _json = msgspec.json.Encoder().encode
@@ -198,9 +200,12 @@ class CompletionStream:
     def end(self) -> bytes:
         """Usage, if asked for, and the end mark."""
         if not self._request.include_usage:
-            return b"data: [DONE]\n\n"
+            return DONE
         usage = _json(usage_of(self._generation, completion_tokens=self._told_tokens))
-        return self._head + b'"choices":[],"usage":' + usage + b"}\n\ndata: [DONE]\n\n"
+        return self._head + b'"choices":[],"usage":' + usage + b"}\n\n" + DONE
+
+    def fail(self, error: QuireError) -> bytes:
+        return error_event(error)
 
     def _echo_chunk(self, choice: Choice) -> bytes:
         details = b',"logprobs":null'

@@ -10,11 +10,13 @@ from typing import NoReturn
 import pytest
 
 from service.checkpoint import load_checkpoint
+from service.errors import QuireError
 from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.observer import NoTelemetry
 from service.routes.answering import answer_stream, answer_whole
 from service.routes.exchange import Exchange
+from service.wire.sse import error_event
 from tests.service.wire.test_chat_answer import Played, one_each
 
 
@@ -35,6 +37,9 @@ class Unwritable:
 
     def end(self) -> NoReturn:
         raise TypeError("no bytes for this")
+
+    def fail(self, error: QuireError) -> bytes:
+        return error_event(error)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError
-from service.wire.chat import ChatRequest, decode_chat, template_messages, template_tools
+from service.wire.chat import ChatRequest, chat_conversation, decode_chat
 from service.wire.sampling import IgnoredFields
 
 USER = {"role": "user", "content": "Hi"}
@@ -100,7 +100,7 @@ def test_templates_see_plain_text_and_parsed_arguments() -> None:
             },
         ]
     )
-    system, user, assistant = template_messages(request)
+    system, user, assistant = chat_conversation(request).messages
     assert system == {"role": "system", "content": "Be brief."}
     assert user["content"] == "a\nb"
     assert assistant["content"] == ""
@@ -111,12 +111,12 @@ def test_templates_see_plain_text_and_parsed_arguments() -> None:
 
 def test_templates_see_tools_only_when_they_may_be_called() -> None:
     tools = [{"function": {"strict": True, "parameters": {}, "name": "f"}, "type": "function"}]
-    seen = template_tools(decode(tools=tools))
+    seen = chat_conversation(decode(tools=tools)).template_tools()
     assert json.dumps(seen) == (
         '[{"type": "function", "function": {"name": "f", "parameters": {}}}]'
     )
-    assert template_tools(decode(tools=tools, tool_choice="none")) is None
-    assert template_tools(decode()) is None
+    assert chat_conversation(decode(tools=tools, tool_choice="none")).template_tools() is None
+    assert chat_conversation(decode()).template_tools() is None
 
 
 _json = st.recursive(
