@@ -46,14 +46,17 @@ OUTCOMES = (
     "length",
     "tool_calls",
     "client_gone",
+    "client_slow",
     "refused:invalid",
     "refused:unauthorized",
     "refused:not_found",
     "refused:too_large",
     "refused:loading",
+    "refused:engine",
     "refused:draining",
     "refused:overloaded",
     "error:engine",
+    "error:shutdown",
     "error:internal",
 )
 

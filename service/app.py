@@ -86,7 +86,9 @@ def create_app(
 
     return App(
         route_handlers=list(ROUTES),
-        middleware=[ExchangeMiddleware(keys, telemetry, drain)],
+        middleware=[
+            ExchangeMiddleware(keys, telemetry, drain, patience=settings.slow_reader_timeout)
+        ],
         exception_handlers={Exception: respond_to_failure},
         on_startup=[start_link],
         on_shutdown=[close_link],

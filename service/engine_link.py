@@ -38,6 +38,7 @@ from engine.messages import (
     decode_from_engine,
     encode_frame,
 )
+from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
 ADMISSION_WINDOW_SECONDS = 30.0
@@ -104,7 +105,7 @@ class EngineSequence:
     first_token_time: float | None = None
     last_token_time: float | None = None
     finished: Finished | None = None
-    failure: str | None = None
+    failure: QuireError | None = None
 
     def record(self, output_tokens: int, now: float) -> Finished:
         """The engine's record; or what is known here, for a sequence that ended before the engine
@@ -114,7 +115,7 @@ class EngineSequence:
         return Finished(
             handle=self.handle,
             reason=FinishReason.ERROR if self.failure else FinishReason.ABORT,
-            error=self.failure,
+            error=None if self.failure is None else self.failure.message,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             output_tokens=output_tokens,
@@ -143,6 +144,7 @@ class EngineLink:
         self.state = EngineState()
         self.stats: EngineStats | None = None
         self.last_message_time: float | None = None
+        self.load_seconds: float | None = None  # what the last start took
         self._path = socket_path
         self._on_step = on_step
         self._on_state = on_state
@@ -167,9 +169,17 @@ class EngineLink:
         if self._writer is not None:
             self._writer.close()
             self._writer = None  # nothing can be submitted any more
-        self._fail_all("the server is shutting down")
+        self._fail_all(
+            CutByShutdownError("The server shut down before the answer was complete; retry.")
+        )
 
     # --- sequences -------------------------------------------------------------------------------
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the engine was last heard of; 0 before it was."""
+        heard = self.last_message_time
+        return 0.0 if heard is None else time.monotonic() - heard
 
     @property
     def open_sequences(self) -> int:
@@ -276,6 +286,7 @@ class EngineLink:
                     EngineState(LinkPhase.LOADING, f"loading: {message.phase} {progress}".strip())
                 )
             case Ready():
+                self.load_seconds = message.load_seconds
                 self._set_state(EngineState(LinkPhase.READY, "ready", message))
             case Fatal():
                 self._lose(f"the engine failed: {message.error}")
@@ -327,10 +338,10 @@ class EngineLink:
 
     def _lose(self, detail: str) -> None:
         self.stats = None
-        self._fail_all(detail)
+        self._fail_all(EngineFailedError(detail))
         self._set_state(EngineState(LinkPhase.LOST, detail))
 
-    def _fail_all(self, why: str) -> None:
+    def _fail_all(self, why: QuireError) -> None:
         sequences, self._sequences = self._sequences, {}
         self._waiting.clear()
         for sequence in sequences.values():

@@ -10,8 +10,11 @@
     ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
+    ├── EngineUnavailableError    503  refused:engine        the engine is gone or silent just now
     ├── DrainingError             503  refused:draining      the server is shutting down
+    ├── CutByShutdownError        503  error:shutdown        still running when the drain time ended
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
+    ├── SlowReaderError           499  client_slow           cut: it did not read what was sent
     ├── InternalError             500  error:internal        a fault of ours
     └── ClientGoneError           499  client_gone           never sent: nobody listens
 
@@ -122,6 +125,14 @@ class LoadingError(QuireError):
     kind = Kind(503, "server_error", "model_loading", "refused:loading")
 
 
+class EngineUnavailableError(QuireError):
+    kind = Kind(503, "server_error", "engine_unavailable", "refused:engine")
+
+
+class CutByShutdownError(QuireError):
+    kind = Kind(503, "server_error", "shutting_down", "error:shutdown")
+
+
 class DrainingError(QuireError):
     kind = Kind(503, "server_error", "shutting_down", "refused:draining")
 
@@ -136,6 +147,10 @@ class EngineFailedError(QuireError):
 
 class InternalError(QuireError):
     kind = Kind(500, "server_error", "internal_error", "error:internal")
+
+
+class SlowReaderError(QuireError):
+    kind = Kind(499, "client_slow", "client_slow", "client_slow")
 
 
 class ClientGoneError(QuireError):

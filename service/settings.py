@@ -60,6 +60,15 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Seconds without a word from the engine after which it is not ready.",
         ),
     ] = 30.0
+    slow_reader_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="Seconds a client may leave one write of its stream waiting before it is "
+            "cut off.",
+        ),
+    ] = 60.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log line kept."),

@@ -7,7 +7,12 @@ import math
 import time
 
 from service.engine_link import EngineLink, LinkPhase
-from service.errors import DrainingError, EngineFailedError, LoadingError, OverloadedError
+from service.errors import (
+    DrainingError,
+    EngineUnavailableError,
+    LoadingError,
+    OverloadedError,
+)
 from service.settings import ServiceSettings
 
 MAX_RETRY_AFTER_SECONDS = 120
@@ -60,11 +65,12 @@ class Admission:
 
     def __init__(self, settings: ServiceSettings, link: EngineLink, drain: Drain) -> None:
         self._most_waiting = settings.max_waiting_requests
+        self._longest_silence = settings.engine_silence_timeout
         self._link = link
         self._drain = drain
 
     def check(self) -> None:
-        """Raises DrainingError, LoadingError, EngineFailedError or OverloadedError."""
+        """Raises DrainingError, LoadingError, EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
             raise DrainingError(
                 "The server is shutting down; retry, another replica may answer.",
@@ -76,13 +82,25 @@ class Admission:
                     f"The model is not ready yet ({self._link.state.detail}); retry."
                 )
             case LinkPhase.LOST:
-                raise EngineFailedError(f"The engine does not answer: {self._link.state.detail}.")
+                raise EngineUnavailableError(
+                    f"The engine does not answer: {self._link.state.detail}; retry.",
+                    retry_after=self._restart_seconds(),
+                )
+        if self._link.silence > self._longest_silence:
+            raise EngineUnavailableError(
+                f"The engine has not been heard of for {self._link.silence:.0f} s; retry."
+            )
         waiting = self._link.waiting_sequences
         if waiting >= self._most_waiting:
             raise OverloadedError(
                 f"{waiting} sequences are waiting already; retry later.",
                 retry_after=self._retry_after(waiting),
             )
+
+    def _restart_seconds(self) -> int | None:
+        """When a new engine will be there, if it loads as fast as the last one did."""
+        seconds = self._link.load_seconds
+        return None if seconds is None else math.ceil(seconds) + 1
 
     def _retry_after(self, waiting: int) -> int | None:
         """When those waiting now will have begun, at the pace of late; None if none moved."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from engine.messages import FinishReason, TokenLogprobs
 from service.engine_link import EngineSequence
-from service.errors import EngineFailedError
+from service.errors import EngineFailedError, QuireError
 from service.generation.detokenizer import Detokenizer
 from service.generation.events import Event, Finished
 from service.generation.parser import OutputParser
@@ -54,7 +54,7 @@ class Choice:
         self.logprobs: list[TokenLogprobs] = []
         self.events = log
         self.finished: Finished | None = None
-        self.failure: EngineFailedError | None = None
+        self.failure: QuireError | None = None
         self._detokenizer = detokenizer
         self._parser = parser
         self._spans = spans
@@ -85,7 +85,7 @@ class Choice:
             logprobs, sequence.logprobs = sequence.logprobs, []
             self.logprobs += logprobs
         if sequence.failure is not None:
-            self.failure = EngineFailedError(sequence.failure)
+            self.failure = sequence.failure
         elif sequence.finished is not None:
             self._finish(terminator)
 

@@ -13,7 +13,7 @@ from engine.messages import Finished as SequenceRecord
 from engine.messages import SamplingParams
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink, EngineSequence, Waker
-from service.errors import EngineFailedError, InvalidRequestError
+from service.errors import EngineUnavailableError, InvalidRequestError
 from service.generation.choice import Choice, StopRules
 from service.generation.detokenizer import new_detokenizer
 from service.generation.events import Event
@@ -76,7 +76,7 @@ class Generation:
     async def advance(self) -> list[Choice]:
         """Wait for the engine's next frame and take in all of it.
 
-        Returns the choices it may have changed. Raises EngineFailedError when one of them failed.
+        Returns the choices it may have changed. Raises QuireError when one of them failed.
         """
         await self._waker.wait()
         changed = self._open
@@ -133,8 +133,8 @@ class Generator:
         )
 
     def start(self, request: GenerationRequest) -> Generation:
-        """Submit every choice. Raises EngineFailedError, or InvalidRequestError for a prompt that
-        is too long to send."""
+        """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
+        that is too long to send."""
         seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
         waker = Waker()
         choices: list[Choice] = []
@@ -158,7 +158,7 @@ class Generator:
         except (ConnectionError, ValueError) as error:
             self._link.abort([choice.sequence for choice in choices])
             if isinstance(error, ConnectionError):
-                raise EngineFailedError(f"The engine does not answer: {error}.") from error
+                raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
             raise InvalidRequestError(str(error)) from error
         return Generation(self._link, request, choices)
 

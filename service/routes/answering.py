@@ -76,7 +76,12 @@ async def answer_whole(
 def answer_stream(exchange: Exchange, generation: Generation, answer: Answer) -> EventStream:
     """An SSE response that ends by the API's own last event, of success or of failure."""
     exchange.record.status = 200
-    return EventStream(_events(exchange, generation, answer.stream()), exchange.headers)
+    return EventStream(
+        _events(exchange, generation, answer.stream()),
+        exchange.headers,
+        patience=exchange.patience,
+        cut=exchange.fail,
+    )
 
 
 async def _complete(exchange: Exchange, generation: Generation) -> None:

@@ -8,7 +8,7 @@ start, which still passes through them).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from litestar import Request, Response
@@ -17,6 +17,7 @@ from litestar.datastructures import Cookie
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send, TypeEncodersMap
 
+from service.errors import QuireError, SlowReaderError
 from service.routes.body import client_left
 
 SERVER_SEND = "quire_server_send"
@@ -27,9 +28,20 @@ _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"
 
 class EventStream(Response[bytes]):
     """Sends what ``events`` yields, each chunk by one write, until it ends or the client leaves;
-    then the generator is closed."""
+    then the generator is closed.
 
-    def __init__(self, events: AsyncGenerator[bytes, None], headers: dict[str, str]) -> None:
+    A client that stays but lets one write wait for longer than ``patience`` seconds is cut off
+    (before twice as long) and ``cut`` is called with the reason.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        headers: dict[str, str],
+        *,
+        patience: float,
+        cut: Callable[[QuireError], None],
+    ) -> None:
         super().__init__(
             content=b"",
             status_code=200,
@@ -37,6 +49,8 @@ class EventStream(Response[bytes]):
             headers={**headers, **_HEADERS},
         )
         self._events = events
+        self._patience = patience
+        self._cut = cut
 
     def to_asgi_response(
         self,
@@ -53,25 +67,37 @@ class EventStream(Response[bytes]):
         type_encoders: TypeEncodersMap | None = None,
     ) -> ASGIResponse:
         merged = {**(headers or {}), **self.headers}
-        return _EventStreamResponse(self._events, request.scope, merged)
+        return _EventStreamResponse(
+            self._events, request.scope, merged, patience=self._patience, cut=self._cut
+        )
 
 
 class _EventStreamResponse(ASGIResponse):
     _should_set_content_length = False
 
     def __init__(
-        self, events: AsyncGenerator[bytes, None], scope: Scope, headers: dict[str, Any]
+        self,
+        events: AsyncGenerator[bytes, None],
+        scope: Scope,
+        headers: dict[str, Any],
+        *,
+        patience: float,
+        cut: Callable[[QuireError], None],
     ) -> None:
         super().__init__(headers=headers, media_type="text/event-stream", status_code=200)
         self._events = events
         self._scope = scope
+        self._patience = patience
+        self._cut = cut
+        self._begun_writes = 0
+        self._done_writes = 0
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         server_send: Send = self._scope["state"].get(SERVER_SEND, send)
         sending = asyncio.ensure_future(self._send_events(server_send))
         leaving = asyncio.ensure_future(client_left(receive))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await self._watch(sending, leaving)
         finally:
             leaving.cancel()
             sending.cancel()
@@ -81,7 +107,27 @@ class _EventStreamResponse(ASGIResponse):
         if isinstance(results[0], Exception):
             raise results[0]
 
+    async def _watch(self, sending: asyncio.Future[None], leaving: asyncio.Future[None]) -> None:
+        """Until the stream has ended, the client has left, or one write waits for too long."""
+        stuck = -1
+        while True:
+            done, _ = await asyncio.wait(
+                (sending, leaving), timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return
+            # A look now and then costs nothing per token; a clock read at each write would.
+            if self._begun_writes == self._done_writes:
+                stuck = -1
+            elif stuck == self._begun_writes:
+                self._cut(SlowReaderError("The client did not read its stream."))
+                return
+            else:
+                stuck = self._begun_writes
+
     async def _send_events(self, send: Send) -> None:
         async for chunk in self._events:
+            self._begun_writes += 1
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._done_writes += 1
         await send({"type": "http.response.body", "body": b"", "more_body": False})

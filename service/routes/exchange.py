@@ -56,10 +56,14 @@ def _digest(key: bytes) -> bytes:
 
 
 class Exchange:
-    """What one counted request has come to so far."""
+    """What one counted request has come to so far. ``patience`` is how many seconds its client may
+    leave a write waiting."""
 
-    def __init__(self, record: RequestRecord, telemetry: Telemetry) -> None:
+    def __init__(
+        self, record: RequestRecord, telemetry: Telemetry, *, patience: float = 60.0
+    ) -> None:
         self.record = record
+        self.patience = patience
         self.generation: Generation | None = None
         self._telemetry = telemetry
 
@@ -122,8 +126,11 @@ class ExchangeMiddleware(ASGIMiddleware):
 
     scopes = (ScopeType.HTTP,)
 
-    def __init__(self, keys: KeyRing, telemetry: Telemetry, drain: Drain) -> None:
+    def __init__(
+        self, keys: KeyRing, telemetry: Telemetry, drain: Drain, *, patience: float
+    ) -> None:
         self._keys = keys
+        self._patience = patience
         self._telemetry = telemetry
         self._drain = drain
 
@@ -134,7 +141,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             self._authenticate(scope, options)
             await next_app(scope, receive, send)
             return
-        exchange = Exchange(_new_record(scope, route), self._telemetry)
+        exchange = Exchange(_new_record(scope, route), self._telemetry, patience=self._patience)
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)
         self._drain.enter()

@@ -58,6 +58,5 @@ class Services:
                 return "loading"
             case LinkPhase.LOST:
                 return "lost"
-        heard = self.link.last_message_time
-        silence = 0.0 if heard is None else time.monotonic() - heard
-        return "silent" if silence > self.settings.engine_silence_timeout else "ok"
+        silent = self.link.silence > self.settings.engine_silence_timeout
+        return "silent" if silent else "ok"

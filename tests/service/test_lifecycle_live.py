@@ -126,8 +126,9 @@ def test_a_dead_engine_fails_its_streams_and_a_new_one_is_taken_up(own: RunningS
     assert caught.value.code == "engine_error"
     until(lambda: own.get("/health/live")[0] == 503, 5, "liveness to fail")
     status, reply = own.post(CHAT, LONG)
-    assert (status, reply["error"]["code"]) == (500, "engine_error")
-    assert outcomes(own)["error:engine"] == 2
+    assert (status, reply["error"]["code"]) == (503, "engine_unavailable")
+    assert outcomes(own)["error:engine"] == 1
+    assert outcomes(own)["refused:engine"] == 1
     own.start_engine()
     until(lambda: own.get("/health/ready")[0] == 200, 60, "the new engine to be ready")
     assert own.post(CHAT, {**LONG, "max_tokens": 2})[0] == 200
@@ -182,3 +183,40 @@ def test_shutdown_finishes_streams_refuses_new_work_and_exits_with_0(own: Runnin
             assert stream.result()[-1]["choices"][0]["finish_reason"] == "length"
     assert own.worker.popen.wait(20) == 0
     assert own.engine.popen.poll() is None
+
+
+def test_a_stream_cut_by_the_end_of_the_drain_says_so(tiny_model: Path, tmp_path: Path) -> None:
+    with RunningService(tiny_model, tmp_path, worker_args=("--drain-timeout", "0.05")) as service:
+        sdk = openai.OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0)
+        many = {**_for_sdk(LONG), "n": 8}
+        stream = iter(sdk.chat.completions.create(model="tiny", stream=True, **many))
+        next(stream)
+        service.worker.popen.send_signal(signal.SIGTERM)
+        with pytest.raises(openai.APIError) as caught:
+            list(stream)
+        assert caught.value.code == "shutting_down"
+        assert service.worker.popen.wait(20) == 0
+        assert '"outcome":"error:shutdown"' in service.worker.output()
+
+
+def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with RunningService(
+        tiny_model, tmp_path, worker_args=("--slow-reader-timeout", "0.5")
+    ) as service:
+        ask = {**LONG, "stream": True, "n": 8, "logprobs": True, "top_logprobs": 20}
+        body = json.dumps(ask).encode()
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", service.port))
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            until(lambda: outcomes(service).get("client_slow") == 1, 30, "the cut")
+            service.wait_idle()
+            client.settimeout(20)
+            received = b""
+            while piece := client.recv(1 << 16):
+                received += piece
+        assert b"[DONE]" not in received  # nobody takes it for a whole answer
+        assert not received.endswith(b"0\r\n\r\n")

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import pytest
 
 from service.engine_link import EngineState, LinkPhase
-from service.errors import DrainingError, EngineFailedError, LoadingError, OverloadedError
+from service.errors import (
+    DrainingError,
+    EngineUnavailableError,
+    LoadingError,
+    OverloadedError,
+)
 from service.generation.admission import Admission, Drain
 from service.generation.request import choice_seed
 from service.settings import ServiceSettings
@@ -21,6 +26,8 @@ class Queue:
     phase: LinkPhase = LinkPhase.READY
     waiting_sequences: int = 0
     pace: float | None = None
+    silence: float = 0.0
+    load_seconds: float | None = None
 
     @property
     def state(self) -> EngineState:
@@ -44,12 +51,26 @@ def test_a_free_server_lets_everybody_in() -> None:
     [
         (LinkPhase.CONNECTING, LoadingError),
         (LinkPhase.LOADING, LoadingError),
-        (LinkPhase.LOST, EngineFailedError),
+        (LinkPhase.LOST, EngineUnavailableError),
     ],
 )
 def test_without_an_engine_nobody_is_let_in(phase: LinkPhase, error: type[Exception]) -> None:
     with pytest.raises(error):
         admission(Queue(phase=phase)).check()
+
+
+def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load() -> None:
+    with pytest.raises(EngineUnavailableError) as caught:
+        admission(Queue(phase=LinkPhase.LOST, load_seconds=2.2)).check()
+    assert caught.value.status == 503
+    assert caught.value.retry_after == 4
+
+
+def test_an_engine_that_says_nothing_gets_no_new_work() -> None:
+    settings = ServiceSettings()
+    admission(Queue(silence=settings.engine_silence_timeout - 1)).check()
+    with pytest.raises(EngineUnavailableError, match="not been heard of"):
+        admission(Queue(silence=settings.engine_silence_timeout + 1)).check()
 
 
 @pytest.mark.parametrize(("pace", "wait"), [(None, None), (4.0, 3), (1000.0, 1), (0.001, 120)])
