@@ -7,7 +7,8 @@ The real worker (``python -m service.worker``) serves a stand-in engine that spe
 protocol on a unix socket and gives every sequence one token per step. A client on loopback opens
 all streams, then reads and counts events. Only the worker's CPU time counts, so that other load on
 the machine distorts little. ``events per write`` is 1 when every token is written by itself; it
-grows when tokens wait for their stream, which makes them cheaper.
+grows when tokens wait for their stream, which makes them cheaper. The last row is the limit: what a
+bare app that writes a ready-made chunk reaches on the same HTTP server, in the same run.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tests.service.running import Process, free_port, until
 from tests.service.tiny_model import VOCABULARY, write_tiny_model
 
 MAX_MODEL_LEN = 1 << 20
+LIMIT = "limit: bare app"
 ROWS: dict[str, dict[str, Any]] = {
     "chat": {},
     "chat, stop strings": {"stop": ["\u0001never", "\u0002never"]},
@@ -215,20 +217,45 @@ def measure(args: argparse.Namespace, row: str, port: int, worker: Process) -> d
         body["messages"] = [{"role": "user", "content": "Hello"}]
     streams = [open_stream(port, body) for _ in range(args.streams)]
     try:
-        reader = Reader(streams)
-        while len(reader.heard) < args.streams:
-            reader.read_for(0.2)
-        reader.read_for(1.0)
-        events, line_ends = reader.events, reader.line_ends
-        start, before = time.monotonic(), cpu_seconds(worker.popen.pid)
-        reader.read_for(args.seconds)
-        elapsed = time.monotonic() - start
-        cpu = cpu_seconds(worker.popen.pid) - before
-        events, line_ends = reader.events - events, reader.line_ends - line_ends
+        found = _measure(args, row, streams, worker)
     finally:
         for stream in streams:
             stream.close()
-        until(lambda: requests_in_progress(port) == 0, 30, "the worker to notice who left")
+    until(lambda: requests_in_progress(port) == 0, 30, "the worker to notice who left")
+    return found
+
+
+def measure_limit(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    port = free_port()
+    server = Process(
+        folder / "limit.log",
+        *("-m", "bench.sse_limit", "--port", str(port), "--step-ms", str(args.step_ms)),
+    )
+    try:
+        until(lambda: "accepts" in server.output(), 30, "the bare app")
+        streams = [open_stream(port, {}) for _ in range(args.streams)]
+        try:
+            return _measure(args, LIMIT, streams, server)
+        finally:
+            for stream in streams:
+                stream.close()
+    finally:
+        server.end()
+
+
+def _measure(
+    args: argparse.Namespace, row: str, streams: list[socket.socket], server: Process
+) -> dict[str, Any]:
+    reader = Reader(streams)
+    while len(reader.heard) < args.streams:
+        reader.read_for(0.2)
+    reader.read_for(1.0)
+    events, line_ends = reader.events, reader.line_ends
+    start, before = time.monotonic(), cpu_seconds(server.popen.pid)
+    reader.read_for(args.seconds)
+    elapsed = time.monotonic() - start
+    cpu = cpu_seconds(server.popen.pid) - before
+    events, line_ends = reader.events - events, reader.line_ends - line_ends
     return {
         "row": row,
         "streams": args.streams,
@@ -276,10 +303,13 @@ def main() -> None:
             until(lambda: "worker accepts" in worker.output(), 30, "the worker")
             until(lambda: '"phase":"ready"' in worker.output(), 30, "the engine")
             rows = [measure(args, row, port, worker) for row in args.rows]
+            rows.append(measure_limit(args, folder))
         finally:
             worker.end()
             engine.terminate()
             engine.wait()
+    best = rows[-1]["tokens per CPU-second"]
+    rows = [{**row, "of the limit": row["tokens per CPU-second"] / best} for row in rows]
     print_table(rows)
     print(write_result("sse", rows, seconds=args.seconds))
 
