@@ -58,7 +58,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 class StandInEngine:
-    """Speaks ``engine.messages``; "generates" tokens 40, 41, … at a fixed pace."""
+    """Speaks ``engine.messages``; "generates" the letters a to z at a fixed pace."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step = step_seconds
@@ -120,7 +120,7 @@ class StandInEngine:
         now = time.monotonic()
         self._steps += 1
         handles = array("q", self._running)
-        tokens = array("i", [40 + (self._steps + handle) % 200 for handle in handles])
+        tokens = array("i", [64 + (self._steps + handle) % 26 for handle in handles])
         fresh, self._fresh = self._fresh, []
         logprobs = {
             entry: TokenLogprobs(-1.0, 1, [TopLogprob(tokens[entry], -1.0)])

@@ -33,9 +33,10 @@ class Metronome:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._waiting: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         due = loop.time()
         while True:
             due = max(due + self._seconds, loop.time())
@@ -46,7 +47,7 @@ class Metronome:
                     future.set_result(None)
 
     def next_step(self) -> asyncio.Future[None]:
-        future = asyncio.get_running_loop().create_future()
+        future = self._loop.create_future()
         self._waiting.append(future)
         return future
 

@@ -63,12 +63,17 @@ class EngineState:
 
 
 class Waker:
-    """Wakes one waiting task; wake-ups before it waits are kept, several count as one."""
+    """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
 
-    __slots__ = ("_future", "_woken")
+    The task awaits what ``arm`` gives, if anything, then calls ``clear`` before it looks at what
+    it was woken for, so that no wake-up is lost while it is busy. ``wait`` is both.
+    """
+
+    __slots__ = ("_future", "_loop", "_woken")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
         self._woken = False
 
     def wake(self) -> None:
@@ -78,14 +83,25 @@ class Waker:
         elif not future.done():
             future.set_result(None)
 
-    async def wait(self) -> None:
-        if not self._woken:
-            self._future = asyncio.get_running_loop().create_future()
-            try:
-                await self._future
-            finally:
-                self._future = None
+    def arm(self) -> asyncio.Future[None] | None:
+        """Done at the next wake-up; None when there was one already."""
+        if self._woken:
+            return None
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        future = self._future = loop.create_future()
+        return future
+
+    def clear(self) -> None:
+        self._future = None
         self._woken = False
+
+    async def wait(self) -> None:
+        future = self.arm()
+        if future is not None:
+            await future
+        self.clear()
 
 
 @dataclass(slots=True, eq=False)

@@ -35,7 +35,7 @@ class Choice:
 
     __slots__ = (
         *("_detokenizer", "_matcher", "_parser", "_rules", "_spans"),
-        *("events", "failure", "finished", "index", "logprobs", "sequence", "tokens"),
+        *("done", "events", "failure", "finished", "index", "logprobs", "sequence", "tokens"),
     )
 
     def __init__(
@@ -53,6 +53,7 @@ class Choice:
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.events = log
+        self.done = False  # finished or failed
         self.finished: Finished | None = None
         self.failure: QuireError | None = None
         self._detokenizer = detokenizer
@@ -61,17 +62,19 @@ class Choice:
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
 
-    @property
-    def done(self) -> bool:
-        return self.finished is not None or self.failure is not None
-
     def advance(self) -> None:
         """Turn all tokens that arrived into events. Constant work per token."""
         sequence = self.sequence
         fresh = sequence.tokens
-        if self.done or not (fresh or sequence.finished or sequence.failure):
+        if not (fresh or sequence.finished or sequence.failure) or self.done:
             return
         sequence.tokens = []
+        if sequence.finished is None and sequence.failure is None and not self._rules.strings:
+            self._use_fresh(fresh)
+            if sequence.logprobs:
+                logprobs, sequence.logprobs = sequence.logprobs, []
+                self.logprobs += logprobs
+            return
         terminator = self._terminator()
         hidden = terminator is not None and bool(fresh) and fresh[-1] == terminator
         if hidden:
@@ -85,7 +88,7 @@ class Choice:
             logprobs, sequence.logprobs = sequence.logprobs, []
             self.logprobs += logprobs
         if sequence.failure is not None:
-            self.failure = sequence.failure
+            self._fail(sequence.failure)
         elif sequence.finished is not None:
             self._finish(terminator)
 
@@ -132,7 +135,7 @@ class Choice:
         record = self.sequence.finished
         assert record is not None
         if record.reason not in (FinishReason.STOP, FinishReason.LENGTH):
-            self.failure = EngineFailedError(record.error or "the engine stopped this request")
+            self._fail(EngineFailedError(record.error or "the engine stopped this request"))
             return
         tail = self._detokenizer.flush()
         if tail:
@@ -148,8 +151,13 @@ class Choice:
             "length" if truncated else "stop", token if token in self._rules.token_ids else None
         )
 
+    def _fail(self, error: QuireError) -> None:
+        self.failure = error
+        self.done = True
+
     def _end(self, reason: str, matched: str | int | None) -> None:
         if reason == "stop" and self._parser.complete_calls:
             reason = "tool_calls"
         self.finished = Finished(reason, matched, len(self.tokens))
+        self.done = True
         self.events.append(self.finished)

@@ -67,7 +67,7 @@ class Generation:
         self.first_token_time: float | None = None
         self._link = link
         self._open = list(choices)
-        self._waker = choices[0].sequence.waker
+        self.waker = choices[0].sequence.waker
 
     @property
     def done(self) -> bool:
@@ -78,14 +78,21 @@ class Generation:
 
         Returns the choices it may have changed. Raises QuireError when one of them failed.
         """
-        await self._waker.wait()
+        future = self.waker.arm()
+        if future is not None:
+            await future
+        return self.take_in()
+
+    def take_in(self) -> list[Choice]:
+        """What ``advance`` does once ``waker`` has woken it; for a reader that waits itself."""
+        self.waker.clear()
         changed = self._open
         ended: list[EngineSequence] = []
         for choice in changed:
             choice.advance()
-            if choice.failure is not None:
-                raise choice.failure
-            if choice.finished is not None:
+            if choice.done:
+                if choice.failure is not None:
+                    raise choice.failure
                 ended.append(choice.sequence)
         if ended:
             # Those that a stop string ended are still running in the engine.

@@ -98,9 +98,12 @@ async def _events(
         opening = stream.begin()
         if opening:
             yield opening
-        first = True
+        first, arm = True, generation.waker.arm
         while not generation.done:
-            changed = await generation.advance()
+            waking = arm()
+            if waking is not None:
+                await waking
+            changed = generation.take_in()
             if first and generation.first_token_time is not None:
                 exchange.note_first_token(generation.first_token_time)
                 first = False

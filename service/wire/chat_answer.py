@@ -208,13 +208,22 @@ class ChatStream:
 
     def advance(self, choices: list[Choice]) -> bytes:
         """Chunks for all that these choices' logs gained since the last call."""
-        pieces: list[bytes] = []
-        for choice in choices:
-            read, events = self._read[choice.index], choice.events
-            if read < len(events):
-                self._read[choice.index] = len(events)
-                pieces += [self._chunk(choice, event) for event in events[read:]]
-        return b"".join(pieces)
+        if len(choices) == 1:
+            return self._fresh_chunks(choices[0])
+        return b"".join([self._fresh_chunks(choice) for choice in choices])
+
+    def _fresh_chunks(self, choice: Choice) -> bytes:
+        index, events = choice.index, choice.events
+        read, count = self._read[index], len(events)
+        if read == count:
+            return b""
+        self._read[index] = count
+        if count - read == 1:
+            event = events[read]
+            if type(event) is TextDelta and not self._rich:  # nearly all there is
+                return self._text_prefix[index] + _json(event.text) + self._text_suffix
+            return self._chunk(choice, event)
+        return b"".join([self._chunk(choice, event) for event in events[read:]])
 
     def end(self) -> bytes:
         """Usage, if asked for, and the end mark."""

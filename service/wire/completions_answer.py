@@ -185,17 +185,24 @@ class CompletionStream:
 
     def advance(self, choices: list[Choice]) -> bytes:
         """Chunks for all that these choices' logs gained since the last call."""
-        pieces: list[bytes] = []
-        for choice in choices:
-            if not self._echoed[choice.index] and choice.tokens:
-                # The prompt's logprobs are here once the first token is.
-                self._echoed[choice.index] = True
-                pieces.append(self._echo_chunk(choice))
-            read, events = self._read[choice.index], choice.events
-            if read < len(events):
-                self._read[choice.index] = len(events)
-                pieces += [self._chunk(choice, event) for event in events[read:]]
-        return b"".join(pieces)
+        if len(choices) == 1:
+            return self._fresh_chunks(choices[0])
+        return b"".join([self._fresh_chunks(choice) for choice in choices])
+
+    def _fresh_chunks(self, choice: Choice) -> bytes:
+        index, events = choice.index, choice.events
+        echo = b""
+        if not self._echoed[index] and choice.tokens:
+            # The prompt's logprobs are here once the first token is.
+            self._echoed[index] = True
+            echo = self._echo_chunk(choice)
+        read, count = self._read[index], len(events)
+        if read == count:
+            return echo
+        self._read[index] = count
+        if count - read == 1:
+            return echo + self._chunk(choice, events[read])
+        return echo + b"".join([self._chunk(choice, event) for event in events[read:]])
 
     def end(self) -> bytes:
         """Usage, if asked for, and the end mark."""
