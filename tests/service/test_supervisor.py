@@ -245,8 +245,8 @@ def test_streams_that_outlast_the_drain_are_told_and_cut(checkpoint: Path) -> No
         last = json.loads(
             [line for line in rest.splitlines() if line.startswith("data: {")][-1][6:]
         )
-        assert "shutting down" in last["error"]["message"]
+        assert last["error"]["code"] == "shutting_down"
         connection.close()
         (line,) = [line for line in server.log_lines() if line.get("route") == "completions"]
-        assert line["outcome"] == "error:engine"
+        assert line["outcome"] == "error:shutdown"
         assert 0 < line["output_tokens"] < 4000
