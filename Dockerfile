@@ -29,6 +29,13 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 
+# --- The CPU's forward pass, compiled for every instruction set level
+FROM base-cuda AS native
+WORKDIR /src
+COPY engine/__init__.py engine/
+COPY engine/cpu engine/cpu
+RUN python3 -m engine.cpu.library /native
+
 # --- The image: one layer for torch, one for the other packages, a thin one for Quire
 # hadolint ignore=DL3006  # a stage above, not an image
 FROM base-${TORCH_VARIANT} AS quire
@@ -59,9 +66,12 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 RUN --mount=type=bind,from=build,source=/dist,target=/dist \
     pip --python /opt/quire/bin/python install --no-cache-dir --no-deps /dist/*.whl
 
+COPY --from=native /native /opt/quire/native
+
 # A read-only root is fine where /home/quire and /tmp are writable.
 ENV PATH=/opt/quire/bin:$PATH \
     HOME=/home/quire \
+    QUIRE_CPU_LIBRARY_DIR=/opt/quire/native \
     TRITON_CACHE_DIR=/home/quire/.cache/triton \
     TORCHINDUCTOR_CACHE_DIR=/home/quire/.cache/inductor \
     PYTHONDONTWRITEBYTECODE=1 \

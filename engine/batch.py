@@ -15,11 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.metadata import AttentionMetadata, Chunk, Int64Array, MetadataBuilder
+from engine.attention.metadata import (
+    AttentionMetadata,
+    Chunk,
+    Int64Array,
+    MetadataBuilder,
+    RowTables,
+)
 from engine.sequence import Sequence
 from engine.step import ScheduledSequence, StepPlan
 
 Key = tuple[tuple[int, int], ...]
+
+_NOTHING = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,17 @@ class BlockTables:
 class BatchBuilder:
     """Builds one step's batch after another. Building the same plan twice is harmless."""
 
-    def __init__(self, metadata: MetadataBuilder, *, block_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        metadata: MetadataBuilder,
+        *,
+        block_size: int,
+        device: torch.device,
+        by_rows: bool = False,
+    ) -> None:
+        """``by_rows``: for a decoder that ``attends_by_rows``."""
         self._metadata = metadata
+        self._by_rows = by_rows
         self._block_size = block_size
         self._device = device
         self._key: Key = ()
@@ -100,9 +117,15 @@ class BatchBuilder:
             last_rows=sizes.cumsum() - 1,
             token_ids=torch.from_numpy(token_ids).to(self._device),
             positions=torch.from_numpy(positions).to(self._device),
-            metadata=AttentionMetadata(
-                slots=self._metadata.slots(blocks, offsets),
-                plans=self._metadata.plans(starts + 1, self._tables.array, pieces, self._company),
+            metadata=(
+                self._row_tables(positions, sizes, pieces)
+                if self._by_rows
+                else AttentionMetadata(
+                    slots=self._metadata.slots(blocks, offsets),
+                    plans=self._metadata.plans(
+                        starts + 1, self._tables.array, pieces, self._company
+                    ),
+                )
             ),
             fresh_blocks=blocks[offsets == 0],
         )
@@ -121,6 +144,30 @@ class BatchBuilder:
         else:
             self._tables.update([scheduled[place] for place in self._order])
         return self._order, chunks
+
+    def _row_tables(
+        self, positions: Int64Array, sizes: Int64Array, chunks: Items[Chunk]
+    ) -> AttentionMetadata:
+        """``sizes``: rows of each item in batch order."""
+        blocks = self._tables.array
+        if chunks:
+            decoding = len(sizes) - len(chunks)
+            width = max(blocks.shape[1], *(len(chunk.blocks) for chunk in chunks))
+            tables = np.zeros((len(sizes), width), dtype=np.int64)
+            tables[:decoding, : blocks.shape[1]] = blocks[:decoding]
+            for place, chunk in enumerate(chunks, decoding):
+                tables[place, : len(chunk.blocks)] = chunk.blocks
+            blocks = tables
+        sequences = np.repeat(np.arange(len(sizes)), sizes)
+        return AttentionMetadata(
+            slots=_NOTHING,
+            plans={},
+            tables=RowTables(
+                torch.from_numpy(blocks),
+                torch.from_numpy(sequences),
+                int(positions.max(initial=0)) + 1,
+            ),
+        )
 
     def _append(self, parts: _Parts, item: ScheduledSequence, first_row: int) -> Chunk:
         sequence, start, end = item.sequence, item.start, item.start + item.num_tokens

@@ -31,6 +31,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "cpu", "cuda"],
         Meta(description="auto: a CUDA device if there is one."),
     ] = "auto"
+    cpu_path: Annotated[
+        Literal["auto", "torch"],
+        Meta(
+            description="How a CPU computes in float32. auto: by our own C code, compiled at the "
+            "first start, where there is a compiler; torch: by torch alone."
+        ),
+    ] = "auto"
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
     max_model_len: (
         Annotated[int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, tokens.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from engine.attention.metadata import CacheShape, Int64Array, MetadataBuilder
 from engine.attention.mirror import ContextMirror, MirrorShape
 from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
+from engine.cpu.library import Library, UnavailableError, library
 from engine.device import choose_device, choose_dtype, set_threads
 from engine.messages import SamplingParams, TokenLogprobs
 from engine.model.config import ModelConfig, load_model_config
@@ -30,6 +32,8 @@ from engine.step import (
     StepPlan,
     StepResult,
 )
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
@@ -71,6 +75,7 @@ class ModelRunner:
                 dtype=self._dtype,
                 device=self._device,
                 progress=progress,
+                library=self._compiled_path(),
             )
             self._decoder = loaded.decoder
             self._sampler = Sampler(
@@ -179,6 +184,18 @@ class ModelRunner:
 
     # --- loading -------------------------------------------------------------------------------
 
+    def _compiled_path(self) -> Library | None:
+        """For float32 on a CPU, unless it is switched off or cannot be had here."""
+        if self._device.type != "cpu" or self._dtype != torch.float32:
+            return None
+        if self._config.cpu_path == "torch":
+            return None
+        try:
+            return library()
+        except UnavailableError as error:
+            _log.warning("computing by torch alone, which is slower: %s", error)
+            return None
+
     def _allocate(self, limit: int) -> PagedKVCache:
         """The KV cache, and the batch builder for its shape. Raises KVCacheTooSmallError."""
         config = self._config
@@ -206,13 +223,18 @@ class ModelRunner:
             self._device,
             mirror,
         )
-        return BatchBuilder(metadata, block_size=config.block_size, device=self._device)
+        return BatchBuilder(
+            metadata,
+            block_size=config.block_size,
+            device=self._device,
+            by_rows=self._decoder.attends_by_rows,
+        )
 
     def _new_mirror(self, blocks: int) -> ContextMirror | None:
         """A copy of decoding contexts pays on a CPU, for layers that attend to all of them."""
         model = self._model_config
         layers = tuple(i for i, window in enumerate(model.sliding_windows) if window is None)
-        if self._device.type != "cpu" or not layers:
+        if self._device.type != "cpu" or not layers or self._decoder.attends_by_rows:
             return None
         shape = MirrorShape(layers, model.num_kv_heads, self._config.block_size, model.head_dim)
         max_bytes = int(blocks * self._block_bytes() * _MIRROR_SHARE)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.cpu.library import UnavailableError, library
 from service.version import VERSION
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12))
@@ -72,6 +73,7 @@ def examine(model: Path, port: int) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:2])
     yield from _torch_findings()
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
+    yield _compiled_finding()
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
     yield _files_finding()
     yield port_finding(port)
@@ -167,6 +169,15 @@ def cpu_finding(cpuinfo: str) -> Finding:
     if platform.machine() == "x86_64" and "avx2" not in flags:
         return Finding(Level.NOTE, "CPU", text, "without AVX2 a CPU model is very slow")
     return Finding(Level.OK, "CPU", text)
+
+
+def _compiled_finding() -> Finding:
+    try:
+        opened = library()
+    except UnavailableError as error:
+        remedy = "apt-get install gcc libc6-dev; torch computes meanwhile, 2 to 4 times slower"
+        return Finding(Level.NOTE, "CPU path", str(error), remedy)
+    return Finding(Level.OK, "CPU path", f"compiled: {opened.path}")
 
 
 def memory_finding(meminfo: str) -> Finding:

@@ -26,6 +26,7 @@ PUBLIC = {
         "engine.config",
         "engine.options",
         "engine.lifetime",
+        "engine.cpu.library",
     },
     ("service", "pocket"): {"pocket"},
     ("dashboard", "observability"): {"observability.catalogue"},

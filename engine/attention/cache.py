@@ -47,6 +47,10 @@ class PagedKVCache:
     def num_bytes(self) -> int:
         return self._blocks.nbytes
 
+    def layer_pointer(self, layer: int) -> int:
+        """Where the layer's array begins in memory, for code outside torch."""
+        return self._blocks[layer].data_ptr()
+
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write ``keys`` and ``values`` [tokens, kv_heads, head_dim] to ``slots``, int64
         [tokens * 2 * kv_heads], as ``engine.attention.metadata`` numbers them. Returns them as

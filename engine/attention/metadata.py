@@ -85,12 +85,25 @@ class WindowPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RowTables:
+    """For a decoder whose every row finds its own way to its keys. ``blocks``: int64
+    [sequences, blocks], padded with anything; ``sequences``: int64 [rows], which of them is the
+    row's; ``longest``: tokens of the longest context, this step's included."""
+
+    blocks: Tensor
+    sequences: Tensor
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionMetadata:
     """``slots``: where this step's keys and values go, for ``PagedKVCache.store``.
-    ``plans``: by sliding window (tokens; None: unlimited)."""
+    ``plans``: by sliding window (tokens; None: unlimited). ``tables``: instead of both, for a
+    decoder that ``attends_by_rows``."""
 
     slots: Tensor
     plans: dict[int | None, WindowPlan]
+    tables: RowTables | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,12 @@ from engine.attention.metadata import AttentionMetadata
 
 
 class Decoder(Protocol):
-    """A decoder-only transformer over a paged KV cache."""
+    """A decoder-only transformer over a paged KV cache.
+
+    ``attends_by_rows``: it reads ``AttentionMetadata.tables`` instead of plans.
+    """
+
+    attends_by_rows: bool
 
     def hidden_states(
         self,

@@ -99,6 +99,8 @@ class Layer:
 class GPT2Model:
     """GPT-2 (see ``engine.model.decoder.Decoder``)."""
 
+    attends_by_rows = False
+
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         self._tokens = source.tensor(_TOKENS)
         self._positions = source.tensor(_POSITIONS)

@@ -19,15 +19,15 @@ from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_li
 from engine.model.rope import RotaryEmbedding, pair_order, rotate_
 from engine.model.weights import Shape, WeightSource
 
-_EMBEDDING = "model.embed_tokens.weight"
-_NORM = "model.norm.weight"
+EMBEDDING = "model.embed_tokens.weight"
+NORM = "model.norm.weight"
 HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Every parameter by its checkpoint name."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    shapes: dict[str, Shape] = {_EMBEDDING: (config.vocab_size, hidden), _NORM: (hidden,)}
+    shapes: dict[str, Shape] = {EMBEDDING: (config.vocab_size, hidden), NORM: (hidden,)}
     if not config.tie_word_embeddings:
         shapes[HEAD] = (config.vocab_size, hidden)
     projections = {
@@ -65,15 +65,15 @@ class Attention:
         self._scale = config.attention_scales[layer]
         prefix = f"model.layers.{layer}.self_attn."
         self._qkv = make_linear(
-            _fused_qkv(config, source, prefix, "weight"),
-            _fused_qkv(config, source, prefix, "bias") if config.qkv_bias else None,
+            fused_qkv(config, source, prefix, "weight"),
+            fused_qkv(config, source, prefix, "bias") if config.qkv_bias else None,
         )
         self._output = make_linear(
             source.tensor(prefix + "o_proj.weight"),
             source.tensor(prefix + "o_proj.bias") if config.output_bias else None,
         )
         self._qk_norm = (
-            RMSNorm(_fused_qk_norm(config, source, prefix), config.norm_eps)
+            RMSNorm(fused_qk_norm(config, source, prefix), config.norm_eps)
             if config.qk_norm
             else None
         )
@@ -149,6 +149,8 @@ class Layer:
 class LlamaModel:
     """A Llama-like decoder (see ``engine.model.decoder.Decoder``)."""
 
+    attends_by_rows = False
+
     def __init__(
         self,
         config: ModelConfig,
@@ -159,9 +161,9 @@ class LlamaModel:
     ) -> None:
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
-        self._embedding = source.tensor(_EMBEDDING)
+        self._embedding = source.tensor(EMBEDDING)
         self._layers = [Layer(config, source, layer) for layer in range(config.num_layers)]
-        self._norm = RMSNorm(source.tensor(_NORM), config.norm_eps)
+        self._norm = RMSNorm(source.tensor(NORM), config.norm_eps)
         self._head = make_linear(
             self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
         )
@@ -187,7 +189,7 @@ class LlamaModel:
         return self._head(hidden).float()
 
 
-def _fused_qkv(config: ModelConfig, source: WeightSource, prefix: str, kind: str) -> Tensor:
+def fused_qkv(config: ModelConfig, source: WeightSource, prefix: str, kind: str) -> Tensor:
     """Query, key and value projections' weights or biases stacked, with the elements of each
     query and key head in the order that ``engine.model.rope`` turns them."""
     order = pair_order(config.head_dim)
@@ -201,7 +203,7 @@ def _fused_qkv(config: ModelConfig, source: WeightSource, prefix: str, kind: str
     return torch.cat((ordered("q_proj"), ordered("k_proj"), value))
 
 
-def _fused_qk_norm(config: ModelConfig, source: WeightSource, prefix: str) -> Tensor:
+def fused_qk_norm(config: ModelConfig, source: WeightSource, prefix: str) -> Tensor:
     """[heads + kv_heads, head_dim]: each query and key head's norm weight, reordered likewise."""
     order = pair_order(config.head_dim)
     query = source.tensor(prefix + "q_norm.weight")

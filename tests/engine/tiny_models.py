@@ -30,9 +30,10 @@ MAX_POSITIONS = 512
 # training loops on near-ties, where rounding decides.
 _STD = 0.25
 
+# Sizes are multiples of 16, so that the compiled path takes these models too.
 _SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
-    "hidden_size": 48,
+    "hidden_size": 64,
     "intermediate_size": 80,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,

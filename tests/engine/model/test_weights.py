@@ -73,12 +73,12 @@ def test_an_unexpected_tensor_is_named(model: Path) -> None:
 
 def test_a_misshapen_tensor_is_named_with_both_shapes(model: Path) -> None:
     edit(model, lambda tensors: tensors.update({"model.norm.weight": torch.ones(7)}))
-    with pytest.raises(WeightsError, match=r"model\.norm\.weight \[7\] instead of \[48\]"):
+    with pytest.raises(WeightsError, match=r"model\.norm\.weight \[7\] instead of \[64\]"):
         load(model)
 
 
 def test_a_quantised_tensor_is_refused(model: Path) -> None:
-    ones = torch.ones(48, dtype=torch.int8)
+    ones = torch.ones(64, dtype=torch.int8)
     edit(model, lambda tensors: tensors.update({"model.norm.weight": ones}))
     with pytest.raises(WeightsError, match=r"model\.norm\.weight of type I8"):
         load(model)

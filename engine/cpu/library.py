@@ -1,0 +1,225 @@
+"""Compiles ``forward.c`` once per machine and opens it.
+
+``python -m engine.cpu.library DIR`` compiles it for every instruction set level into DIR, for an
+image whose machines have no compiler; ``QUIRE_CPU_LIBRARY_DIR`` names such a folder at run time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("forward.c")
+
+# No -ffast-math: infinities mask scores, and sums keep their order.
+FLAGS = (
+    *("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
+    *("-shared", "-fPIC", "-pthread"),
+)
+# x86-64 levels by the CPU flag that tells them apart, best first.
+LEVELS = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2"}
+COMPILE_SECONDS = 120
+
+_log = logging.getLogger(__name__)
+
+
+class UnavailableError(RuntimeError):
+    """The compiled path cannot be had here; the message says why."""
+
+
+class LinearStruct(ctypes.Structure):
+    _fields_ = (
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("inputs", ctypes.c_int32),
+        ("outputs", ctypes.c_int32),
+        ("bfloat16", ctypes.c_int32),
+        ("panel_inputs", ctypes.c_int32),
+    )
+
+
+class LayerStruct(ctypes.Structure):
+    _fields_ = (
+        ("qkv", LinearStruct),
+        ("output", LinearStruct),
+        ("gate_up", LinearStruct),
+        ("down", LinearStruct),
+        ("input_norm", ctypes.c_void_p),
+        ("post_norm", ctypes.c_void_p),
+        ("qk_norm", ctypes.c_void_p),
+        ("cache", ctypes.c_void_p),
+        ("window", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+    )
+
+
+class ModelStruct(ctypes.Structure):
+    _fields_ = (
+        ("layers", ctypes.POINTER(LayerStruct)),
+        ("head", LinearStruct),
+        ("norm", ctypes.c_void_p),
+        ("num_layers", ctypes.c_int32),
+        ("hidden", ctypes.c_int32),
+        ("heads", ctypes.c_int32),
+        ("kv_heads", ctypes.c_int32),
+        ("head_dim", ctypes.c_int32),
+        ("inner", ctypes.c_int32),
+        ("block_size", ctypes.c_int32),
+        ("eps", ctypes.c_float),
+    )
+
+
+class BatchStruct(ctypes.Structure):
+    _fields_ = (
+        ("rows", ctypes.c_int32),
+        ("kept_rows", ctypes.c_int32),
+        ("table_width", ctypes.c_int32),
+        ("longest", ctypes.c_int32),
+        ("x", ctypes.c_void_p),
+        ("rotations", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("sequences", ctypes.c_void_p),
+        ("tables", ctypes.c_void_p),
+        ("kept", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+    )
+
+
+class Library:
+    """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
+    per vector, which every size of a model must be a multiple of."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            native = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be opened: {error}") from error
+        self.path = path
+        self.panel: int = native.quire_panel()
+        self.lanes: int = native.quire_lanes()
+        self._pool = native.quire_pool
+        self._pool.restype = ctypes.c_void_p
+        self._pool.argtypes = [ctypes.c_int]
+        self.scratch = native.quire_scratch
+        self.scratch.restype = ctypes.c_int64
+        self.scratch.argtypes = [ctypes.POINTER(ModelStruct), *[ctypes.c_int] * 3]
+        self.forward = native.quire_forward
+        self.forward.restype = None
+        self.forward.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(ModelStruct),
+            ctypes.POINTER(BatchStruct),
+        ]
+        self.linear = native.quire_linear
+        self.linear.restype = None
+        self.linear.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(LinearStruct),
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
+
+    @functools.cache  # noqa: B019 - a library and its pools live as long as the process
+    def pool(self, threads: int) -> int:
+        """Threads that compute together. Raises UnavailableError when they cannot be started."""
+        pool: int | None = self._pool(threads)
+        if pool is None:
+            raise UnavailableError(f"{threads} threads cannot be started")
+        return pool
+
+
+@functools.cache
+def library() -> Library:
+    """For this machine, compiled now if it never was. Raises UnavailableError."""
+    level = machine_level()
+    name = file_name(level)
+    prebuilt = os.environ.get("QUIRE_CPU_LIBRARY_DIR")
+    if prebuilt and (Path(prebuilt) / name).exists():
+        return Library(Path(prebuilt) / name)
+    folder = cache_folder()
+    path = folder / name
+    if not path.exists():
+        _log.info("compiling the CPU path for %s into %s", level, folder)
+        build(level, path)
+    return Library(path)
+
+
+def machine_level() -> str:
+    """The best level this CPU has. Raises UnavailableError."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise UnavailableError(f"there is no compiled path for {platform.machine()}")
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError as error:
+        raise UnavailableError(f"the CPU's features cannot be read: {error}") from error
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    for level, flag in LEVELS.items():
+        if flag in flags and "fma" in flags:
+            return level
+    raise UnavailableError("this CPU has no AVX2")
+
+
+def file_name(level: str) -> str:
+    """Changes with the source and the flags, so that no stale file is opened."""
+    text = SOURCE.read_bytes() + " ".join(FLAGS).encode()
+    return f"forward-{hashlib.sha256(text).hexdigest()[:16]}-{level}.so"
+
+
+def cache_folder() -> Path:
+    """Where this user's compiled files are kept. Raises UnavailableError."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "quire" / "cpu"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise UnavailableError(f"{folder} is not ours alone to write to")
+    except OSError as error:
+        raise UnavailableError(f"{folder} cannot be made: {error}") from error
+    return folder
+
+
+def build(level: str, path: Path) -> None:
+    """Compile for ``level`` into ``path``, which appears whole or not at all. Raises
+    UnavailableError."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise UnavailableError("there is no C compiler (cc, gcc or clang)")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [compiler, *FLAGS, f"-march={level}", "-o", str(made), str(SOURCE), "-lm"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnavailableError(f"{compiler} failed: {error}") from error
+        if done.returncode:
+            raise UnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
+        made.replace(path)
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for level in LEVELS:
+        build(level, folder / file_name(level))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

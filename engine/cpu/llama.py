@@ -1,0 +1,178 @@
+"""A Llama-like decoder run by ``forward.c``: float32 arithmetic on a CPU, one call a step."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata
+from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
+from engine.cpu.packed import PackedWeight, interleaved
+from engine.model.config import ModelConfig
+from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
+from engine.model.rope import RotaryEmbedding
+from engine.model.weights import WeightSource
+
+
+def fits(config: ModelConfig, lanes: int) -> bool:
+    """Whether the compiled pass knows this model's parts and its sizes fill whole vectors."""
+    sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
+    return (
+        config.rope is not None
+        and config.activation == "silu"
+        and not any(size % lanes for size in sizes)
+    )
+
+
+class CompiledLlama:
+    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
+
+    attends_by_rows = True
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        source: WeightSource,
+        library: Library,
+        *,
+        max_positions: int,
+        threads: int,
+    ) -> None:
+        if config.rope is None:
+            raise ValueError("a Llama-like model needs rotary embeddings")
+        self._library = library
+        self._pool = library.pool(threads)
+        self._threads = threads
+        self._hidden = config.hidden_size
+        self._embedding = source.tensor(EMBEDDING)
+        self._rope = RotaryEmbedding(
+            config.rope, config.head_dim, max_positions, torch.device("cpu")
+        )
+        self._kept_alive: list[PackedWeight | Tensor] = []
+        self._layers = (LayerStruct * config.num_layers)(
+            *(self._layer(config, source, layer) for layer in range(config.num_layers))
+        )
+        head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        self._head = PackedWeight(head, None, library.panel)
+        self._model = ModelStruct(
+            self._layers,
+            self._head.struct,
+            self._floats(source.tensor(NORM)),
+            config.num_layers,
+            config.hidden_size,
+            config.num_heads,
+            config.num_kv_heads,
+            config.head_dim,
+            config.intermediate_size,
+            0,
+            config.norm_eps,
+        )
+        self._cache: PagedKVCache | None = None
+        self._scratch = torch.empty(0)
+
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: PagedKVCache,
+        metadata: AttentionMetadata,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        tables = metadata.tables
+        if tables is None:
+            raise ValueError("the compiled pass needs the rows' block tables")
+        if cache is not self._cache:
+            self._attach(cache)
+        count = token_ids.shape[0]
+        kept = torch.arange(count) if rows is None else rows
+        x = self._embedding.index_select(0, token_ids)
+        rotations = torch.view_as_real(self._rope.rotations(positions)).contiguous()
+        out = torch.empty(kept.shape[0], self._hidden)
+        longest = tables.longest
+        batch = BatchStruct(
+            count,
+            kept.shape[0],
+            tables.blocks.shape[1],
+            longest,
+            x.data_ptr(),
+            rotations.data_ptr(),
+            positions.data_ptr(),
+            tables.sequences.data_ptr(),
+            tables.blocks.data_ptr(),
+            kept.data_ptr(),
+            out.data_ptr(),
+            self._scratch_for(count, longest),
+        )
+        self._library.forward(self._pool, self._model, batch)
+        return out
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        out = torch.empty(hidden.shape[0], self._head.outputs)
+        hidden = hidden.contiguous()
+        self._library.linear(
+            self._pool, self._head.struct, hidden.data_ptr(), hidden.shape[0], out.data_ptr()
+        )
+        return out
+
+    def _layer(self, config: ModelConfig, source: WeightSource, layer: int) -> LayerStruct:
+        attention = f"model.layers.{layer}.self_attn."
+        norms = f"model.layers.{layer}."
+        return LayerStruct(
+            self._packed(
+                fused_qkv(config, source, attention, "weight"),
+                fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
+            ),
+            self._packed(
+                source.tensor(attention + "o_proj.weight"),
+                source.tensor(attention + "o_proj.bias") if config.output_bias else None,
+            ),
+            *self._feed_forward(config, source, f"model.layers.{layer}.mlp."),
+            self._floats(source.tensor(norms + "input_layernorm.weight")),
+            self._floats(source.tensor(norms + "post_attention_layernorm.weight")),
+            self._floats(fused_qk_norm(config, source, attention)) if config.qk_norm else None,
+            None,
+            config.sliding_windows[layer] or 0,
+            config.attention_scales[layer],
+        )
+
+    def _feed_forward(
+        self, config: ModelConfig, source: WeightSource, prefix: str
+    ) -> tuple[ctypes.Structure, ctypes.Structure]:
+        def gate_up(kind: str) -> Tensor:
+            gate, up = (
+                source.tensor(f"{prefix}{name}.{kind}") for name in ("gate_proj", "up_proj")
+            )
+            return interleaved(gate, up, self._library.panel)
+
+        return (
+            self._packed(gate_up("weight"), gate_up("bias") if config.mlp_bias else None),
+            self._packed(
+                source.tensor(prefix + "down_proj.weight"),
+                source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
+            ),
+        )
+
+    def _packed(self, weight: Tensor, bias: Tensor | None) -> ctypes.Structure:
+        packed = PackedWeight(weight, bias, self._library.panel)
+        self._kept_alive.append(packed)
+        return packed.struct
+
+    def _floats(self, values: Tensor) -> int:
+        values = values.float().contiguous()
+        self._kept_alive.append(values)
+        return values.data_ptr()
+
+    def _attach(self, cache: PagedKVCache) -> None:
+        self._model.block_size = cache.block_size
+        for number, layer in enumerate(self._layers):
+            layer.cache = cache.layer_pointer(number)
+        self._cache = cache
+
+    def _scratch_for(self, rows: int, longest: int) -> int:
+        needed: int = self._library.scratch(self._model, rows, longest, self._threads)
+        if self._scratch.shape[0] < needed:
+            self._scratch = torch.empty(needed * 5 // 4)
+        return self._scratch.data_ptr()

@@ -1,0 +1,207 @@
+"""The compiled pass equals the same model written out in float64, whatever the rows are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata, RowTables
+from engine.cpu.library import UnavailableError, library
+from engine.cpu.llama import CompiledLlama
+from engine.cpu.packed import PackedWeight, interleaved
+from engine.model.config import load_model_config
+from engine.model.loader import load_model
+from tests.engine.tiny_models import VOCABULARY, Variant, save_model
+
+try:
+    LIBRARY = library()
+except UnavailableError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+CPU = torch.device("cpu")
+BLOCK_SIZE = 8
+BLOCKS = 64
+
+
+def variant(head_dim: int, heads: int, kv_heads: int, **more: Any) -> Variant:
+    sizes = {"head_dim": head_dim, "num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    return Variant("qwen3", {**sizes, "num_hidden_layers": 2, **more})
+
+
+SHAPES = {
+    "16x4/4": variant(16, 4, 4),
+    "64x4/2": variant(64, 4, 2, intermediate_size=208),
+    "80x3/1": variant(80, 3, 1, attention_bias=True),
+    "96x4/2": variant(96, 4, 2, hidden_size=128),
+    "128x2/1": variant(
+        *(128, 2, 1),
+        use_sliding_window=True,
+        sliding_window=13,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    decoder: CompiledLlama
+    oracle: PreTrainedModel  # float64
+    kv_heads: int
+    head_dim: int
+    layers: int
+
+    def cache(self) -> PagedKVCache:
+        return PagedKVCache(
+            num_layers=self.layers,
+            num_blocks=BLOCKS,
+            num_kv_heads=self.kv_heads,
+            block_size=BLOCK_SIZE,
+            head_dim=self.head_dim,
+            dtype=torch.float32,
+            device=CPU,
+        )
+
+    def expected(self, tokens: list[int]) -> Tensor:
+        """Normalised final states of every token, float64."""
+        with torch.inference_mode():
+            out = self.oracle.model(torch.tensor([tokens]))
+        states: Tensor = out.last_hidden_state[0]
+        return states
+
+
+@pytest.fixture(scope="module", params=list(SHAPES))
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    directory: Path = tmp_path_factory.mktemp("compiled")
+    oracle = save_model(SHAPES[request.param], directory).double()
+    config = load_model_config(directory)
+    torch.set_num_threads(3)  # each may meet the others' work half done
+    loaded = load_model(
+        directory,
+        config,
+        dummy_seed=None,
+        max_positions=256,
+        dtype=torch.float32,
+        device=CPU,
+        progress=lambda phase, done, total: None,
+        library=LIBRARY,
+    )
+    torch.set_num_threads(1)
+    assert isinstance(loaded.decoder, CompiledLlama)
+    return Subject(loaded.decoder, oracle, config.num_kv_heads, config.head_dim, config.num_layers)
+
+
+def run(
+    subject: Subject,
+    cache: PagedKVCache,
+    pieces: list[tuple[list[int], int, list[int]]],
+    kept: list[int] | None,
+) -> Tensor:
+    """``pieces``: tokens, position of the first, block table."""
+    tokens = [token for piece, _, _ in pieces for token in piece]
+    positions = [start + i for piece, start, _ in pieces for i in range(len(piece))]
+    width = max(len(table) for _, _, table in pieces)
+    blocks = torch.tensor([table + [0] * (width - len(table)) for _, _, table in pieces])
+    sequences = [number for number, (piece, _, _) in enumerate(pieces) for _ in piece]
+    tables = RowTables(blocks, torch.tensor(sequences), max(positions) + 1)
+    return subject.decoder.hidden_states(
+        torch.tensor(tokens),
+        torch.tensor(positions),
+        cache,
+        AttentionMetadata(torch.empty(0), {}, tables),
+        None if kept is None else torch.tensor(kept),
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed: int) -> None:
+    chance = random.Random(seed)
+    count = chance.randint(1, 5)
+    texts = [chance.choices(range(VOCABULARY), k=chance.randint(2, 70)) for _ in range(count)]
+    free = list(range(BLOCKS))
+    chance.shuffle(free)
+    tables = [[free.pop() for _ in range(-(-len(text) // BLOCK_SIZE))] for text in texts]
+    expected = [subject.expected(text) for text in texts]
+    cache, done = subject.cache(), [0] * count
+    while any(at < len(text) for at, text in zip(done, texts, strict=True)):
+        pieces, wanted = [], []
+        for number, text in enumerate(texts):
+            left = len(text) - done[number]
+            take = min(left, chance.choice([0, 1, 1, 2, 3, 7, 30]))
+            if take:
+                start = done[number]
+                pieces.append((text[start : start + take], start, tables[number]))
+                wanted.append(expected[number][start : start + take])
+                done[number] += take
+        if not pieces:
+            continue
+        states = torch.cat(wanted)
+        kept = None
+        if chance.random() < 0.5:
+            kept = sorted(chance.sample(range(len(states)), chance.randint(1, len(states))))
+            states = states[kept]
+        found = run(subject, cache, pieces, kept)
+        torch.testing.assert_close(found.double(), states, rtol=0, atol=3e-4)
+
+
+def test_a_row_is_the_same_to_the_last_bit_in_any_company(subject: Subject) -> None:
+    """So a seeded request's tokens do not depend on who else is in the batch."""
+    chance = random.Random(7)
+    text = chance.choices(range(VOCABULARY), k=40)
+    others = [chance.choices(range(VOCABULARY), k=20) for _ in range(9)]
+    alone, together = subject.cache(), subject.cache()
+    table = list(range(5))
+    run(subject, alone, [(text[:-1], 0, table)], None)
+    run(subject, together, [(text[:-1], 0, table)], None)
+    [lone] = run(subject, alone, [(text[-1:], 39, table)], None)
+    crowd = [(other[:1], 0, [10 + number]) for number, other in enumerate(others)]
+    found = run(subject, together, [*crowd[:4], (text[-1:], 39, table), *crowd[4:]], None)
+    assert torch.equal(found[4], lone)
+
+
+def test_logits_equal_float64(subject: Subject) -> None:
+    hidden = torch.randn(7, subject.oracle.config.hidden_size)
+    expected = subject.oracle.lm_head(hidden.double())
+    torch.testing.assert_close(subject.decoder.logits(hidden).double(), expected, rtol=0, atol=3e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 6, 7, 8, 11, 16])
+@pytest.mark.parametrize("outputs", [5, 16, 48, 80, 135])
+def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -> None:
+    chance = torch.Generator().manual_seed(outputs)
+    weight = torch.randn(outputs, 33, generator=chance).bfloat16().float()
+    bias = torch.randn(outputs, generator=chance)
+    x = torch.randn(rows, 33, generator=chance)
+    halved = PackedWeight(weight, bias, LIBRARY.panel)
+    assert halved.is_bfloat16
+    weight[0, 0] = 1 + 2**-20  # not a bfloat16 value
+    whole = PackedWeight(weight, bias, LIBRARY.panel)
+    assert not whole.is_bfloat16
+    results = []
+    for packed in (halved, whole):
+        y = torch.empty(rows, outputs)
+        args = (packed.struct, x.data_ptr(), rows, y.data_ptr())
+        LIBRARY.linear(LIBRARY.pool(2), *args)
+        results.append(y)
+    torch.testing.assert_close(
+        results[1].double(),
+        x.double() @ weight.double().t() + bias.double(),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+    assert torch.equal(results[0][:, 1:], results[1][:, 1:])
+
+
+def test_gate_and_up_take_turns_by_panels() -> None:
+    gate, up = torch.arange(6.0).view(3, 2), torch.arange(6.0).view(3, 2) + 10
+    assert interleaved(gate, up, 2)[:, 0].tolist() == [0, 2, 10, 12, 4, 0, 14, 0]
