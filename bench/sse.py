@@ -49,11 +49,13 @@ from tests.service.tiny_model import VOCABULARY, write_tiny_model
 
 MAX_MODEL_LEN = 1 << 20
 LIMIT = "limit: bare app"
-ROWS: dict[str, dict[str, Any]] = {
-    "chat": {},
-    "chat, stop strings": {"stop": ["\u0001never", "\u0002never"]},
-    "chat, logprobs": {"logprobs": True, "top_logprobs": 0},
-    "completions": {"prompt": "Hello"},
+CHAT = "/v1/chat/completions"
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (CHAT, {}),
+    "chat, stop strings": (CHAT, {"stop": ["\u0001never", "\u0002never"]}),
+    "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0}),
+    "completions": ("/v1/completions", {"prompt": "Hello"}),
+    "messages": ("/v1/messages", {}),
 }
 
 
@@ -172,8 +174,7 @@ def requests_in_progress(port: int) -> float:
     )
 
 
-def open_stream(port: int, body: dict[str, Any]) -> socket.socket:
-    path = "/v1/completions" if "prompt" in body else "/v1/chat/completions"
+def open_stream(port: int, path: str, body: dict[str, Any]) -> socket.socket:
     payload = json.dumps(body).encode()
     stream = socket.create_connection(("127.0.0.1", port), timeout=30)
     stream.sendall(
@@ -212,10 +213,11 @@ class Reader:
 
 
 def measure(args: argparse.Namespace, row: str, port: int, worker: Process) -> dict[str, Any]:
-    body = {"model": "tiny", "stream": True, "max_tokens": MAX_MODEL_LEN, **ROWS[row]}
+    path, fields = ROWS[row]
+    body = {"model": "tiny", "stream": True, "max_tokens": MAX_MODEL_LEN, **fields}
     if "prompt" not in body:
         body["messages"] = [{"role": "user", "content": "Hello"}]
-    streams = [open_stream(port, body) for _ in range(args.streams)]
+    streams = [open_stream(port, path, body) for _ in range(args.streams)]
     try:
         found = _measure(args, row, streams, worker)
     finally:
@@ -233,7 +235,7 @@ def measure_limit(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     try:
         until(lambda: "accepts" in server.output(), 30, "the bare app")
-        streams = [open_stream(port, {}) for _ in range(args.streams)]
+        streams = [open_stream(port, "/", {}) for _ in range(args.streams)]
         try:
             return _measure(args, LIMIT, streams, server)
         finally:

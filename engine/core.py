@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.constraint.constraints import Constraints
+from engine.constraint.guided import GuidedSequences
 from engine.kv.blocks import OutOfBlocksError
 from engine.messages import (
     Admitted,
@@ -30,6 +32,7 @@ from engine.messages import (
     StepOutputs,
     Submit,
     TokenLogprobs,
+    WaitingReason,
 )
 from engine.outbox import Outbox, StepFigures, phase_of, step_outputs
 from engine.scheduler import Scheduler
@@ -41,12 +44,18 @@ from engine.step import (
     ScheduledSequence,
     StepPlan,
     StepResult,
+    Withheld,
 )
 from engine.submission import refusal
 
 logger = logging.getLogger(__name__)
 
 Connection = int
+
+_NO_CONSTRAINTS = (
+    "this engine cannot constrain output: it needs llguidance and a tokenizer.json in the model's "
+    "directory"
+)
 
 
 class EngineDeadError(RuntimeError):
@@ -94,7 +103,9 @@ class EngineCore:
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        constraints: Constraints | None = None,
     ) -> None:
+        """Without ``constraints``, sequences that bring one are refused."""
         self.runner = runner
         self.info = runner.info
         self.scheduler = Scheduler(
@@ -110,6 +121,7 @@ class EngineCore:
         self._entries: dict[int, _Entry] = {}  # by uid
         self._connections: dict[Connection, dict[int, _Entry]] = {}  # live ones, by handle
         self._outboxes: dict[Connection, Outbox] = {}
+        self._guided = GuidedSequences(constraints)
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -150,7 +162,13 @@ class EngineCore:
         if self._is_full(sequence):
             self._report(entry, FinishReason.LENGTH)
             return
-        self.scheduler.add(sequence)
+        if submit.params.constraint is not None:
+            if not self._guided.can_constrain:
+                self.reject(connection, submit.handle, _NO_CONSTRAINTS, submit=submit)
+                return
+            self._guided.add(sequence)
+        else:
+            self.scheduler.add(sequence)
         self._entries[sequence.uid] = entry
         self._connections[connection][submit.handle] = entry
 
@@ -202,7 +220,12 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether ``step`` would run the model or has something to tell."""
-        return self.scheduler.has_work or not all(box.is_empty for box in self._outboxes.values())
+        if not all(box.is_empty for box in self._outboxes.values()):
+            return True
+        if not self._guided:
+            return self.scheduler.has_work
+        scheduled = self.scheduler.num_running + self.scheduler.num_waiting
+        return self._guided.has_settled or scheduled > len(self._guided.held())
 
     def step(self) -> dict[Connection, StepOutputs]:
         """Run one step, if there is work, and return what each connection is to be told.
@@ -210,7 +233,11 @@ class EngineCore:
         Connections with nothing of their own share one message. Raises EngineDeadError.
         """
         begin = self._clock()
-        plan = self.scheduler.schedule(begin)
+        held: set[int] = set()
+        if self._guided:
+            self._settle()
+            held = self._guided.held()
+        plan = self.scheduler.schedule(begin, held)
         for sequence in plan.admitted:
             entry = self._entries[sequence.uid]
             self._outboxes[entry.connection].admitted.append(
@@ -219,6 +246,7 @@ class EngineCore:
         figures = StepFigures()
         if plan.scheduled:
             self._run(plan)
+            self._guided.advance()
             figures = StepFigures(
                 phase=phase_of(plan),
                 seconds=self._clock() - begin,
@@ -230,6 +258,16 @@ class EngineCore:
     def flush(self) -> dict[Connection, StepOutputs]:
         """What each connection is to be told, without running a step."""
         return self._collect(StepFigures())
+
+    def _settle(self) -> None:
+        """Schedule sequences whose grammar is ready; end those whose text is whole or whose
+        grammar failed."""
+        for settled in self._guided.settle():
+            if settled.ends is None:
+                self.scheduler.add(settled.sequence)
+            else:
+                entry = self._entries[settled.sequence.uid]
+                self._finish(entry, settled.ends, error=settled.error)
 
     def _run(self, plan: StepPlan) -> None:
         try:
@@ -295,7 +333,7 @@ class EngineCore:
     def _apply(
         self,
         item: ScheduledSequence,
-        sampled: SampledToken | Exception | None,
+        sampled: SampledToken | Withheld | Exception | None,
         prompt_logprobs: list[TokenLogprobs] | None,
         now: float,
     ) -> None:
@@ -308,6 +346,10 @@ class EngineCore:
             logger.error("sequence %s failed", sequence.request_id, exc_info=sampled)
             self._finish(entry, FinishReason.ERROR, error=_describe(sampled))
             return
+        if isinstance(sampled, Withheld):
+            if sampled is Withheld.COMPLETE:
+                self._finish(entry, FinishReason.STOP)
+            return
         self.scheduler.update(item, sampled.token_id if sampled else None, now)
         if prompt_logprobs:
             self._extend_prompt_logprobs(entry, item.start, prompt_logprobs)
@@ -318,6 +360,8 @@ class EngineCore:
             self._finish(entry, FinishReason.STOP, stop_token_id=sampled.token_id)
         elif self._is_full(sequence):
             self._finish(entry, FinishReason.LENGTH)
+        elif sequence.guide is not None:
+            self._guided.follow(sequence, sampled.token_id)
 
     def _extend_prompt_logprobs(
         self, entry: _Entry, start: int, logprobs: list[TokenLogprobs]
@@ -355,11 +399,12 @@ class EngineCore:
 
     def stats(self) -> EngineStats:
         counts, counters = self.scheduler.pool.counts(), self.scheduler.counters
+        grammars = self._guided.counters
         return EngineStats(
             time=self._clock(),
             running=self.scheduler.num_running,
-            waiting=self.scheduler.num_waiting,
-            waiting_reason=self.scheduler.waiting_reason if self.scheduler.num_waiting else None,
+            waiting=self.scheduler.num_waiting + self._guided.num_preparing,
+            waiting_reason=self._waiting_reason(),
             kv_blocks_free=counts.free,
             kv_blocks_cached=counts.cached,
             kv_blocks_active=counts.active,
@@ -369,7 +414,17 @@ class EngineCore:
             tokens_generated=counters.tokens_generated,
             preemptions=counters.preemptions,
             steps=counters.steps,
+            grammars_compiled=grammars.compiled,
+            grammars_cached=grammars.cached,
+            grammars_failed=grammars.failed,
+            grammar_compile_seconds=grammars.compile_seconds,
+            grammar_mask_seconds=grammars.mask_seconds,
         )
+
+    def _waiting_reason(self) -> WaitingReason | None:
+        if self.scheduler.num_waiting:
+            return self.scheduler.waiting_reason
+        return WaitingReason.CONSTRAINT if self._guided.num_preparing else None
 
     def _finish(
         self,
@@ -384,7 +439,8 @@ class EngineCore:
 
     def _remove(self, entry: _Entry) -> None:
         uid = entry.sequence.uid
-        self.scheduler.finish(entry.sequence)
+        if not self._guided.remove(uid):
+            self.scheduler.finish(entry.sequence)
         del self._entries[uid]
         del self._connections[entry.connection][entry.handle]
         self.runner.forget(uid)

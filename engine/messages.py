@@ -19,6 +19,7 @@ from msgspec import Meta
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
+MAX_GRAMMAR_CHARS = 512 * 1024
 
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 Handle = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -39,6 +40,7 @@ class WaitingReason(enum.StrEnum):
     SLOTS = "slots"  # max_num_seqs sequences are running
     KV_BLOCKS = "kv_blocks"  # not enough free KV-cache blocks
     BUDGET = "budget"  # this step's token budget is spent
+    CONSTRAINT = "constraint"  # only grammars are waited for; they hold up nobody else
 
 
 class StepPhase(enum.StrEnum):
@@ -47,12 +49,25 @@ class StepPhase(enum.StrEnum):
     MIXED = "mixed"
 
 
+class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which texts a sequence may generate: a grammar in llguidance's Lark notation (or the JSON
+    form of its grammar lists). ``row_items`` bounds how ambiguous it may be, see
+    ``engine.constraint.grammar``; grammars that a stranger wrote get a low bound."""
+
+    grammar: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)]
+    row_items: Annotated[int, Meta(ge=16, le=2000)] = 1000
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How tokens of one sequence are chosen. Bounds are checked when a message is decoded.
 
     ``temperature`` 0 is greedy. ``top_k`` 0 and ``top_p`` 1 switch those filters off. ``logprobs``
     is the number of most likely alternatives to report besides the sampled token (0: only the
     sampled one; None: none), over the distribution before temperature and filters.
+
+    ``constraint`` allows only tokens that continue a text of its grammar, and an end-of-sequence
+    token exactly where the text may end; where nothing else may follow, the sequence stops without
+    one, also under ``min_tokens`` or ``ignore_eos``. Everything else chooses among those tokens.
     """
 
     max_tokens: Annotated[int, Meta(ge=1)]
@@ -72,6 +87,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     bad_words_token_ids: Annotated[tuple[tuple[TokenId, ...], ...], Meta(max_length=256)] = ()
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    constraint: Constraint | None = None
 
 
 # --- service to engine -----------------------------------------------------------------------
@@ -193,6 +209,11 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     tokens_generated: int
     preemptions: int
     steps: int
+    grammars_compiled: int = 0
+    grammars_cached: int = 0  # found compiled
+    grammars_failed: int = 0  # sequences that their grammar ended with an error
+    grammar_compile_seconds: float = 0.0
+    grammar_mask_seconds: float = 0.0
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):
@@ -200,7 +221,8 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
 
     ``handles`` (int64) and ``token_ids`` (int32) are packed little-endian arrays of equal length:
     entry i says that sequence handles[i] generated token_ids[i]. ``logprobs`` maps an entry's
-    index to its logprobs. A sequence's last token comes in the same message as its ``Finished``.
+    index to its logprobs. A sequence's last token comes in the same message as its ``Finished``,
+    or before it where a constraint ended the sequence.
     """
 
     time: float
@@ -223,6 +245,29 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     stats: EngineStats
 
 
+# --- service to the process that tries grammars (engine.constraint.trial), and back -------------
+
+
+class TryGrammar(msgspec.Struct, frozen=True, tag="try_grammar"):
+    """Would an engine take this constraint?"""
+
+    constraint: Constraint
+
+
+class ConvertGrammar(msgspec.Struct, frozen=True, tag="convert_grammar"):
+    """Put a grammar in llama.cpp's GBNF notation into Lark's."""
+
+    gbnf: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """``error`` None: yes; ``grammar`` is then what was converted."""
+
+    error: str | None = None
+    grammar: str | None = None
+
+
+ToTrial = TryGrammar | ConvertGrammar
 ToEngine = Submit | Abort
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat
 

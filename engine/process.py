@@ -29,6 +29,8 @@ from engine.connections import (
     Opened,
     Received,
 )
+from engine.constraint.constraints import Constraints
+from engine.constraint.grammar import GrammarError, Tokens
 from engine.core import EngineCore, ProtocolError, Runner
 from engine.lifetime import watch_parent
 from engine.messages import (
@@ -57,7 +59,12 @@ class _Stop:
     reason: str
 
 
-_Event = ConnectionEvent | _Stop
+@dataclass(frozen=True, slots=True)
+class _Woken:
+    """A sequence that waited for its grammar can go on."""
+
+
+_Event = ConnectionEvent | _Stop | _Woken
 
 
 class EngineProcess:
@@ -118,6 +125,7 @@ class EngineProcess:
             max_num_seqs=self._config.max_num_seqs,
             max_num_batched_tokens=self._config.max_num_batched_tokens,
             enable_prefix_caching=self._config.enable_prefix_caching,
+            constraints=self._load_constraints(runner),
         )
         # What is alive now stays: spare the garbage collector from looking at it again.
         gc.collect()
@@ -147,6 +155,20 @@ class EngineProcess:
         logger.info("%s is ready after %.2f s", info.model, load_seconds)
         return core
 
+    def _load_constraints(self, runner: Runner) -> Constraints | None:
+        """None where output cannot be constrained; only sequences that ask for it are refused."""
+        info = runner.info
+        try:
+            tokens = Tokens(
+                Path(self._config.model),
+                vocab_size=info.vocab_size,
+                eos_token_ids=info.eos_token_ids,
+            )
+        except (GrammarError, OSError, ValueError) as error:
+            logger.info("output cannot be constrained: %s", error)
+            return None
+        return Constraints(tokens, wake=lambda: self._inbox.put(_Woken()))
+
     def _on_progress(self, phase: str, done: int, total: int) -> None:
         self._server.announce(encode_frame(Loading(phase, done, total)))
 
@@ -161,7 +183,8 @@ class EngineProcess:
                     core.abort_all()
                     self._send(core, core.flush())
                     return
-                self._take(core, event)
+                if not isinstance(event, _Woken):
+                    self._take(core, event)
             if core.has_work:
                 self._send(core, core.step())
             elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:

@@ -22,7 +22,7 @@ from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
 from engine.sampling.logprobs import token_logprobs
-from engine.sampling.sampler import Sampler
+from engine.sampling.sampler import Sampler, SamplingError
 from engine.sequence import Sequence
 from engine.step import (
     DeviceLostError,
@@ -31,6 +31,7 @@ from engine.step import (
     ScheduledSequence,
     StepPlan,
     StepResult,
+    Withheld,
 )
 
 _log = logging.getLogger(__name__)
@@ -140,9 +141,9 @@ class ModelRunner:
 
     def _sample(
         self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array
-    ) -> list[SampledToken | Exception | None]:
+    ) -> list[SampledToken | Withheld | Exception | None]:
         """``last_rows[i]``: the row of ``hidden`` that belongs to item i's last token."""
-        sampled: list[SampledToken | Exception | None] = [None] * len(batch.items)
+        sampled: list[SampledToken | Withheld | Exception | None] = [None] * len(batch.items)
         sampling = [i for i, item in enumerate(batch.items) if item.samples]
         if not sampling:
             return sampled
@@ -153,7 +154,7 @@ class ModelRunner:
         results = self._sampler.sample(self._decoder.logits(hidden), sequences)
         for i, result in zip(sampling, results, strict=True):
             sampled[batch.order[i]] = result
-            if isinstance(result, Exception):
+            if isinstance(result, SamplingError):
                 # Numbers that are none may have reached the cache. From now on blocks are zeroed
                 # before reuse: a masked slot still spoils a sum if it holds infinity.
                 self._has_bad_blocks = True

@@ -19,6 +19,7 @@ progresses, hence everyone finishes.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.kv.blocks import BlockPool
@@ -124,17 +125,18 @@ class Scheduler:
 
     # --- schedule ----------------------------------------------------------------------------
 
-    def schedule(self, now: float) -> StepPlan:
-        """Plan the next step and take the blocks it needs. Empty only if there is no work."""
+    def schedule(self, now: float, held: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step and take the blocks it needs. Empty only if there is no work, or all
+        of it is ``held``: uids of sequences that shall sit out this step where they stand."""
         draft = _Draft(self.max_num_batched_tokens)
-        prefilling = self._continue_decodes(draft)
+        prefilling = self._continue_decodes(draft, held)
         self._continue_prefills(draft, prefilling)
         self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
         return draft.plan()
 
-    def _continue_decodes(self, draft: _Draft) -> list[Sequence]:
+    def _continue_decodes(self, draft: _Draft, held: Set[int]) -> list[Sequence]:
         """Give each decoding sequence its token; the others, which have more to compute."""
         prefilling = []
         running = self._running
@@ -144,6 +146,8 @@ class Scheduler:
             index += 1
             if len(sequence.token_ids) - sequence.num_computed_tokens > 1:
                 prefilling.append(sequence)
+            elif sequence.uid in held:
+                continue
             elif self._make_room(sequence, 1, draft):
                 draft.take(sequence, 1)
         return prefilling

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.constraint.guide import Guide
 from engine.messages import SamplingParams, TokenLogprobs
 
 
@@ -25,6 +26,7 @@ class Sequence:
     arrival_time: float = 0.0
     cache_salt: str = ""
 
+    guide: Guide | None = None  # its place in the grammar of ``params.constraint``
     block_table: list[int] = field(default_factory=list)
     block_hashes: list[bytes] = field(default_factory=list)  # prefix-cache keys, see engine.kv
     num_computed_tokens: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 import msgspec
@@ -38,13 +39,21 @@ class SampledToken:
     logprobs: TokenLogprobs | None = None
 
 
+class Withheld(enum.Enum):
+    """Why a sequence that should have been given a token got none, and nothing is wrong."""
+
+    LATER = "later"  # what its grammar allows is not known yet: compute the same tokens again
+    COMPLETE = "complete"  # its grammar's text is whole
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token, None where the item does not
-    sample, or the exception that makes this one sequence fail. ``prompt_logprobs[i]`` holds the
-    logprobs of the prompt tokens this step predicted, for sequences that ask for them."""
+    sample, why a token is withheld, or the exception that makes this one sequence fail.
+    ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step predicted, for
+    sequences that ask for them."""
 
-    sampled: list[SampledToken | Exception | None]
+    sampled: list[SampledToken | Withheld | Exception | None]
     prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
 
 

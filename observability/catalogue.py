@@ -60,7 +60,15 @@ OUTCOMES = (
     "error:internal",
 )
 
-ROUTES = ("chat_completions", "completions", "tokenize", "detokenize", "models")
+ROUTES = (
+    "chat_completions",
+    "completions",
+    "messages",
+    "count_tokens",
+    "tokenize",
+    "detokenize",
+    "models",
+)
 
 MODEL = Label("model")
 ROUTE = Label("route", ROUTES)
@@ -95,7 +103,7 @@ SEQUENCES_WAITING = Metric(
     "quire_sequences_waiting",
     Kind.GAUGE,
     "Sequences in the engine's queue, by what keeps its head from running.",
-    (MODEL, Label("reason", ("slots", "kv_blocks", "budget"))),
+    (MODEL, Label("reason", ("slots", "kv_blocks", "budget", "constraint"))),
 )
 KV_BLOCKS = Metric(
     "quire_kv_blocks",
@@ -133,6 +141,20 @@ PREEMPTIONS = Metric(
     Kind.COUNTER,
     "Running sequences sent back to the queue for want of KV-cache blocks.",
     (MODEL,),
+)
+GRAMMARS = Metric(
+    "quire_grammars_total",
+    Kind.COUNTER,
+    "Grammars of constrained sequences: compiled, found compiled (cached), or failed, which ends "
+    "the sequence with an error.",
+    (MODEL, Label("result", ("compiled", "cached", "failed"))),
+)
+GRAMMAR_SECONDS = Metric(
+    "quire_grammar_seconds_total",
+    Kind.COUNTER,
+    "Time spent on grammars, beside the engine's steps: compiling them, and working out which "
+    "tokens they allow next (mask).",
+    (MODEL, Label("work", ("compile", "mask"))),
 )
 STEP_SECONDS = Metric(
     "quire_step_seconds",

@@ -18,6 +18,7 @@ from litestar.types import (
 from service.checkpoint import load_checkpoint
 from service.engine_link import EngineLink
 from service.generation.admission import Admission, Drain
+from service.generation.constraint_trial import GrammarTrial
 from service.generation.request import Generator
 from service.observer import Telemetry
 from service.routes.chat import chat_completions
@@ -25,6 +26,7 @@ from service.routes.completions import completions
 from service.routes.event_stream import SERVER_SEND
 from service.routes.exchange import ExchangeMiddleware, KeyRing
 from service.routes.failures import respond_to_failure
+from service.routes.messages import count_tokens, messages
 from service.routes.models import list_models, retrieve_model
 from service.routes.openapi import build_document
 from service.routes.operations import live, metrics, ready
@@ -33,10 +35,11 @@ from service.routes.services import Services
 from service.routes.tokenize import detokenize, tokenize
 from service.settings import ServiceSettings
 from service.version import VERSION
+from service.wire.signatures import Signer
 
 ROUTES = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
-    *(ready, live, metrics, landing, docs, openapi),
+    *(messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
 
 
@@ -74,6 +77,8 @@ def create_app(
         admission=Admission(settings, link, drain),
         drain=drain,
         telemetry=telemetry,
+        grammar_trial=GrammarTrial(model_dir),
+        signer=Signer(settings.signing_key or ""),
     )
     keys = KeyRing(settings.api_key)
     document = build_document(version=VERSION, needs_key=bool(keys))
@@ -83,6 +88,7 @@ def create_app(
 
     async def close_link(_app: Litestar) -> None:
         await link.close()
+        await services.grammar_trial.close()
 
     return App(
         route_handlers=list(ROUTES),

@@ -27,7 +27,7 @@ _NO_STATE = EngineStats(
 )
 
 
-def _totals(stats: EngineStats) -> tuple[int, ...]:
+def _totals(stats: EngineStats) -> tuple[float, ...]:
     """In the order of ``EngineTelemetry._counters``."""
     return (
         stats.prompt_tokens_computed,
@@ -35,10 +35,15 @@ def _totals(stats: EngineStats) -> tuple[int, ...]:
         stats.tokens_recomputed,
         stats.tokens_generated,
         stats.preemptions,
+        stats.grammars_compiled,
+        stats.grammars_cached,
+        stats.grammars_failed,
+        stats.grammar_compile_seconds,
+        stats.grammar_mask_seconds,
     )
 
 
-def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _sum(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
@@ -79,6 +84,11 @@ class EngineTelemetry:
             metrics[catalogue.RECOMPUTED_TOKENS].labels(model),
             metrics[catalogue.GENERATED_TOKENS].labels(model),
             metrics[catalogue.PREEMPTIONS].labels(model),
+            metrics[catalogue.GRAMMARS].labels(model, "compiled"),
+            metrics[catalogue.GRAMMARS].labels(model, "cached"),
+            metrics[catalogue.GRAMMARS].labels(model, "failed"),
+            metrics[catalogue.GRAMMAR_SECONDS].labels(model, "compile"),
+            metrics[catalogue.GRAMMAR_SECONDS].labels(model, "mask"),
         )
         self._state = _NO_STATE
         self._earlier = _totals(_NO_STATE)  # of the engine's former lives

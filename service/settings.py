@@ -69,6 +69,18 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "cut off.",
         ),
     ] = 60.0
+    signing_key: (
+        Annotated[
+            str,
+            Meta(
+                min_length=16,
+                max_length=1024,
+                description="Secret that signs thinking blocks, the same in all replicas; default: "
+                "a new one at each start.",
+            ),
+        ]
+        | None
+    ) = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log line kept."),

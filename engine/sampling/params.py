@@ -54,6 +54,7 @@ class SamplingBatch:
     min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids that must not come yet
     random: RandomRows | None  # None: all rows are greedy
     logprobs: tuple[int, ...]
+    constrained: tuple[int, ...]  # rows that a grammar guides
 
     @property
     def plain_greedy(self) -> bool:
@@ -66,6 +67,7 @@ class SamplingBatch:
             or self.bad_words
             or self.min_tokens
             or self.logprobs
+            or self.constrained
         )
 
 
@@ -109,6 +111,7 @@ def build_batch(
         ),
         random=_random_rows(params, vocab_size, device),
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
+        constrained=tuple(row for row in rows if sequences[row].guide is not None),
     )
 
 

@@ -1,6 +1,7 @@
 """The next token of every row of a batch.
 
-The order of the steps is the one vLLM documents: banned and allowed tokens, minimum length, logit
+A grammar's mask comes first: it leaves the tokens that everything else chooses among. Then the
+order of the steps is the one vLLM documents: banned and allowed tokens, minimum length, logit
 bias, penalties; then for random rows temperature, min-p, top-k, top-p, and one draw from what is
 left. Every step is row by row: what one sequence asks for changes nothing for another.
 """
@@ -8,26 +9,36 @@ left. Every step is row by row: what one sequence asks for changes nothing for a
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence as Items
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from engine.constraint.grammar import GrammarError
+from engine.constraint.guide import Phase
 from engine.messages import TokenLogprobs
+from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
 from engine.sampling.logprobs import token_logprobs
 from engine.sampling.params import RandomRows, SamplingBatch, build_batch
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.sampling.random import uniforms
 from engine.sequence import Sequence
-from engine.step import SampledToken
+from engine.step import SampledToken, Withheld
 
 _HIDDEN = float("-inf")
+# How long a step that has its logits waits for masks, in all. A sequence whose mask is not there
+# by then is sampled in a later step.
+_MASK_WAIT_SECONDS = 0.02
 
 
 class SamplingError(ValueError):
     """No token can be chosen for a sequence; the message says why."""
+
+
+Sampled = SampledToken | Withheld | SamplingError | GrammarError
 
 
 class Sampler:
@@ -46,16 +57,15 @@ class Sampler:
     def forget(self, uid: int) -> None:
         self._counts.pop(uid, None)
 
-    def sample(
-        self, logits: Tensor, sequences: Items[Sequence]
-    ) -> list[SampledToken | SamplingError]:
+    def sample(self, logits: Tensor, sequences: Items[Sequence]) -> list[Sampled]:
         """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
         continuing ``sequences[row]``; or the reason why that row has none."""
         batch = self._batch_of(sequences)
         if batch.plain_greedy:
             best, choice = logits.max(dim=-1)
-            return _results(choice.tolist(), best.tolist(), {})
+            return _results(choice.tolist(), best.tolist(), {}, {})
         raw = logits[list(batch.logprobs)] if batch.logprobs else None
+        withheld = self._constrain(logits, sequences, batch) if batch.constrained else {}
         self._process(logits, sequences, batch)
         best, choice = logits.max(dim=-1)
         tokens: list[int] = choice.tolist()
@@ -69,7 +79,31 @@ class Sampler:
                 [sequences[row].params.logprobs or 0 for row in batch.logprobs],
             )
             logprobs = dict(zip(batch.logprobs, reported, strict=True))
-        return _results(tokens, best.tolist(), logprobs)
+        return _results(tokens, best.tolist(), logprobs, withheld)
+
+    def _constrain(
+        self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch
+    ) -> dict[int, Sampled]:
+        """Leave only what each row's grammar allows, in place; the rows that get no token."""
+        withheld: dict[int, Sampled] = {}
+        rows, words = [], []
+        until = time.monotonic() + _MASK_WAIT_SECONDS
+        for row in batch.constrained:
+            guide = sequences[row].guide
+            assert guide is not None
+            if guide.is_working and not guide.wait(until):
+                guide.is_slow = True
+                withheld[row] = Withheld.LATER
+            elif guide.phase is Phase.COMPLETE:
+                withheld[row] = Withheld.COMPLETE
+            elif guide.phase is Phase.FAILED:
+                withheld[row] = GrammarError(guide.error)
+            elif guide.words is not None:
+                rows.append(row)
+                words.append(guide.words)
+        if rows:
+            forbid_others(logits, rows, np.stack(words))
+        return withheld
 
     def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:
         uids = tuple(sequence.uid for sequence in sequences)
@@ -164,15 +198,21 @@ def _banned(sequence: Sequence, vocab_size: int) -> list[int]:
 
 
 def _results(
-    tokens: list[int], best: list[float], logprobs: dict[int, TokenLogprobs]
-) -> list[SampledToken | SamplingError]:
+    tokens: list[int],
+    best: list[float],
+    logprobs: dict[int, TokenLogprobs],
+    withheld: dict[int, Sampled],
+) -> list[Sampled]:
     """``best``: each row's highest logit, which tells whether a choice was possible."""
-    return [
+    results: list[Sampled] = [
         SampledToken(token, logprobs.get(row))
         if math.isfinite(best[row])
         else SamplingError(_failure(best[row]))
         for row, token in enumerate(tokens)
     ]
+    for row, why in withheld.items():
+        results[row] = why
+    return results
 
 
 def _failure(best: float) -> str:

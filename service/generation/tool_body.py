@@ -29,19 +29,27 @@ class BodyState(enum.Enum):
 
 
 class JsonScanner:
-    """Finds where a JSON value that began with a brace or bracket ends, string-aware."""
+    """Finds where a JSON value that began with a brace or bracket ends, string-aware.
 
-    __slots__ = ("_depth", "_escaped", "_in_string")
+    ``raw_controls``: offsets, in the text last scanned, of control characters that stand raw in a
+    string. Models write them; JSON, and every client's parser, forbids them.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_in_string", "raw_controls")
 
     def __init__(self) -> None:
+        self.raw_controls: list[int] = []
         self._depth = 0
         self._in_string = False
         self._escaped = False
 
     def scan(self, text: str) -> int | None:
         """The offset just after the value's last character, None if it goes on."""
+        self.raw_controls = []
         for offset, char in enumerate(text):
             if self._in_string:
+                if char < " ":
+                    self.raw_controls.append(offset)
                 self._inside_string(char)
             elif char == '"':
                 self._in_string = True
@@ -143,13 +151,12 @@ class ToolBody:
 
     def _feed_arguments(self, text: str) -> str:
         end = self._arguments.scan(text)
-        if end is None:
-            self._seen.append(text)
-            return text
-        self._seen.append(text[:end])
-        self.state = BodyState.TAIL
-        self._feed_tail(text[end:])
-        return text[:end]
+        arguments = _escaped(text[:end], self._arguments.raw_controls)
+        self._seen.append(arguments)
+        if end is not None:
+            self.state = BodyState.TAIL
+            self._feed_tail(text[end:])
+        return arguments
 
     def _feed_tail(self, text: str) -> None:
         """Only the closing brace may follow; without it the body ends where other text begins."""
@@ -158,6 +165,17 @@ class ToolBody:
         if stripped:
             self.state = BodyState.COMPLETE
             self.rest = stripped.removeprefix("}")
+
+
+def _escaped(text: str, offsets: list[int]) -> str:
+    """``text`` with the control characters at ``offsets`` written as JSON wants them."""
+    if not offsets:
+        return text
+    pieces, start = [], 0
+    for offset in offsets:
+        pieces += [text[start:offset], json.dumps(text[offset])[1:-1]]
+        start = offset + 1
+    return "".join(pieces) + text[start:]
 
 
 def _json_string(literal: str) -> str:

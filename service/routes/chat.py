@@ -19,6 +19,7 @@ from service.routes.prepare import start_conversation
 from service.routes.services import Services
 from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
+from service.wire.structured_output import answer_shape
 
 
 @post("/v1/chat/completions", status_code=200, opt={"route": "chat_completions"})
@@ -41,6 +42,7 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
         body_size=len(body),
         token_limit=chat.token_limit,
         logprobs=chat.engine_logprobs,
+        answer=answer_shape(chat),
     )
     record.response_id = f"chatcmpl-{uuid.uuid4().hex}"
     answer = ChatAnswer(

@@ -8,6 +8,8 @@ import uuid
 from litestar import Response, post
 from litestar.datastructures import State
 
+from service.generation.constraint import ConstraintRequest
+from service.generation.formats import PLAIN
 from service.routes.answering import (
     HttpRequest,
     answer_stream,
@@ -15,10 +17,11 @@ from service.routes.answering import (
     exchange_of,
 )
 from service.routes.body import read_body
-from service.routes.prepare import completion_generation, completion_prompts
+from service.routes.prepare import completion_generation, completion_prompts, constrained
 from service.routes.services import Services
 from service.wire.completions import decode_completion
 from service.wire.completions_answer import CompletionAnswer
+from service.wire.structured_output import answer_shape
 
 
 @post(["/v1/completions", "/completions"], status_code=200, opt={"route": "completions"})
@@ -35,6 +38,8 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     services.admission.check()
     prompts, texts = await completion_prompts(completion, services)
     wanted = completion_generation(completion, prompts, services, record)
+    asked = ConstraintRequest(answer=answer_shape(completion))
+    wanted = await constrained(wanted, asked, PLAIN, services)
     generation = services.generator.start(wanted)
     exchange.began(generation)
     record.response_id = f"cmpl-{uuid.uuid4().hex}"

@@ -12,6 +12,7 @@ import hmac
 import time
 import uuid
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
@@ -35,13 +36,16 @@ class KeyRing:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def check(self, authorization: bytes) -> None:
-        """Raises UnauthorizedError unless the header bears a known key. All keys are compared,
-        each in constant time."""
+    def check(self, authorization: bytes, api_key: bytes = b"") -> None:
+        """Raises UnauthorizedError unless ``Authorization: Bearer`` or else ``x-api-key`` bears a
+        known key. All keys are compared, each in constant time."""
         scheme, _, key = authorization.partition(b" ")
         if scheme.lower() != b"bearer" or not key.strip():
+            key = api_key
+        if not key.strip():
             raise UnauthorizedError(
-                "You didn't provide an API key. Send it as 'Authorization: Bearer KEY'."
+                "You didn't provide an API key. Send it as 'Authorization: Bearer KEY' or as "
+                "'x-api-key: KEY'."
             )
         digest = _digest(key.strip())
         found = False
@@ -66,11 +70,15 @@ class Exchange:
         self.patience = patience
         self.generation: Generation | None = None
         self._telemetry = telemetry
+        self._ignored = ""
 
     @property
     def headers(self) -> dict[str, str]:
         """For every response of this exchange."""
-        headers = {"x-request-id": self.record.request_id}
+        # Anthropic's clients look for the second.
+        headers = {"x-request-id": self.record.request_id, "request-id": self.record.request_id}
+        if self._ignored:
+            headers["x-quire-ignored"] = self._ignored
         if self.record.trace_id:
             headers["x-trace-id"] = self.record.trace_id
         if self.record.identity is not None:
@@ -85,6 +93,11 @@ class Exchange:
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
         record.top_p = request.params.top_p
+
+    def report_ignored(self, names: list[str]) -> None:
+        """Tell the caller, in a header, which parts of its request do nothing here."""
+        shown = (name[:64] for name in names[:32])
+        self._ignored = ", ".join(quote(name, safe="_.-[]/ ") for name in shown)
 
     def succeed(self, outcome: str) -> None:
         self.record.outcome = outcome
@@ -158,7 +171,7 @@ class ExchangeMiddleware(ASGIMiddleware):
 
     def _authenticate(self, scope: Scope, options: dict[str, object]) -> None:
         if self._keys and not options.get("open"):
-            self._keys.check(header(scope, b"authorization"))
+            self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
 
 
 def header(scope: Scope, name: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Every exception that can leave a route, as an OpenAI-shaped response."""
+"""Every exception that can leave a route, as a response in its API's own shape."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from service.errors import (
     QuireError,
 )
 from service.routes.exchange import EXCHANGE, Exchange
+from service.wire.error_shapes import shape_for
 
 _log = structlog.get_logger()
 
@@ -53,8 +54,9 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         headers |= exchange.headers
     if isinstance(answer, MethodNotAllowedError) and isinstance(error, HTTPException):
         headers |= error.headers or {}
+    request_id = "" if exchange is None else exchange.record.request_id
     return Response(
-        content=answer.to_body(),
+        content=shape_for(path)(answer, request_id),
         status_code=answer.status,
         media_type="application/json",
         headers=headers,

@@ -18,6 +18,9 @@ from service.wire.chat import ChatRequest
 from service.wire.chat_answer import ChatCompletion
 from service.wire.completions import CompletionRequest
 from service.wire.completions_answer import Completion
+from service.wire.error_shapes import AnthropicErrorBody
+from service.wire.messages import MessagesRequest, PromptFields
+from service.wire.messages_answer import AnsweredMessage, TokenCount
 from service.wire.models import ModelCard, ModelList
 from service.wire.tokenize import (
     DetokenizeRequest,
@@ -41,6 +44,7 @@ class Operation:
     streams: bool = False
     open: bool = False
     failures: tuple[int, ...] = ()
+    error: type[msgspec.Struct] = ErrorBody
 
 
 _GENERATION_FAILURES = (400, 401, 404, 413, 429, 500, 503)
@@ -66,6 +70,25 @@ OPERATIONS: tuple[Operation, ...] = (
             failures=_GENERATION_FAILURES,
         )
         for path in ("/v1/completions", "/completions")
+    ),
+    Operation(
+        "post",
+        "/v1/messages",
+        "Answer a conversation (Anthropic's API)",
+        AnsweredMessage,
+        MessagesRequest,
+        streams=True,
+        failures=_GENERATION_FAILURES,
+        error=AnthropicErrorBody,
+    ),
+    Operation(
+        "post",
+        "/v1/messages/count_tokens",
+        "Count a conversation's tokens (Anthropic's API)",
+        TokenCount,
+        PromptFields,
+        failures=(400, 401, 404, 413, 500, 503),
+        error=AnthropicErrorBody,
     ),
     Operation("get", "/v1/models", "List the models served", ModelList, failures=(401,)),
     Operation("get", "/v1/models/{model_id}", "Describe a model", ModelCard, failures=(401, 404)),
@@ -97,9 +120,10 @@ OPERATIONS: tuple[Operation, ...] = (
 
 def build_document(*, version: str, needs_key: bool) -> JsonObject:
     """The whole document, OpenAPI 3.1."""
-    types: list[type] = [ErrorBody]
+    types: list[type] = []
     for operation in OPERATIONS:
-        types += [t for t in (operation.request, operation.answer) if isinstance(t, type)]
+        parts = (operation.error, operation.request, operation.answer)
+        types += [t for t in parts if isinstance(t, type)]
     types = list(dict.fromkeys(types))
     references, schemas = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
@@ -138,7 +162,7 @@ def _describe(
     for status in operation.failures:
         result["responses"][str(status)] = {
             "description": "Refused or failed",
-            "content": {"application/json": {"schema": schema_of[ErrorBody]}},
+            "content": {"application/json": {"schema": schema_of[operation.error]}},
         }
     if operation.answer is Health:
         result["responses"]["503"] = {"description": "Not so, and why", "content": content}

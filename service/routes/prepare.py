@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from service.checkpoint import Checkpoint
 from service.errors import ContextTooLongError, InvalidRequestError
+from service.generation.constraint import AnswerShape, ConstraintRequest, ToolShape
+from service.generation.constraint_grammar import constraint_of
+from service.generation.formats import OutputFormat
 from service.generation.record import RequestRecord
 from service.generation.request import Generation, GenerationRequest
 from service.prompt.conversation import Conversation
@@ -22,6 +28,7 @@ from service.wire.sampling import (
     sampling_params,
     stop_rules,
 )
+from service.wire.structured_output import conversation_constraint
 
 # Beside the variables that a template itself reads, clients may set these whatever the template.
 _COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})
@@ -140,8 +147,12 @@ async def start_conversation(
     body_size: int,
     token_limit: int | None,
     logprobs: int | None = None,
+    answer: AnswerShape | None = None,
+    tools: tuple[ToolShape, ...] | None = None,
 ) -> Generation:
-    """From conversation to running generation: what every chat-like API does the same.
+    """From conversation to running generation: what every chat-like API does the same. ``answer``:
+    the form that its text must have; ``tools``: the forms of calls, where the conversation's tools
+    do not say all (custom tools) or are named otherwise in the request.
 
     Raises QuireError; nothing runs then.
     """
@@ -155,9 +166,30 @@ async def start_conversation(
         token_limit=token_limit,
         logprobs=logprobs,
     )
+    asked = conversation_constraint(
+        conversation, answer, tools=tools, in_reasoning=wanted.in_reasoning
+    )
+    wanted = await constrained(wanted, asked, services.checkpoint.output_format, services)
     generation = services.generator.start(wanted)
     exchange.began(generation)
     return generation
+
+
+async def constrained(
+    wanted: GenerationRequest,
+    asked: ConstraintRequest,
+    output_format: OutputFormat,
+    services: Services,
+) -> GenerationRequest:
+    """The same request, its output bound to what is asked of its form. Raises
+    InvalidRequestError for a form that cannot be had."""
+    constraint = await constraint_of(
+        asked, output_format, services.checkpoint.tokenizer.token_id, services.grammar_trial
+    )
+    if constraint is None:
+        return wanted
+    params = msgspec.structs.replace(wanted.params, constraint=constraint)
+    return dataclasses.replace(wanted, params=params)
 
 
 def _ends_in_reasoning(conversation: Conversation, text: str, checkpoint: Checkpoint) -> bool:

@@ -10,9 +10,11 @@ from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink, LinkPhase
 from service.errors import LoadingError, ModelNotFoundError
 from service.generation.admission import Admission, Drain
+from service.generation.constraint_trial import GrammarTrial
 from service.generation.request import Generator
 from service.observer import Telemetry
 from service.settings import ServiceSettings
+from service.wire.signatures import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Services:
     admission: Admission
     drain: Drain
     telemetry: Telemetry
+    grammar_trial: GrammarTrial
+    signer: Signer
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

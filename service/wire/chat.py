@@ -12,7 +12,6 @@ from service.errors import InvalidRequestError
 from service.prompt.conversation import (
     Conversation,
     JsonObject,
-    ToolChoice,
     ToolDefinition,
     call_arguments,
 )
@@ -20,11 +19,11 @@ from service.wire.decode import decode
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
     Name,
-    SamplingFields,
     TokenCount,
     check_limits,
     refuse_unserved,
 )
+from service.wire.structured_output import StructuredOutputFields, tool_choice
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -81,7 +80,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     function: FunctionDefinition
 
 
-class ChatRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """OpenAI's request, with the extensions that local servers share."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=16384)]
@@ -92,7 +91,6 @@ class ChatRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fiel
     tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
     reasoning_effort: Name | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
     documents: Annotated[list[dict[str, Any]], Meta(max_length=1024)] | None = None
@@ -138,8 +136,6 @@ def _never(value: Any) -> bool:
 
 
 _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "response_format": lambda value: value == {"type": "text"},
     "modalities": lambda value: value == ["text"],
     "verbosity": lambda value: value == "medium",
     **dict.fromkeys(
@@ -155,11 +151,6 @@ def decode_chat(body: bytes, *, max_choices: int) -> ChatRequest:
     check_limits(request, max_choices=max_choices)
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequestError("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
-    if request.parallel_tool_calls is False and request.calls_tools:
-        raise InvalidRequestError(
-            "'parallel_tool_calls': false is not supported by this server.",
-            param="parallel_tool_calls",
-        )
     if request.continue_final_message and request.generation_prompt:
         raise InvalidRequestError(
             "'continue_final_message' and 'add_generation_prompt' exclude each other.",
@@ -188,11 +179,11 @@ def _check_message(message: Message, path: str) -> None:
 
 def chat_conversation(request: ChatRequest) -> Conversation:
     """The request's messages and tools, whatever API they came by."""
-    choice: ToolChoice = "none" if request.tool_choice == "none" else "auto"
     return Conversation(
         messages=[_template_message(message) for message in request.messages],
         tools=tuple(_tool(tool.function) for tool in request.tools or ()),
-        tool_choice=choice,
+        tool_choice=tool_choice(request.tool_choice),
+        parallel_tool_calls=request.parallel_tool_calls is not False,
         reasoning_effort=request.reasoning_effort,
         documents=request.documents,
         variables=request.chat_template_kwargs or {},

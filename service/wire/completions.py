@@ -11,11 +11,11 @@ from service.errors import InvalidRequestError
 from service.wire.decode import decode
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
-    SamplingFields,
     TokenId,
     check_limits,
     refuse_unserved,
 )
+from service.wire.structured_output import StructuredOutputFields
 
 MAX_PROMPTS = 256
 DEFAULT_MAX_TOKENS = 16
@@ -24,7 +24,9 @@ PromptIds = list[TokenId]
 Prompt = str | list[str] | PromptIds | list[PromptIds]
 
 
-class CompletionRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CompletionRequest(
+    StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """OpenAI's legacy request, with the extensions that local servers share. ``prompt`` is
     read by ``prompts``: JSON lists of strings, of ids and of lists share one type here."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,11 +28,22 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise InvalidRequestError("The body is nested too deeply.") from None
 
 
-def _explain(text: str) -> InvalidRequestError:
-    path = ""
+def convert(value: Any, wanted: type[T], at: str) -> T:
+    """A part of a body that was decoded without a type; ``at`` is its path.
+
+    Raises InvalidRequestError as ``decode`` does.
+    """
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), at) from None
+
+
+def _explain(text: str, at: str = "") -> InvalidRequestError:
+    path = at
     if match := _PATH.search(text):
         # msgspec writes [...] for the keys and values of a map.
-        path, text = match[1].replace("[...]", ""), text[: match.start()]
+        path, text = _join(at, match[1].replace("[...]", "")), text[: match.start()]
     if match := _UNKNOWN.match(text):
         name = _join(path, match[1])
         return InvalidRequestError(f"Unrecognized request argument supplied: {name}", param=name)
@@ -45,4 +56,6 @@ def _explain(text: str) -> InvalidRequestError:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    if not path or name.startswith("["):
+        return path + name
+    return f"{path}.{name}" if name else path

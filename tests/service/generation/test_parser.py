@@ -102,6 +102,14 @@ def test_a_tool_call_has_its_name_first_and_its_arguments_untouched() -> None:
     assert of(CALL) == [("call", "call_0", "weather"), ("arguments", '{"city": "Oslo"}'), ("end",)]
 
 
+def test_a_raw_line_end_in_an_argument_becomes_the_escape_that_json_wants() -> None:
+    """Models write code into arguments as they would into a file; clients' parsers are strict."""
+    raw = CALL.replace("Oslo", "two\nlines\tand \x01")
+    for pieces in ([raw], list(raw)):
+        _, (_, arguments), _ = summary(parse(pieces))
+        assert json.loads(arguments) == {"city": "two\nlines\tand \x01"}
+
+
 def test_any_order_any_number_of_times() -> None:
     text = f"<think>a</think>b{CALL}<think>c</think>{CALL}\n{CALL}\nd"
     call = [("arguments", '{"city": "Oslo"}'), ("end",)]

@@ -1,0 +1,1 @@
+"""Constrained decoding: which tokens a grammar allows next, worked out beside the model's steps."""

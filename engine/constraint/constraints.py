@@ -1,0 +1,233 @@
+"""All constrained sequences of an engine, and the threads that work for them.
+
+No work on a grammar is done on the engine's thread, so none can hold up a step:
+
+- a grammar is compiled on a thread of low priority, once, and kept for those who bring it again;
+  its sequence is scheduled when that is done;
+- what may follow a sampled token is worked out while the next step's model runs. The step waits a
+  little for it at its end; a sequence whose mask comes later is left out of steps until it is
+  there, and its slow masks get a thread of low priority.
+
+What holds up others is only what a grammar does under the interpreter's lock, which its limits
+bound (see ``engine.constraint.grammar``).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.constraint.grammar import (
+    Allowed,
+    GrammarError,
+    Tokens,
+    allowed_tokens,
+    compile_grammar,
+    explain,
+    without,
+)
+from engine.constraint.guide import Guide
+from engine.constraint.workers import Workers
+from engine.messages import Constraint, SamplingParams
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+_CACHED_GRAMMARS = 128
+_CACHED_CHARS = 8 * 1024 * 1024
+_MAX_QUICK_THREADS = 8
+_LOW_PRIORITY = 10
+# Tokens given to a matcher at a time: each call holds the interpreter's lock.
+_REPLAY_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A grammar at its start. ``matcher`` is only ever copied."""
+
+    matcher: LLMatcher
+    first: Allowed
+
+
+class Advance(NamedTuple):
+    """A guided sequence got this token."""
+
+    guide: Guide
+    constraint: Constraint
+    token_id: int
+
+
+@dataclass(slots=True)
+class ConstraintCounters:
+    """Totals since start."""
+
+    compiled: int = 0
+    cached: int = 0  # found compiled
+    failed: int = 0  # sequences that their grammar ended with an error
+    compile_seconds: float = 0.0
+    mask_seconds: float = 0.0
+
+
+class Constraints:
+    """Its methods are called on the engine's thread. ``wake`` is called on another one when a
+    sequence that the engine waits for can go on."""
+
+    def __init__(self, tokens: Tokens, *, wake: Callable[[], None]) -> None:
+        self.counters = ConstraintCounters()
+        self._tokens = tokens
+        self._wake = wake
+        self._lock = threading.Lock()  # of the cache, what is being compiled, and the counters
+        # Consuming a token holds the interpreter's lock: one thread at a time does it, so that the
+        # engine's thread never waits behind several.
+        self._consuming = threading.Lock()
+        self._cache: OrderedDict[Constraint, _Compiled] = OrderedDict()
+        self._cached_chars = 0
+        self._compiling: dict[Constraint, list[tuple[Guide, list[int]]]] = {}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        self._compilers = Workers("grammar-compiler", 2, nice=_LOW_PRIORITY)
+        self._quick_threads = max(1, min(_MAX_QUICK_THREADS, cores // 2))
+        self._quick = Workers("grammar-masks", self._quick_threads)
+        self._slow = Workers("grammar-slow-masks", 2, nice=_LOW_PRIORITY)
+
+    def close(self) -> None:
+        for workers in (self._compilers, self._quick, self._slow):
+            workers.close()
+
+    def begin(self, params: SamplingParams, output: list[int]) -> Guide:
+        """The guide of a new sequence that already has ``output``; it may still be working."""
+        constraint = params.constraint
+        assert constraint is not None
+        guide = Guide(
+            constraint.grammar,
+            frozenset() if params.ignore_eos else self._tokens.stop_token_ids,
+        )
+        guide.begin_work()
+        with self._lock:
+            compiled = self._cache.get(constraint)
+            if compiled is not None:
+                self._cache.move_to_end(constraint)
+                self.counters.cached += 1
+            else:
+                waiting = self._compiling.setdefault(constraint, [])
+                waiting.append((guide, output))
+                if len(waiting) == 1:
+                    self._compilers.submit(functools.partial(self._compile, constraint))
+                return guide
+        self._start(guide, compiled, output)
+        return guide
+
+    def advance(self, steps: list[Advance]) -> None:
+        """These sequences continue by a token each: work out what may follow."""
+        quick = []
+        for step in steps:
+            step.guide.begin_work()
+            if step.guide.is_slow:
+                self._slow.submit(functools.partial(self._follow_all, [step]))
+            else:
+                quick.append(step)
+        # A task for each thread, not for each sequence: handing over costs as much as a mask.
+        for first in range(min(self._quick_threads, len(quick))):
+            share = quick[first :: self._quick_threads]
+            self._quick.submit(functools.partial(self._follow_all, share))
+
+    # --- on other threads --------------------------------------------------------------------
+
+    def _compile(self, constraint: Constraint) -> None:
+        begin = time.monotonic()
+        compiled: _Compiled | None = None
+        error = ""
+        try:
+            matcher = compile_grammar(constraint, self._tokens)
+            compiled = _Compiled(matcher, allowed_tokens(matcher, self._tokens))
+        except GrammarError as refused:
+            error = str(refused)
+        except Exception as failure:
+            error = f"the grammar failed: {failure}"
+        with self._lock:
+            waiting = self._compiling.pop(constraint)
+            self.counters.compiled += 1
+            self.counters.compile_seconds += time.monotonic() - begin
+            if compiled is not None:
+                self._keep(constraint, compiled)
+        for guide, output in waiting:
+            if compiled is None:
+                self._fail(guide, constraint, error)
+            else:
+                self._start(guide, compiled, output)
+            self._tell(guide)
+
+    def _keep(self, constraint: Constraint, compiled: _Compiled) -> None:
+        self._cache[constraint] = compiled
+        self._cached_chars += len(constraint.grammar)
+        while len(self._cache) > _CACHED_GRAMMARS or self._cached_chars > _CACHED_CHARS:
+            dropped, _ = self._cache.popitem(last=False)
+            self._cached_chars -= len(dropped.grammar)
+
+    def _start(self, guide: Guide, compiled: _Compiled, output: list[int]) -> None:
+        """At the grammar's start, or after ``output``."""
+        guide.matcher = compiled.matcher.deep_copy()
+        if output:
+            replay = functools.partial(self._follow, guide, None, output)
+            self._slow.submit(replay)
+        else:
+            self._allow(guide, compiled.first)
+
+    def _follow_all(self, steps: list[Advance]) -> None:
+        for step in steps:
+            self._follow(step.guide, step.constraint, [step.token_id])
+
+    def _follow(self, guide: Guide, constraint: Constraint | None, token_ids: list[int]) -> None:
+        begin = time.monotonic()
+        try:
+            allowed = self._consume(guide, token_ids)
+        except Exception as error:
+            self._fail(guide, constraint, f"{error}")
+        else:
+            if allowed is None:
+                guide.complete()
+            else:
+                self._allow(guide, allowed)
+        with self._lock:
+            self.counters.mask_seconds += time.monotonic() - begin
+        self._tell(guide)
+
+    def _consume(self, guide: Guide, token_ids: list[int]) -> Allowed | None:
+        """What may come after these tokens; None when the text can only end."""
+        matcher = guide.matcher
+        assert matcher is not None
+        for first in range(0, len(token_ids), _REPLAY_TOKENS):
+            with self._consuming:
+                consumed = matcher.consume_tokens(token_ids[first : first + _REPLAY_TOKENS])
+            if not consumed:
+                raise GrammarError(explain(matcher))
+        if matcher.is_stopped():
+            return None
+        return allowed_tokens(matcher, self._tokens)
+
+    def _allow(self, guide: Guide, allowed: Allowed) -> None:
+        idle = self._tokens.eos_token_ids - guide.stops
+        ends = self._tokens.eos_token_ids
+        if allowed.ends and not without(allowed.words, ends).any():
+            guide.complete()
+        else:
+            guide.allow(allowed, without(allowed.words, idle) if idle else allowed.words)
+
+    def _fail(self, guide: Guide, constraint: Constraint | None, error: str) -> None:
+        with self._lock:
+            self.counters.failed += 1
+            # Copies share what was built of the lexer: one that overflowed it must not stay.
+            dropped = self._cache.pop(constraint, None) if constraint is not None else None
+            if dropped is not None and constraint is not None:
+                self._cached_chars -= len(constraint.grammar)
+        guide.fail(error)
+
+    def _tell(self, guide: Guide) -> None:
+        if guide.awaited:
+            guide.awaited = False
+            self._wake()

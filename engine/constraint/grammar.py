@@ -1,0 +1,128 @@
+"""Grammars compiled by llguidance: which limits hold, and what comes of exceeding them.
+
+llguidance walks a grammar with an Earley parser over a lexer of regex derivatives, both built as
+the output goes on. Its limits are what keeps a hostile grammar from eating time and memory; they
+are set well below its defaults:
+
+- a row of the parser may hold as many items as ``Constraint.row_items`` says. The time for one
+  byte grows with its square, under the interpreter's lock: with 300 items about 1 ms, with
+  llguidance's own 2,000 a good tenth of a second;
+- states of the lexer, 20,000 of 1 to 2 kB each;
+- symbols of the grammar, and fuel for building regexes and for one mask.
+
+This module imports without llguidance; ``require`` says so when it is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.messages import Constraint
+
+try:
+    import llguidance
+except ImportError:  # an engine that is never asked for a constraint needs none
+    llguidance = None  # type: ignore[assignment]  # the module, or nothing
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+Words = NDArray[np.uint32]
+
+_MAX_GRAMMAR_SYMBOLS = 100_000
+_MAX_LEXER_STATES = 20_000
+_STEP_LEXER_FUEL = 100_000  # about 7 ms
+_STEP_MAX_ITEMS = 50_000
+
+_LISTING = re.compile(r"\n *\d+ \| ")
+_MAX_ERROR_CHARS = 400
+
+
+class GrammarError(ValueError):
+    """The grammar cannot be compiled, or led nowhere; the message says why."""
+
+
+class Tokens:
+    """The model's vocabulary as grammars see it: which bytes each token stands for.
+
+    Reading a large ``tokenizer.json`` holds the interpreter's lock for up to a second, so it is
+    done while the engine loads.
+    """
+
+    def __init__(
+        self, directory: Path, *, vocab_size: int | None, eos_token_ids: frozenset[int]
+    ) -> None:
+        """``vocab_size`` is the number of logits (None: as many as there are tokens). Raises
+        GrammarError, OSError or ValueError when the vocabulary cannot be read."""
+        if llguidance is None:
+            raise GrammarError("llguidance is not installed")
+        text = (directory / "tokenizer.json").read_text(encoding="utf-8")
+        eos = sorted(eos_token_ids) or None
+        try:
+            self.library: LLTokenizer = llguidance.LLTokenizer(
+                text, n_vocab=vocab_size, eos_token=eos
+            )
+        except ValueError:  # the tokenizer knows more tokens than the model has logits
+            self.library = llguidance.LLTokenizer(text, eos_token=eos)
+        self.num_words = -(-self.library.vocab_size // 32)
+        # A model without an end of its own gets one from the tokenizer; it ends no sequence.
+        self.eos_token_ids = frozenset(self.library.eos_tokens)
+        self.stop_token_ids = eos_token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may come next. ``words``: bit t of word t // 32 stands for token t; the grammar's end
+    is spelled by the end-of-sequence tokens. ``ends``: it may end here."""
+
+    words: Words
+    ends: bool
+
+
+def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
+    """Raises GrammarError. Works outside the interpreter's lock."""
+    limits = llguidance.LLParserLimits(
+        max_items_in_row=constraint.row_items,
+        max_grammar_size=_MAX_GRAMMAR_SYMBOLS,
+        max_lexer_states=_MAX_LEXER_STATES,
+        step_lexer_fuel=_STEP_LEXER_FUEL,
+        step_max_items=_STEP_MAX_ITEMS,
+        verbose_errors=False,
+    )
+    matcher = llguidance.LLMatcher(tokens.library, constraint.grammar, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise GrammarError(explain(matcher))
+    return matcher
+
+
+def allowed_tokens(matcher: LLMatcher, tokens: Tokens) -> Allowed:
+    """Raises GrammarError. Works outside the interpreter's lock."""
+    words: Words = np.zeros(tokens.num_words, dtype=np.uint32)
+    matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+    if matcher.is_error():
+        raise GrammarError(explain(matcher))
+    return Allowed(words, matcher.is_accepting())
+
+
+def without(words: Words, token_ids: frozenset[int]) -> Words:
+    """A copy in which these tokens are not allowed."""
+    fewer = words.copy()
+    for token in token_ids:
+        if token // 32 < len(fewer):
+            fewer[token // 32] &= np.uint32(~(1 << (token % 32)) & 0xFFFFFFFF)
+    return fewer
+
+
+def explain(matcher: LLMatcher) -> str:
+    """The matcher's error in one line, without the grammar's own text where it is listed."""
+    text, *_ = _LISTING.split(matcher.get_error(), maxsplit=1)
+    text = " ".join(text.removesuffix("<non-verbose/>").split())[:_MAX_ERROR_CHARS]
+    if text == "NoExtensionBias":
+        return "no text matches the grammar"
+    return text or "the grammar failed"

@@ -1,0 +1,349 @@
+"""From what a request asks of its answer's form to one grammar for the engine.
+
+    start = reasoning, free, then the answer's form, or calls, or free text with calls in it
+
+Reasoning and text stay free, except that tags that mean something cannot be spelled where they
+would mean something else. A forced call (``required``, or a named tool) comes right after the
+reasoning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+
+from engine.messages import MAX_GRAMMAR_CHARS, Constraint
+from service.errors import InternalError, InvalidRequestError
+from service.generation.constraint import (
+    AnswerShape,
+    Choice,
+    ConstraintRequest,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    NamedTool,
+    Regex,
+    ToolShape,
+)
+from service.generation.constraint_calls import call_term
+from service.generation.constraint_lark import (
+    SPACE,
+    Rules,
+    Tag,
+    TokenIds,
+    either,
+    literal,
+    pattern,
+    tag,
+)
+from service.generation.constraint_schema import check_schema, schema_grammar
+from service.generation.constraint_trial import GrammarTrial, TrialFailedError
+from service.generation.formats import PLAIN, OutputFormat, ToolCallTags
+
+# How ambiguous a grammar may be that a client wrote; a parser's row of a JSON schema's grammar can
+# be wide (four items for each optional property), but costs little.
+_ROW_ITEMS_OF_STRANGERS = 300
+_ROW_ITEMS = 1000
+_MAX_OPTIONS = 10_000
+_CLIENT_GRAMMAR = "client"
+
+
+async def constraint_of(
+    request: ConstraintRequest,
+    output_format: OutputFormat,
+    token_ids: TokenIds,
+    trial: GrammarTrial,
+) -> Constraint | None:
+    """What the engine is told; None when nothing has to be constrained.
+
+    Raises InvalidRequestError, naming the field, for what cannot be enforced or does not compile
+    within its bounds; InternalError when that cannot be tried.
+    """
+    if not _asks_anything(request):
+        return None
+    try:
+        request = await _in_lark(request, trial)
+        # Large schemas take a while to check and write; other streams go on meanwhile.
+        constraint = await asyncio.to_thread(constraint_for, request, output_format, token_ids)
+        if constraint is None:
+            return None
+        error = await trial.try_out(constraint) or await _fault_alone(request, trial)
+        if error is None:
+            return constraint
+        if any(not tool.strict for tool in request.tools):
+            # A schema that nobody called strict shall not make a call impossible.
+            loose = await asyncio.to_thread(
+                constraint_for, request, output_format, token_ids, exact=False
+            )
+            if loose is not None and loose != constraint and not await trial.try_out(loose):
+                return loose
+        raise InvalidRequestError(
+            f"The output cannot be constrained as asked: {_readable(error)}",
+            param=await _culprit(request, output_format, token_ids, trial),
+        )
+    except TrialFailedError as failure:
+        raise InternalError(f"{failure}.") from failure
+
+
+async def _fault_alone(request: ConstraintRequest, trial: GrammarTrial) -> str | None:
+    """What is wrong with the answer's form alone: behind reasoning, or beside calls, a form that no
+    text has would show only when it is too late."""
+    if request.answer is None:
+        return None
+    alone = constraint_for(ConstraintRequest(answer=request.answer), PLAIN, _no_tokens)
+    return None if alone is None else await trial.try_out(alone)
+
+
+def _no_tokens(_: str) -> None:
+    return None
+
+
+async def _in_lark(request: ConstraintRequest, trial: GrammarTrial) -> ConstraintRequest:
+    """The same, with a GBNF grammar put into Lark's notation."""
+    answer = request.answer
+    if not isinstance(answer, Grammar) or not _is_gbnf(answer):
+        return request
+    _check_size(answer.text, answer.param)
+    text, error = await trial.to_lark(answer.text)
+    if error is not None:
+        raise InvalidRequestError(
+            f"The grammar is not sound GBNF: {_readable(error)}", param=answer.param
+        )
+    return msgspec.structs.replace(
+        request, answer=Grammar(text=text, param=answer.param, syntax="lark")
+    )
+
+
+def _is_gbnf(grammar: Grammar) -> bool:
+    return grammar.syntax == "gbnf" or (grammar.syntax == "auto" and "::=" in grammar.text)
+
+
+async def _culprit(
+    request: ConstraintRequest,
+    output_format: OutputFormat,
+    token_ids: TokenIds,
+    trial: GrammarTrial,
+) -> str | None:
+    """The field whose grammar fails also when it stands alone."""
+    if request.answer is not None and await _fault_alone(request, trial) is not None:
+        return request.answer.param
+    for tool in request.tools:
+        alone = ConstraintRequest(tools=(tool,), tool_choice="required")
+        constraint = constraint_for(alone, output_format, token_ids)
+        if constraint is not None and await trial.try_out(constraint) is not None:
+            return tool.param
+    return request.answer.param if request.answer is not None else "tools"
+
+
+def _readable(error: str) -> str:
+    return f"{error.rstrip('.')}."
+
+
+def constraint_for(
+    request: ConstraintRequest,
+    output_format: OutputFormat,
+    token_ids: TokenIds,
+    *,
+    exact: bool = True,
+) -> Constraint | None:
+    """The grammar of a request, not tried yet. ``exact``: forced calls follow also the schemas of
+    tools that are not strict. Raises InvalidRequestError."""
+    if not _asks_anything(request):
+        return None
+    tools = _callable_tools(request)
+    forced = _forces_a_call(request)
+    if tools and output_format.tool_call is None:
+        if forced:
+            raise InvalidRequestError(
+                "This model's output format has no tool calls, so none can be required.",
+                param="tool_choice",
+            )
+        tools = ()
+        if request.answer is None:
+            return None
+    build = _Builder(output_format, token_ids, request)
+    if forced:
+        start = build.after_reasoning(build.calls(tools, exact=exact))
+    elif request.answer is not None:
+        terms = [build.answer(request.answer)]
+        if tools:
+            terms.append(build.calls(tools, exact=False))
+        start = build.after_reasoning(build.rules.add(either(terms)))
+    else:
+        start = build.free_text_with_calls(tools)
+    return build.constraint(start)
+
+
+def _callable_tools(request: ConstraintRequest) -> tuple[ToolShape, ...]:
+    choice = request.tool_choice
+    if choice == "none":
+        return ()
+    if isinstance(choice, NamedTool):
+        named = tuple(tool for tool in request.tools if tool.name == choice.name)
+        if not named:
+            raise InvalidRequestError(
+                f"'tool_choice' names '{choice.name[:64]}', which is not among 'tools'.",
+                param="tool_choice",
+            )
+        return named
+    if choice == "required" and not request.tools:
+        raise InvalidRequestError(
+            "'tool_choice' requires a tool call, but there are no 'tools'.", param="tool_choice"
+        )
+    return request.tools
+
+
+def _forces_a_call(request: ConstraintRequest) -> bool:
+    return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
+
+
+def _asks_anything(request: ConstraintRequest) -> bool:
+    """Whether the answer has a form, a call is forced, or calls are to follow any rule."""
+    if request.answer is not None or _forces_a_call(request):
+        return True
+    if not request.tools or request.tool_choice == "none":
+        return False
+    return not request.parallel_tool_calls or any(
+        tool.strict or tool.input is not None for tool in request.tools
+    )
+
+
+class _Builder:
+    """One grammar in the making."""
+
+    def __init__(
+        self, output_format: OutputFormat, token_ids: TokenIds, request: ConstraintRequest
+    ) -> None:
+        self.rules = Rules()
+        self._token_ids = token_ids
+        self._request = request
+        self._calls = output_format.tool_call
+        self._client_grammar: Grammar | None = None
+        tags = output_format.reasoning if request.reasoning or request.in_reasoning else None
+        self._reasoning: tuple[Tag, Tag] | None = None
+        if tags is not None:
+            self._reasoning = (tag(tags.open, token_ids), tag(tags.close, token_ids))
+
+    @property
+    def _call_tags(self) -> ToolCallTags:
+        assert self._calls is not None
+        return self._calls
+
+    def constraint(self, start: str) -> Constraint:
+        source = self.rules.source(start)
+        if self._client_grammar is None:
+            if len(source) > MAX_GRAMMAR_CHARS:
+                raise InvalidRequestError(
+                    "The schemas are too large together to constrain the output by them.",
+                    param="tools" if self._request.answer is None else self._request.answer.param,
+                )
+            return Constraint(grammar=source, row_items=_ROW_ITEMS)
+        parts = [
+            {"lark_grammar": source},
+            {"name": _CLIENT_GRAMMAR, "lark_grammar": self._client_grammar.text},
+        ]
+        return Constraint(
+            grammar=json.dumps({"grammars": parts}), row_items=_ROW_ITEMS_OF_STRANGERS
+        )
+
+    # --- reasoning -----------------------------------------------------------------------------
+
+    def after_reasoning(self, term: str) -> str:
+        """``term``, behind reasoning if there is any."""
+        if self._reasoning is None:
+            return term
+        opening, closing = self._reasoning
+        space = self.rules.add(SPACE, terminal=True)
+        rest = self.rules.add(f"{self.rules.text_to(closing)} {space}")
+        if self._request.in_reasoning:
+            return f"{rest} {term}"
+        return f"({opening.term} {rest})? {term}"
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def answer(self, shape: AnswerShape) -> str:
+        match shape:
+            case JsonSchema(schema=schema, param=param, any_whitespace=any_whitespace):
+                check_schema(schema, param)
+                return self.rules.add(schema_grammar(schema, any_whitespace=any_whitespace))
+            case JsonObject():
+                return self.rules.add(schema_grammar({"type": "object"}))
+            case Regex(pattern=regex, param=param):
+                _check_size(regex, param)
+                return self.rules.add(pattern(regex), terminal=True)
+            case Choice(options=options, param=param):
+                return self.rules.add(_options(options, param), terminal=True)
+            case Grammar(text=text, param=param):
+                _check_size(text, param)
+                self._client_grammar = shape
+                return f"@{_CLIENT_GRAMMAR}"
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def calls(self, tools: tuple[ToolShape, ...], *, exact: bool) -> str:
+        """One call, or several where they may be parallel and none is named."""
+        call = call_term(self.rules, self._call_tags, tools, self._token_ids, exact=exact)
+        single = isinstance(self._request.tool_choice, NamedTool)
+        if single or not self._request.parallel_tool_calls:
+            return call
+        space = self.rules.add(SPACE, terminal=True)
+        return self.rules.add(f"{call} ({space} {call})*")
+
+    def free_text_with_calls(self, tools: tuple[ToolShape, ...]) -> str:
+        """Any text with any number of calls in it; at most one, at its end, where they must not be
+        parallel."""
+        opening = tag(self._call_tags.open, self._token_ids)
+        call = call_term(
+            self.rules, self._call_tags, tools, self._token_ids, exact=False, opened=True
+        )
+        closing = self._closing_of_reasoning()
+        text = self._free_text(opening)
+        until = self.rules.add(
+            f"{text} {opening.term}"
+            if opening.token_id is not None
+            else self.rules.text_to(opening)
+        )
+        if self._request.parallel_tool_calls:
+            body = f"({until} {call})* {text}"
+        else:
+            space = self.rules.add(SPACE, terminal=True)
+            body = f"({text} | {until} {call} {space})"
+        if closing is None:
+            return body
+        unfinished = self.rules.text(closing)
+        return f"({unfinished} | {self.rules.text_to(closing)} {body})"
+
+    def _closing_of_reasoning(self) -> Tag | None:
+        """The tag that ends the reasoning in which the prompt ends."""
+        if self._reasoning is None or not self._request.in_reasoning:
+            return None
+        return self._reasoning[1]
+
+    def _free_text(self, opening: Tag) -> str:
+        """Text without a call's opening tag; with blocks of reasoning in it, finished or not."""
+        text = self.rules.text(opening)
+        if self._reasoning is None or self._reasoning[0].token_id is None:
+            return text
+        first, last = self._reasoning
+        block = f"{first.term} {self.rules.text_to(last)}"
+        unfinished = f"{first.term} {self.rules.text(last)}"
+        return self.rules.add(f"{text} ({block} {text})* ({unfinished})?")
+
+
+def _check_size(text: str, param: str) -> None:
+    if len(text) > MAX_GRAMMAR_CHARS // 4:
+        raise InvalidRequestError(
+            f"More than {MAX_GRAMMAR_CHARS // 4} characters are too many to constrain output by.",
+            param=param,
+        )
+
+
+def _options(options: tuple[str, ...], param: str) -> str:
+    if not options:
+        raise InvalidRequestError("There must be at least one choice.", param=param)
+    if len(options) > _MAX_OPTIONS:
+        raise InvalidRequestError(f"More than {_MAX_OPTIONS} choices.", param=param)
+    _check_size("".join(options), param)
+    return " | ".join(literal(option) for option in options)

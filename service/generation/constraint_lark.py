@@ -1,0 +1,92 @@
+"""Writing grammars in llguidance's Lark notation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+TokenIds = Callable[[str], int | None]
+"""The id of a text that is one token, as a tokenizer's ``token_id`` gives it."""
+
+SPACE = r"/[ \t\r\n]{0,8}/"
+"""White space around tags, which belongs to them. Bounded, so that nothing goes on forever."""
+
+_ANYTHING = "/(?s:.*)/"
+
+
+def literal(text: str) -> str:
+    """Exactly this text."""
+    return json.dumps(text)
+
+
+def pattern(regex: str) -> str:
+    """What the regex matches as a whole; anchors at its ends are welcome."""
+    if not regex:
+        return '""'
+    # Lark ends a pattern at a bare slash or line end; an escaped slash is a slash in any regex.
+    bare = re.sub(r"\\.|/", lambda found: "\\/" if found[0] == "/" else found[0], regex, flags=re.S)
+    escaped = bare.replace("\\\n", "\\n").replace("\\\r", "\\r")
+    return "/" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "/"
+
+
+def quoted(text: str) -> str:
+    """A regex for exactly this text."""
+    return "".join(map(_quoted, text))
+
+
+def _quoted(char: str) -> str:
+    if char.isalnum() or char in " <>_" or ord(char) > 0x7F:  # \< and \> mean something
+        return char
+    return f"\\{char}" if char.isprintable() else f"\\x{ord(char):02x}"
+
+
+class Tag(NamedTuple):
+    """A delimiter of an output format. ``token_id``: the one token that spells it, if there is."""
+
+    text: str
+    token_id: int | None
+
+    @property
+    def term(self) -> str:
+        return literal(self.text) if self.token_id is None else f"<[{self.token_id}]>"
+
+
+def tag(text: str, token_ids: TokenIds) -> Tag:
+    return Tag(text, token_ids(text))
+
+
+class Rules:
+    """A grammar's lines, in the making. Names are made unique."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._count = 0
+
+    def add(self, body: str, *, terminal: bool = False, option: str = "") -> str:
+        """A rule's or a terminal's new name."""
+        self._count += 1
+        name = f"{'T' if terminal else 'r'}{self._count}"
+        self._lines.append(f"{name}{option}: {body}")
+        return name
+
+    def text(self, *without: Tag) -> str:
+        """Any text in which none of these tags is spelled out."""
+        if not without:
+            return self.add(_ANYTHING, terminal=True)
+        tags = "|".join(quoted(tag.text) for tag in without)
+        return self.add(f"{_ANYTHING} & ~/(?s:.*)({tags})(?s:.*)/", terminal=True)
+
+    def text_to(self, end: Tag) -> str:
+        """Any text up to and with the first ``end``."""
+        if end.token_id is None:
+            return self.add(f"/(?s:.*){quoted(end.text)}/", option="[lazy]")
+        return self.add(f"{self.text(end)} {end.term}")
+
+    def source(self, start: str) -> str:
+        return "\n".join(["%llguidance {}", f"start: {start}", *self._lines]) + "\n"
+
+
+def either(terms: Sequence[str]) -> str:
+    return f"({' | '.join(terms)})"

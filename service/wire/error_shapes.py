@@ -1,0 +1,54 @@
+"""How each vendor's clients are told of an error: one shape per API, from one error tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from service.errors import QuireError
+
+ErrorShape = Callable[[QuireError, str], bytes]
+"""An error and the request's id to the body of the response."""
+
+# Anthropic's vocabulary, by HTTP status; other client errors are invalid_request_error.
+_ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+
+
+class AnthropicErrorDetail(msgspec.Struct, frozen=True):
+    type: str
+    message: str
+
+
+class AnthropicErrorBody(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    error: AnthropicErrorDetail
+    request_id: str
+
+
+def openai_shape(error: QuireError, request_id: str) -> bytes:
+    return error.to_body()
+
+
+def anthropic_shape(error: QuireError, request_id: str) -> bytes:
+    detail = AnthropicErrorDetail(anthropic_type(error), error.message)
+    return msgspec.json.encode(AnthropicErrorBody(detail, request_id))
+
+
+def anthropic_type(error: QuireError) -> str:
+    fallback = "api_error" if error.status >= 500 else "invalid_request_error"
+    return _ANTHROPIC_TYPES.get(error.status, fallback)
+
+
+def shape_for(path: str) -> ErrorShape:
+    """By path, so that also what no route takes is answered in its API's own shape."""
+    return anthropic_shape if path.startswith("/v1/messages") else openai_shape

@@ -1,0 +1,231 @@
+"""The form of an answer, as requests ask for it: ``response_format``, ``structured_outputs`` and
+the older ``guided_*`` fields. One of them at most may be given."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.generation.constraint import (
+    AnswerShape,
+    Choice,
+    ConstraintRequest,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    NamedTool,
+    Regex,
+    ToolShape,
+)
+from service.prompt.conversation import Conversation, ToolChoice
+from service.wire.sampling import SamplingFields
+
+_MAX_TEXT = 128 * 1024
+Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
+Options = Annotated[list[Text], Meta(min_length=1, max_length=10_000)]
+Schema = dict[str, Any] | bool | Annotated[str, Meta(max_length=1024 * 1024)]
+
+
+class TextFormat(msgspec.Struct, frozen=True, tag="text", forbid_unknown_fields=True):
+    """Any text."""
+
+
+class JsonObjectFormat(msgspec.Struct, frozen=True, tag="json_object", forbid_unknown_fields=True):
+    """Any JSON object."""
+
+
+class NamedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``strict`` false is a wish; here it is fulfilled like a demand."""
+
+    name: Annotated[str, Meta(max_length=512)] = ""
+    description: str | None = None
+    schema: dict[str, Any] | bool | None = None
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(msgspec.Struct, frozen=True, tag="json_schema", forbid_unknown_fields=True):
+    json_schema: NamedSchema
+
+
+ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """vLLM's extension. One kind of form, and whether JSON may have white space."""
+
+    json: Schema | None = None
+    json_object: bool | None = None
+    regex: Text | None = None
+    choice: Options | None = None
+    grammar: Text | None = None
+    disable_any_whitespace: bool = False
+
+
+class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
+    """What chat and completion requests have in common here."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Schema | None = None
+    guided_regex: Text | None = None
+    guided_choice: Options | None = None
+    guided_grammar: Text | None = None
+
+
+def answer_shape(fields: StructuredOutputFields) -> AnswerShape | None:
+    """The form asked for, None where text is free.
+
+    Raises InvalidRequestError for more than one form, and for what is none.
+    """
+    shapes = [
+        shape
+        for shape in (
+            _of_response_format(fields.response_format),
+            _of_structured_outputs(fields.structured_outputs),
+            *_of_guided(fields),
+        )
+        if shape is not None
+    ]
+    if len(shapes) > 1:
+        raise InvalidRequestError(
+            f"'{shapes[0].param}' and '{shapes[1].param}' ask for two forms of one answer.",
+            param=shapes[1].param,
+        )
+    return shapes[0] if shapes else None
+
+
+def _of_response_format(asked: ResponseFormat | None) -> AnswerShape | None:
+    match asked:
+        case JsonObjectFormat():
+            return JsonObject(param="response_format")
+        case JsonSchemaFormat(json_schema=named):
+            param = "response_format.json_schema.schema"
+            if named.schema is None:
+                raise InvalidRequestError(f"Missing required parameter: '{param}'.", param=param)
+            return JsonSchema(schema=named.schema, param=param)
+    return None
+
+
+def _of_structured_outputs(asked: StructuredOutputs | None) -> AnswerShape | None:
+    if asked is None:
+        return None
+    shapes = _shapes("structured_outputs.", asked.json, asked.regex, asked.choice, asked.grammar)
+    if asked.json_object:
+        shapes.append(JsonObject(param="structured_outputs.json_object"))
+    if len(shapes) != 1:
+        raise InvalidRequestError(
+            "'structured_outputs' takes exactly one of json, json_object, regex, choice, grammar.",
+            param="structured_outputs",
+        )
+    [shape] = shapes
+    if isinstance(shape, JsonSchema) and asked.disable_any_whitespace:
+        return msgspec.structs.replace(shape, any_whitespace=False)
+    return shape
+
+
+def _of_guided(fields: StructuredOutputFields) -> list[AnswerShape]:
+    return _shapes(
+        "guided_",
+        fields.guided_json,
+        fields.guided_regex,
+        fields.guided_choice,
+        fields.guided_grammar,
+    )
+
+
+def _shapes(
+    prefix: str,
+    schema: Schema | None,
+    regex: str | None,
+    choice: list[str] | None,
+    grammar: str | None,
+) -> list[AnswerShape]:
+    shapes: list[AnswerShape] = []
+    if schema is not None:
+        shapes.append(JsonSchema(schema=_schema(schema, f"{prefix}json"), param=f"{prefix}json"))
+    if regex is not None:
+        shapes.append(Regex(pattern=regex, param=f"{prefix}regex"))
+    if choice is not None:
+        shapes.append(Choice(options=tuple(choice), param=f"{prefix}choice"))
+    if grammar is not None:
+        shapes.append(Grammar(text=grammar, param=f"{prefix}grammar"))
+    return shapes
+
+
+def _schema(schema: Schema, param: str) -> dict[str, Any] | bool:
+    """The schema itself, where a client sent its JSON text."""
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return msgspec.json.decode(schema, type=dict[str, Any] | bool)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"'{param}' is no JSON schema: {error}.", param=param) from None
+
+
+class _NamedFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+class _NamedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+def tool_choice(asked: Any) -> ToolChoice:
+    """OpenAI's ``tool_choice`` of chat requests; absent it is ``auto``. Raises
+    InvalidRequestError."""
+    match asked:
+        case None:
+            return "auto"
+        case "none" | "auto" | "required":
+            choice: ToolChoice = asked
+            return choice
+    try:
+        return NamedTool(msgspec.convert(asked, _NamedChoice).function.name)
+    except msgspec.ValidationError:
+        raise InvalidRequestError(
+            f"'tool_choice' is none, auto, required, or a function's name, not "
+            f"{json.dumps(asked)[:100]}.",
+            param="tool_choice",
+        ) from None
+
+
+def conversation_constraint(
+    conversation: Conversation,
+    answer: AnswerShape | None,
+    *,
+    tools: tuple[ToolShape, ...] | None = None,
+    in_reasoning: bool,
+) -> ConstraintRequest:
+    """What a conversation's tools and an answer's form ask for together. ``tools`` stands for the
+    conversation's own."""
+    return ConstraintRequest(
+        answer=answer,
+        tools=_function_shapes(conversation) if tools is None else tools,
+        tool_choice=conversation.tool_choice,
+        parallel_tool_calls=conversation.parallel_tool_calls,
+        in_reasoning=in_reasoning,
+        reasoning=_may_reason(conversation),
+    )
+
+
+def _function_shapes(conversation: Conversation) -> tuple[ToolShape, ...]:
+    return tuple(
+        ToolShape(
+            name=tool.name,
+            parameters=tool.parameters,
+            strict=tool.strict,
+            param=f"tools.{index}.function.parameters",
+        )
+        for index, tool in enumerate(conversation.tools)
+    )
+
+
+def _may_reason(conversation: Conversation) -> bool:
+    """Whether nobody switched reasoning off."""
+    variables = {**conversation.thinking_variables(), **conversation.variables}
+    return variables.get("enable_thinking", variables.get("thinking")) is not False

@@ -1,0 +1,270 @@
+"""Constraints beside everything else an engine does with a sequence."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.constraint import constraints as constraints_module
+from engine.constraint.grammar import compile_grammar
+from engine.core import EngineCore
+from engine.messages import Constraint, FinishReason, SamplingParams, Submit, WaitingReason
+from engine.sampling import sampler as sampler_module
+from tests.engine.constraint.running import Answer, Engine, Model, lark
+
+WORDS = lark("start: /[a-d]{3,9}( [a-d]{3,9}){4}/")
+LIST = lark('start: "[" (NUMBER ", "){10} NUMBER "]"', "NUMBER: /-?[1-9][0-9]{0,3}/")
+FREE = lark("start: /(?s:.*)/")
+WORD = lark('start: "yes" | "no"')
+
+
+def together(engine: Engine, count: int, **fields: object) -> list[list[int]]:
+    handles = [engine.submit(LIST, seed=seed, temperature=1.0, **fields) for seed in range(count)]
+    answers = engine.run()
+    return [answers[handle].token_ids for handle in handles]
+
+
+def test_a_sequence_that_can_only_stop_stops_without_an_end_token(engine: Engine) -> None:
+    answer = engine.run_one(WORD, temperature=1.0)
+    assert engine.text(answer) in ("yes", "no")
+    assert answer.finished.reason is FinishReason.STOP
+    assert answer.finished.stop_token_id is None
+    assert answer.finished.output_tokens == len(answer.token_ids)
+
+
+def test_an_end_token_is_sampled_only_where_the_grammar_may_end(
+    engine: Engine, model: Model
+) -> None:
+    [end] = model.tokens.eos_token_ids
+    grammar = lark("start: /(ab)+/")
+    for seed in range(8):
+        answer = engine.run_one(
+            grammar, temperature=1.0, seed=seed, logit_bias={end: 50.0}, max_tokens=50
+        )
+        assert answer.finished.stop_token_id == end
+        assert engine.text(answer) == "ab"  # it ends as soon as it may
+
+
+def test_ignoring_the_end_token_goes_on_as_long_as_the_grammar_does(engine: Engine) -> None:
+    grammar = lark("start: /(ab){1,20}/")
+    answer = engine.run_one(grammar, ignore_eos=True, temperature=1.0)
+    assert engine.text(answer) == "ab" * 20
+    assert answer.finished.reason is FinishReason.STOP
+
+
+def test_min_tokens_hold_back_the_end_but_not_beyond_the_grammar(
+    engine: Engine, model: Model
+) -> None:
+    [end] = model.tokens.eos_token_ids
+    bias = {"logit_bias": {end: 50.0}, "temperature": 1.0}
+    longer = engine.run_one(lark("start: /a+/"), min_tokens=12, **bias)
+    assert len(longer.token_ids) == 13  # twelve, then the end
+    whole = engine.run_one(WORD, min_tokens=40, **bias)
+    assert engine.text(whole) in ("yes", "no")
+    assert whole.finished.reason is FinishReason.STOP
+
+
+def test_an_answer_cut_by_max_tokens_says_so(engine: Engine) -> None:
+    answer = engine.run_one(LIST, max_tokens=3)
+    assert answer.finished.reason is FinishReason.LENGTH
+    assert len(answer.token_ids) == 3
+
+
+def test_allowed_token_ids_that_the_grammar_forbids_fail_that_sequence_alone(
+    engine: Engine,
+) -> None:
+    bad = engine.submit(WORD, allowed_token_ids=(9, 10, 11))
+    good = engine.submit(WORD, temperature=1.0)
+    free = engine.submit(None, max_tokens=20, ignore_eos=True)
+    answers = engine.run()
+    assert answers[bad].finished.reason is FinishReason.ERROR
+    assert "leave no token" in str(answers[bad].finished.error)
+    assert answers[good].finished.reason is FinishReason.STOP
+    assert len(answers[free].token_ids) == 20
+
+
+def test_a_grammar_that_does_not_compile_fails_its_sequence_with_the_reason(
+    engine: Engine,
+) -> None:
+    bad = engine.submit(lark("start: /(/"))
+    free = engine.submit(None, max_tokens=20, ignore_eos=True)
+    answers = engine.run()
+    assert answers[bad].finished.reason is FinishReason.ERROR
+    assert "unclosed group" in str(answers[bad].finished.error)
+    assert len(answers[free].token_ids) == 20
+    assert engine.constraints.counters.failed == 1
+
+
+def test_an_engine_without_grammars_refuses_constraints_only(model: Model) -> None:
+    core = EngineCore(model.runner, max_num_seqs=4, max_num_batched_tokens=64)
+    core.connect(1)
+    params = SamplingParams(max_tokens=4, constraint=Constraint(grammar=WORD))
+    core.add(
+        1,
+        Submit(handle=1, request_id="r", prompt_token_ids=[5], params=params, arrival_time=0.0),
+    )
+    [finished] = core.step()[1].finished
+    assert finished.reason is FinishReason.ERROR
+    assert "llguidance" in str(finished.error)
+
+
+def test_the_same_seed_gives_the_same_answer_alone_and_in_company(engine: Engine) -> None:
+    alone = [engine.run_one(LIST, seed=seed, temperature=1.0).token_ids for seed in range(6)]
+    for seed in range(20):
+        engine.submit(None, seed=seed, max_tokens=30, ignore_eos=True)
+    assert together(engine, 6) == alone
+
+
+def test_preempted_sequences_go_on_where_their_grammar_stood(model: Model, engine: Engine) -> None:
+    undisturbed = together(engine, 8, prompt=list(range(5, 45)))
+    tight = Engine(model)
+    tight.core.scheduler.pool = type(tight.core.scheduler.pool)(14)
+    tight.core.scheduler.prefix.__init__(  # type: ignore[misc]  # a cache over the smaller pool
+        tight.core.scheduler.pool, tight.core.scheduler.block_size, enabled=True
+    )
+    assert together(tight, 8, prompt=list(range(5, 45))) == undisturbed
+    assert tight.core.scheduler.counters.preemptions > 0
+    tight.close()
+
+
+def test_a_cached_prefix_changes_no_constrained_answer(engine: Engine) -> None:
+    prompt = list(range(5, 85))
+    first = engine.run_one(LIST, prompt=prompt, seed=3, temperature=1.0)
+    second = engine.run_one(LIST, prompt=prompt, seed=3, temperature=1.0)
+    assert second.finished.cached_tokens > 0
+    assert second.token_ids == first.token_ids
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20])
+def test_an_answer_begun_elsewhere_is_continued_in_its_grammar(engine: Engine, cut: int) -> None:
+    whole = engine.run_one(LIST, seed=5, temperature=1.0).token_ids
+    rest = engine.run_one(LIST, seed=5, temperature=1.0, output_token_ids=whole[:cut])
+    assert whole[:cut] + rest.token_ids == whole
+
+
+def test_an_answer_begun_outside_the_grammar_fails(engine: Engine, model: Model) -> None:
+    elsewhere = model.tokenizer.encode("hello").ids
+    answer = engine.run_one(LIST, output_token_ids=elsewhere)
+    assert answer.finished.reason is FinishReason.ERROR
+
+
+def test_a_whole_answer_begun_elsewhere_stops_at_once(engine: Engine, model: Model) -> None:
+    answer = engine.run_one(WORD, output_token_ids=model.tokenizer.encode("yes").ids)
+    assert answer.finished.reason is FinishReason.STOP
+    assert answer.token_ids == []
+
+
+def test_masks_that_come_late_change_no_answer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_time = together(engine, 5)
+    monkeypatch.setattr(sampler_module, "_MASK_WAIT_SECONDS", -1.0)
+    assert together(engine, 5) == in_time
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """No grammar compiles before this is set."""
+    opened = threading.Event()
+
+    def slow(*args: object) -> object:
+        assert opened.wait(30)
+        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
+    yield opened
+    opened.set()
+
+
+def test_a_grammar_that_is_being_compiled_holds_up_nobody(
+    engine: Engine, gate: threading.Event
+) -> None:
+    waiting = engine.submit(WORD)
+    assert not engine.core.has_work
+    assert engine.core.stats().waiting == 1
+    assert engine.core.stats().waiting_reason is WaitingReason.CONSTRAINT
+    free = engine.submit(None, max_tokens=20, ignore_eos=True)
+    told: dict[int, Answer] = {}
+    tokens: dict[int, list[int]] = {}
+    while engine.core.has_work:
+        engine._note(engine.core.step()[1], tokens, told)
+    assert list(told) == [free]
+    gate.set()
+    assert engine.run()[waiting].finished.reason is FinishReason.STOP
+
+
+def test_a_grammar_that_takes_too_long_fails_its_sequence(
+    engine: Engine, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.constraint.guide.PATIENCE_SECONDS", 0.0)
+    answer = engine.run_one(WORD)
+    assert answer.finished.reason is FinishReason.ERROR
+    assert "too long" in str(answer.finished.error)
+
+
+def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(
+    engine: Engine, gate: threading.Event
+) -> None:
+    handle = engine.submit(WORD)
+    engine.core.abort(1, [handle])
+    assert engine.core.stats().waiting == 0
+    gate.set()
+    assert engine.run()[handle].finished.reason is FinishReason.ABORT
+
+
+def test_a_grammar_is_compiled_once_for_all_who_bring_it(engine: Engine) -> None:
+    together(engine, 8)
+    together(engine, 8)
+    assert engine.constraints.counters.compiled == 1
+    assert engine.constraints.counters.cached + engine.constraints.counters.compiled >= 9
+
+
+def test_a_free_grammar_changes_nothing(engine: Engine) -> None:
+    """What a grammar that allows all text allows is all text: only special tokens are out."""
+    bare = engine.run_one(None, seed=4, temperature=0.7, max_tokens=60)
+    free = engine.run_one(FREE, seed=4, temperature=0.7, max_tokens=60)
+    text = engine.text(bare)
+    if "\ufffd" not in text and not re.search(r"<[^>]*>", text):
+        assert free.token_ids == bare.token_ids
+
+
+def test_a_client_s_grammar_may_not_be_as_ambiguous_as_ours(engine: Engine) -> None:
+    grammar = lark("start: e", "e: e e e | e e | /[a-c]/")
+    ours = Constraint(grammar=grammar)
+    client = Constraint(grammar=grammar, row_items=50)
+    free = engine.run_one(grammar, ignore_eos=True, max_tokens=30, temperature=1.0)
+    assert ours != client
+    answer = engine.run_one(
+        None, constraint=client, ignore_eos=True, max_tokens=30, temperature=1.0
+    )
+    assert free.finished.reason is FinishReason.LENGTH
+    assert answer.finished.reason is FinishReason.ERROR
+    assert "items" in str(answer.finished.error)
+
+
+def test_json_is_parsed_whole_whatever_the_logit_bias(engine: Engine, model: Model) -> None:
+    grammar = lark('start: %json {"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
+    bias = dict.fromkeys(model.tokenizer.encode("hello world").ids, 40.0)
+    for seed in range(6):
+        answer = engine.run_one(grammar, seed=seed, temperature=1.0, logit_bias=bias)
+        if answer.finished.reason is FinishReason.STOP:
+            assert isinstance(json.loads(engine.text(answer)), list)
+
+
+def test_the_engine_imports_without_the_grammar_library() -> None:
+    code = (
+        "import sys; sys.modules['llguidance'] = None\n"
+        "import engine.core, engine.process, engine.runner\n"
+        "from engine.constraint.grammar import GrammarError, Tokens\n"
+        "from pathlib import Path\n"
+        "try: Tokens(Path('.'), vocab_size=None, eos_token_ids=frozenset())\n"
+        "except GrammarError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "llguidance is not installed"

@@ -1,0 +1,52 @@
+"""Which texts a constraint allows, told by the engine's own grammar code."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from engine.constraint.grammar import Tokens, compile_grammar
+from engine.messages import Constraint
+from tests.service.tiny_model import build_tokenizer
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    return build_tokenizer()
+
+
+@functools.cache
+def tokens() -> Tokens:
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer().save(f"{folder}/tokenizer.json")
+        end = tokenizer().token_to_id("<|im_end|>")
+        return Tokens(Path(folder), vocab_size=None, eos_token_ids=frozenset({end}))
+
+
+def token_id(text: str) -> int | None:
+    found: int | None = tokenizer().token_to_id(text)
+    return found
+
+
+def accepts(constraint: Constraint | None, text: str) -> bool:
+    """Whether this is a whole text of the grammar, tags spelled by their tokens."""
+    assert constraint is not None
+    matcher = compile_grammar(constraint, tokens())
+    ids = tokenizer().encode(text, add_special_tokens=False).ids
+    return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+
+def spelled(constraint: Constraint | None, text: str) -> bool:
+    """The same for a text whose every byte is a token of its own, also in tags."""
+    assert constraint is not None
+    matcher = compile_grammar(constraint, tokens())
+    ids = [tokenizer().encode(char, add_special_tokens=False).ids for char in text]
+    flat = [token for part in ids for token in part]
+    return matcher.try_consume_tokens(flat) == len(flat) and matcher.is_accepting()
+
+
+def grammar(source: str) -> Constraint:
+    return Constraint(grammar=source)
