@@ -34,7 +34,7 @@ class Choice:
     the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up."""
 
     __slots__ = (
-        *("_detokenizer", "_matcher", "_parser", "_rules", "_spans"),
+        *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
         *("done", "events", "failure", "finished", "index", "logprobs", "sequence", "tokens"),
     )
 
@@ -58,6 +58,8 @@ class Choice:
         self.failure: QuireError | None = None
         self._detokenizer = detokenizer
         self._parser = parser
+        self._push, self._feed = detokenizer.push, parser.feed_token
+        self._streams = not rules.strings
         self._spans = spans
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
@@ -69,8 +71,13 @@ class Choice:
         if not (fresh or sequence.finished or sequence.failure) or self.done:
             return
         sequence.tokens = []
-        if sequence.finished is None and sequence.failure is None and not self._rules.strings:
-            self._use_fresh(fresh)
+        if self._streams and sequence.finished is None and sequence.failure is None:
+            tokens = self.tokens  # nearly every call: a token or two, and nothing ends
+            for token in fresh:
+                tokens.append(token)
+                piece = self._push(token)
+                if piece:
+                    self._feed(piece, len(tokens))
             if sequence.logprobs:
                 logprobs, sequence.logprobs = sequence.logprobs, []
                 self.logprobs += logprobs

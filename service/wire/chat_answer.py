@@ -208,21 +208,18 @@ class ChatStream:
 
     def advance(self, choices: list[Choice]) -> bytes:
         """Chunks for all that these choices' logs gained since the last call."""
-        if len(choices) == 1:
-            return self._fresh_chunks(choices[0])
-        return b"".join([self._fresh_chunks(choice) for choice in choices])
-
-    def _fresh_chunks(self, choice: Choice) -> bytes:
+        if len(choices) != 1:
+            return b"".join([self.advance([choice]) for choice in choices])
+        choice = choices[0]
         index, events = choice.index, choice.events
         read, count = self._read[index], len(events)
-        if read == count:
-            return b""
-        self._read[index] = count
         if count - read == 1:
+            self._read[index] = count
             event = events[read]
             if type(event) is TextDelta and not self._rich:  # nearly all there is
-                return self._text_prefix[index] + _json(event.text) + self._text_suffix
+                return b"%b%b%b" % (self._text_prefix[index], _json(event.text), self._text_suffix)
             return self._chunk(choice, event)
+        self._read[index] = count
         return b"".join([self._chunk(choice, event) for event in events[read:]])
 
     def end(self) -> bytes:
