@@ -28,6 +28,7 @@ from engine.options import (
     from_namespace,
 )
 from engine.process import EngineProcess, Progress
+from engine.simulation.spec import is_simulated
 from observability.logging import configure
 
 
@@ -65,8 +66,12 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_model(config: EngineConfig, progress: Progress) -> Runner:
-    """Load the model onto its device."""
+    """Load the model onto its device, or the stand-in for one."""
     # Imported late on purpose: torch takes seconds to import, and by then the socket must answer.
+    if is_simulated(config.model):
+        from engine.simulation.runner import SimulatedRunner
+
+        return SimulatedRunner(config, progress)
     from engine.runner import ModelRunner
 
     return ModelRunner(config, progress)

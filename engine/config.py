@@ -15,7 +15,13 @@ from msgspec import Meta
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How one engine process runs its model. Flags bear the names the field already knows."""
 
-    model: Annotated[str, Meta(description="Hugging Face model directory (config.json inside).")]
+    model: Annotated[
+        str,
+        Meta(
+            description="Hugging Face model directory (config.json inside), or "
+            "simulated:[PROFILE][,KEY=VALUE...] for a timed stand-in without weights."
+        ),
+    ]
     load_format: Annotated[
         Literal["auto", "safetensors", "dummy"],
         Meta(description="Where weights come from; dummy: random weights in the model's shape."),

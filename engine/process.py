@@ -160,7 +160,7 @@ class EngineProcess:
         info = runner.info
         try:
             tokens = Tokens(
-                Path(self._config.model),
+                Path(info.tokenizer_dir),
                 vocab_size=info.vocab_size,
                 eos_token_ids=info.eos_token_ids,
             )

@@ -101,6 +101,7 @@ class ModelRunner:
             num_kv_blocks=self._cache.num_blocks,
             kv_cache_bytes=self._cache.num_bytes,
             eos_token_ids=self._model_config.eos_token_ids,
+            tokenizer_dir=config.model,
         )
         progress("warmup", 0, 1)
         self._warm_up()

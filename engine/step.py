@@ -72,6 +72,7 @@ class ModelInfo:
     num_kv_blocks: int  # all of them may be handed out: blocks 0 to num_kv_blocks - 1
     kv_cache_bytes: int
     eos_token_ids: frozenset[int]
+    tokenizer_dir: str = ""  # where tokenizer.json lies, if there is one
 
 
 class DeviceLostError(RuntimeError):

@@ -7,24 +7,19 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from engine.config import EngineConfig
 from engine.options import OptionError, add_arguments, environment_defaults, from_namespace
+from engine.simulation.spec import SpecError
 from observability import logging
-from pocket import MODEL_DIR
 from service import chat_terminal, doctor
 from service.child_process import package_environment
+from service.served_model import served_model
 from service.settings import ServiceSettings
 from service.supervisor import Supervisor
 from service.version import VERSION
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
-POCKET_NAME = "pocket"
-POCKET_NOTE = (
-    "Serving pocket, the embedded model: it shows every protocol feature and knows next to "
-    "nothing.\nFor a model of your own: quire serve DIRECTORY"
-)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
         return command(namespace)
-    except OptionError as error:
+    except (OptionError, SpecError) as error:
         print(f"quire: {error}", file=sys.stderr)
         return 2
 
@@ -53,10 +48,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         help="serve a model over HTTP",
         description="Serve a model directory in Hugging Face layout; by default pocket, the "
-        "embedded demonstration model. Every flag can also be given by its variable.",
+        "embedded demonstration model; or simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
+        "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
     serve.add_argument(
-        "model_directory", nargs="?", metavar="MODEL", help="model directory (same as --model)"
+        "model_directory",
+        nargs="?",
+        metavar="MODEL",
+        help="model directory, or simulated:... (same as --model)",
     )
     add_arguments(serve, ServiceSettings, "service")
     add_arguments(serve, EngineConfig, "engine")
@@ -107,15 +106,14 @@ def _serve(namespace: argparse.Namespace) -> int:
     positional = values.pop("model_directory")
     if positional is not None:
         values["model"] = positional
-    note = ""
-    if "model" not in values:
-        values["model"] = str(MODEL_DIR)
-        values.setdefault("served_model_name", (POCKET_NAME,))
-        note = POCKET_NOTE
+    model = served_model(values.get("model"))
+    values["model"] = model.reference
+    if model.name is not None:
+        values.setdefault("served_model_name", (model.name,))
     merged = argparse.Namespace(**values)
     engine = from_namespace(EngineConfig, merged)
     service = from_namespace(ServiceSettings, merged)
-    problem = doctor.model_problem(Path(engine.model))
+    problem = doctor.model_problem(model.directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
         return 1
@@ -123,7 +121,7 @@ def _serve(namespace: argparse.Namespace) -> int:
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
     try:
-        return Supervisor(engine, service, note=note).run()
+        return Supervisor(engine, service, model_dir=model.directory, note=model.note).run()
     finally:
         writer.close()
 
@@ -153,8 +151,8 @@ def _dashboard(namespace: argparse.Namespace) -> int:
 
 
 def _doctor(namespace: argparse.Namespace) -> int:
-    model = Path(namespace.model_directory) if namespace.model_directory else MODEL_DIR
-    return doctor.run(model, namespace.port)
+    model = served_model(namespace.model_directory)
+    return doctor.run(model.directory, namespace.port, without_weights=model.is_simulated)
 
 
 if __name__ == "__main__":

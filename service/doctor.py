@@ -58,18 +58,19 @@ class Finding:
         return f"{line}\n{'':>20}→ {self.remedy}" if self.remedy else line
 
 
-def run(model: Path, port: int) -> int:
+def run(model: Path, port: int, *, without_weights: bool = False) -> int:
     """Print all findings. Returns the exit status: 0, or 1 if Quire cannot run here."""
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
-    for finding in examine(model, port):
+    for finding in examine(model, port, without_weights=without_weights):
         print(finding, flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
     return 1 if failed else 0
 
 
-def examine(model: Path, port: int) -> Iterator[Finding]:
+def examine(model: Path, port: int, *, without_weights: bool = False) -> Iterator[Finding]:
+    """``without_weights``: for a simulation, which takes from ``model`` its tokenizer only."""
     yield python_finding(sys.version_info[:2])
     yield from _torch_findings()
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
@@ -77,7 +78,7 @@ def examine(model: Path, port: int) -> Iterator[Finding]:
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
     yield _files_finding()
     yield port_finding(port)
-    yield model_finding(model)
+    yield model_finding(model, without_weights=without_weights)
     yield from _optional_findings()
 
 
@@ -213,10 +214,14 @@ def port_finding(port: int) -> Finding:
     return Finding(Level.OK, "port", f"{port} is free")
 
 
-def model_problem(model: Path) -> str:
+def model_problem(model: Path, *, without_weights: bool = False) -> str:
     """Why ``model`` cannot be served, as far as its files tell; empty if it can."""
     if not model.is_dir():
         return f"no such model directory: {model}"
+    return ("" if without_weights else _config_problem(model)) or _tokenizer_problem(model)
+
+
+def _config_problem(model: Path) -> str:
     config = model / "config.json"
     if not config.is_file():
         return f"{model} is no model directory: it has no config.json"
@@ -224,15 +229,21 @@ def model_problem(model: Path) -> str:
         json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         return f"{config} cannot be read: {error}"
+    return ""
+
+
+def _tokenizer_problem(model: Path) -> str:
     if not (model / "tokenizer.json").is_file():
         return f"{model} has no tokenizer.json"
     return ""
 
 
-def model_finding(model: Path) -> Finding:
-    problem = model_problem(model)
+def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
+    problem = model_problem(model, without_weights=without_weights)
     if problem:
         return Finding(Level.FAIL, "model", problem, "give a directory in Hugging Face layout")
+    if without_weights:
+        return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
     weights = list(model.glob("*.safetensors"))
     if not weights:
         return Finding(

@@ -83,13 +83,17 @@ class _Child:
 
 
 class Supervisor:
-    """``run`` it once, on the main thread. ``note`` is shown below the banner's first line."""
+    """``run`` it once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
+    below the banner's first line."""
 
-    def __init__(self, engine: EngineConfig, service: ServiceSettings, *, note: str = "") -> None:
+    def __init__(
+        self, engine: EngineConfig, service: ServiceSettings, *, model_dir: Path, note: str = ""
+    ) -> None:
         self._engine_config = engine
         self._settings = service
+        self._model_dir = model_dir
         self._note = note
-        self._model = service.names(Path(engine.model))[0]
+        self._model = service.names(model_dir)[0]
         self._signals: list[int] = []
         self._children: list[_Child] = []
         self._stopping = False
@@ -144,7 +148,7 @@ class Supervisor:
             "service.worker",
             [
                 *common,
-                f"--model-dir={self._engine_config.model}",
+                f"--model-dir={self._model_dir}",
                 f"--listen-fd={listener.fileno()}",
                 *to_argv(msgspec.structs.replace(settings, api_key=())),
             ],

@@ -19,6 +19,7 @@ def _card(services: Services, name: str) -> ModelCard:
         created=services.started,
         root=services.names[0],
         max_model_len=None if ready is None else ready.max_model_len,
+        architecture=None if ready is None else ready.architecture,
     )
 
 

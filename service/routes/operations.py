@@ -13,13 +13,15 @@ OPEN = {"open": True}
 
 
 class EngineHealth(msgspec.Struct, frozen=True):
-    """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step."""
+    """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step.
+    ``architecture``: the model's, as its config.json says it; ``simulated`` where none computes."""
 
     phase: str
     detail: str
     running: int | None
     waiting: int | None
     max_model_len: int | None
+    architecture: str | None
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ def _health(services: Services) -> Health:
         None if stats is None else stats.running,
         None if stats is None else stats.waiting,
         None if state.ready is None else state.ready.max_model_len,
+        None if state.ready is None else state.ready.architecture,
     )
     return Health(services.health(), services.names[0], engine)
 

@@ -7,7 +7,8 @@ import msgspec
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """``created``: Unix seconds at which this server began to serve it. ``max_model_len``: prompt
-    plus output, in tokens; None while the model loads."""
+    plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` where no model
+    computes the answers. Both are None while the model loads."""
 
     id: str
     object: str = "model"
@@ -15,6 +16,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "quire"
     root: str
     max_model_len: int | None
+    architecture: str | None
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,32 @@
+"""Whether the sampler could say anything but the wanted token."""
+
+from __future__ import annotations
+
+from engine.messages import SamplingParams
+from engine.sampling.params import is_penalised
+from engine.sequence import Sequence
+
+# Above it, other tokens begin to have a chance against the wanted one's lead.
+_CALM_TEMPERATURE = 2.0
+
+
+def is_certain(sequence: Sequence) -> bool:
+    """True only where a token far above all others is chosen whatever else the sampler does, and
+    nobody asks how far. Filters keep the most likely token, so they need no look."""
+    params = sequence.params
+    return (
+        sequence.guide is None
+        and params.logprobs is None
+        and params.temperature <= _CALM_TEMPERATURE
+        and not _may_forbid(params)
+        and not is_penalised(params)
+    )
+
+
+def _may_forbid(params: SamplingParams) -> bool:
+    return bool(
+        params.logit_bias
+        or params.bad_words_token_ids
+        or params.min_tokens
+        or params.allowed_token_ids is not None
+    )

@@ -1,0 +1,207 @@
+"""Runs plans as a model would, in the time it would take, without one.
+
+The logits are made up: one token, the author's, stands far above all others, and the real sampler
+does the rest wherever it could choose another. So grammars, allowed tokens, biases, bans and
+minimum lengths hold exactly as with a model. Nothing is written to a KV cache, and none is
+allocated; the blocks that the plan names are accounted for by the scheduler as always.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.config import EngineConfig
+from engine.messages import TokenLogprobs
+from engine.model.errors import ModelError
+from engine.sampling.logprobs import token_logprobs
+from engine.sampling.sampler import Sampler
+from engine.sequence import Sequence
+from engine.simulation.author import Author
+from engine.simulation.certainty import is_certain
+from engine.simulation.script import read_script
+from engine.simulation.spec import Simulation, parse_spec
+from engine.simulation.tokens import TextTokens
+from engine.step import (
+    ModelInfo,
+    SampledToken,
+    ScheduledSequence,
+    StepPlan,
+    StepResult,
+    Withheld,
+)
+
+ARCHITECTURE = "simulated"
+
+Progress = Callable[[str, int, int], None]
+
+# A bias of 100, the largest that clients may ask for, wins against it; a temperature of 2 does not.
+_WANTED = 90.0
+# Where a grammar forbids the wanted token, these come first, so that its text closes soon. The
+# quote leads: within a string everything else would be content. At every other token of an answer
+# tags lead, which close reasoning and open calls; never all the time, since some tokenizers let
+# them stand in strings.
+_END = 45.0
+_CLOSING_TAG, _OPENING_TAG = 43.0, 41.0
+_CLOSING = (('"', 39.0), ("}", 34.0), ("]", 30.0), (",", 24.0), (":", 24.0), ("0", 18.0))
+_LOGPROB_ROWS = 256
+
+
+class SimulatedRunner:
+    """Stands where ``engine.runner.ModelRunner`` does. Not thread-safe.
+
+    ``clock`` and ``sleep`` tell and take time, in seconds. Raises ModelError, SpecError or
+    ScriptError, with a message for whoever started the engine.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        progress: Progress,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        progress("config", 0, 1)
+        self._clock = clock
+        self._sleep = sleep
+        self._simulation = parse_spec(config.model)
+        if self._simulation.tokenizer is None:
+            raise ModelError(f"{config.model}: the engine by itself needs tokenizer=DIRECTORY")
+        directory = Path(self._simulation.tokenizer)
+        tokens = TextTokens(directory)
+        script = self._simulation.script
+        self._author = Author(
+            tokens,
+            None if script is None else read_script(Path(script)),
+            lengths=self._simulation.output,
+        )
+        torch.set_num_threads(config.threads or 1)
+        self._sampler = Sampler(
+            vocab_size=tokens.vocab_size,
+            eos_token_ids=tokens.eos_token_ids,
+            device=torch.device("cpu"),
+        )
+        self._resting = _resting_logits(tokens)
+        progress("config", 1, 1)
+        limit = _length_limit(config, self._simulation)
+        blocks = _num_blocks(config, self._simulation, limit)
+        self.info = ModelInfo(
+            model=config.model,
+            architecture=ARCHITECTURE,
+            dtype="none",
+            device="none",
+            num_parameters=0,
+            vocab_size=tokens.vocab_size,
+            max_model_len=min(limit, blocks * config.block_size),
+            block_size=config.block_size,
+            num_kv_blocks=blocks,
+            kv_cache_bytes=0,
+            eos_token_ids=tokens.eos_token_ids,
+            tokenizer_dir=str(directory),
+        )
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Say the planned tokens, in the time that the simulation gives a step of this size."""
+        begin = self._clock()
+        with torch.inference_mode():
+            result = StepResult(self._sample(plan.scheduled), self._prompt_logprobs(plan.scheduled))
+        decoding = sum(item.num_tokens == 1 for item in plan.scheduled)
+        seconds = self._simulation.step_seconds(
+            decoding=decoding, prompt_tokens=plan.num_tokens - decoding
+        )
+        left = begin + seconds - self._clock()
+        if left > 0:
+            self._sleep(left)
+        return result
+
+    def forget(self, uid: int) -> None:
+        """Drop what is kept for a sequence that is finished."""
+        self._sampler.forget(uid)
+        self._author.forget(uid)
+
+    def _sample(
+        self, items: Items[ScheduledSequence]
+    ) -> list[SampledToken | Withheld | Exception | None]:
+        sampled: list[SampledToken | Withheld | Exception | None] = [None] * len(items)
+        open_places, wanted = [], []
+        for place, item in enumerate(items):
+            if not item.samples:
+                continue
+            token_id = self._author.next_token(item.sequence)
+            if is_certain(item.sequence):  # spares a large vocabulary's row
+                sampled[place] = SampledToken(token_id)
+            else:
+                open_places.append(place)
+                wanted.append(token_id)
+        if open_places:
+            sequences = [items[place].sequence for place in open_places]
+            results = self._sampler.sample(self._logits(sequences, wanted), sequences)
+            for place, result in zip(open_places, results, strict=True):
+                sampled[place] = result
+        return sampled
+
+    def _logits(self, sequences: Items[Sequence], wanted: list[int]) -> Tensor:
+        """float32 [rows, vocabulary]."""
+        logits = self._resting[[sequence.num_output_tokens % 2 for sequence in sequences]]
+        logits[torch.arange(len(wanted)), torch.tensor(wanted)] = _WANTED
+        return logits
+
+    def _prompt_logprobs(self, items: Items[ScheduledSequence]) -> dict[int, list[TokenLogprobs]]:
+        """Of a model that expects nothing in particular."""
+        found: dict[int, list[TokenLogprobs]] = {}
+        for place, item in enumerate(items):
+            top = item.sequence.params.prompt_logprobs
+            # The last prompt token predicts the first output token, which is the sampler's.
+            end = min(item.start + item.num_tokens, item.sequence.num_prompt_tokens - 1)
+            if top is None or end <= item.start:
+                continue
+            targets = item.sequence.token_ids[item.start + 1 : end + 1]
+            found[place] = []
+            for first in range(0, len(targets), _LOGPROB_ROWS):
+                part = targets[first : first + _LOGPROB_ROWS]
+                rows = self._resting[0].expand(len(part), -1)
+                found[place] += token_logprobs(rows, part, [top] * len(part))
+        return found
+
+
+def _resting_logits(tokens: TextTokens) -> Tensor:
+    """float32 [2, vocabulary]: what stands beside the wanted token, at even places and at odd."""
+    quotes_lead = torch.zeros(tokens.vocab_size)
+    for text, value in _CLOSING:
+        spelled = tokens.encode(text)
+        if len(spelled) == 1:
+            quotes_lead[spelled[0]] = value
+    tags_lead = quotes_lead.clone()
+    for token_id, text in tokens.added.items():
+        tags_lead[token_id] = _CLOSING_TAG if text.startswith("</") else _OPENING_TAG
+    rows = torch.stack((quotes_lead, tags_lead))
+    rows[:, sorted(tokens.eos_token_ids)] = _END
+    return rows
+
+
+def _length_limit(config: EngineConfig, simulation: Simulation) -> int:
+    longest = config.max_model_len or simulation.context
+    if longest > simulation.context:
+        raise ModelError(
+            f"--max-model-len {longest} exceeds the simulation's context of {simulation.context}"
+        )
+    return longest
+
+
+def _num_blocks(config: EngineConfig, simulation: Simulation, limit: int) -> int:
+    blocks = config.num_kv_blocks
+    if blocks is None:
+        blocks = max(2, -(-simulation.kv_tokens // config.block_size))
+    held = blocks * config.block_size
+    if config.max_model_len is not None and held < limit:
+        raise ModelError(
+            f"the KV cache pretends to hold {held} tokens, less than one sequence of {limit}; "
+            "lower --max-model-len, or raise kv_tokens or --num-kv-blocks"
+        )
+    return blocks

@@ -1,0 +1,56 @@
+"""A real engine core over a simulated model, on a clock that only the simulation moves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from engine.config import EngineConfig
+from engine.core import EngineCore
+from engine.simulation.runner import SimulatedRunner
+from engine.simulation.spec import with_tokenizer
+from engine.simulation.tokens import TextTokens
+from pocket import MODEL_DIR
+from tests.engine.driving import CONNECTION, Engine
+
+TOKENS = TextTokens(MODEL_DIR)
+
+
+class SetTime:
+    """Stands still, but for those who sleep."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class SimulatedEngine(Engine):
+    """``time`` is the simulation's and the core's."""
+
+    def __init__(self, model: str, **settings: Any) -> None:
+        self.time = SetTime()
+        config = EngineConfig(model=with_tokenizer(model, str(MODEL_DIR)), **settings)
+        self.runner = SimulatedRunner(
+            config, lambda *_: None, clock=self.time, sleep=self.time.sleep
+        )
+        self.core = EngineCore(
+            self.runner,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            enable_prefix_caching=config.enable_prefix_caching,
+            clock=self.time,
+        )
+        self.core.connect(CONNECTION)
+        self._next_handle = 0
+
+
+def write_script(folder: Path, *rules: dict[str, Any]) -> Path:
+    path = folder / "script.jsonl"
+    path.write_text("\n".join(json.dumps(rule) for rule in rules))
+    return path

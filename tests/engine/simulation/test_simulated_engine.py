@@ -1,0 +1,269 @@
+"""The real core, scheduler, blocks and sampler around a model that is none."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.messages import FinishReason, SamplingParams, Submit
+from engine.model.errors import ModelError
+from engine.simulation.runner import SimulatedRunner
+from engine.simulation.script import ScriptError
+from engine.simulation.spec import with_tokenizer
+from pocket import MODEL_DIR
+from tests.engine.driving import CONNECTION
+from tests.engine.simulation.simulated_engine import TOKENS, SimulatedEngine, write_script
+
+
+def greedy(max_tokens: int, **settings: object) -> SamplingParams:
+    return SamplingParams(max_tokens=max_tokens, temperature=0.0, **settings)  # type: ignore[arg-type]
+
+
+def prompt(length: int, first: int = 100) -> list[int]:
+    return [first + place % 900 for place in range(length)]
+
+
+# --- what it says -------------------------------------------------------------------------------
+
+
+def test_without_a_script_it_says_sentences_and_ends_in_the_range_asked_for() -> None:
+    engine = SimulatedEngine("simulated:instant,output=20-40")
+    outputs = engine.generate(
+        [prompt(9, first) for first in range(100, 140)], SamplingParams(max_tokens=100)
+    )
+    lengths = set()
+    texts = []
+    for output in outputs:
+        assert output.finished is not None
+        assert output.finished.reason is FinishReason.STOP
+        assert output.finished.stop_token_id == TOKENS.eos == output.token_ids[-1]
+        lengths.add(len(output.token_ids) - 1)
+        texts.append(TOKENS.decode(output.token_ids))
+    assert all(text[0].isupper() and text.endswith("<|im_end|>") for text in texts)
+    assert len(set(texts)) > 20
+    assert lengths <= set(range(20, 41))
+    assert len(lengths) > 5
+
+
+def test_the_answer_is_a_function_of_prompt_and_seed() -> None:
+    def answer(seed: int, temperature: float, **settings: object) -> list[int]:
+        engine = SimulatedEngine("simulated:instant,output=30-90", **settings)
+        params = SamplingParams(max_tokens=100, seed=seed, temperature=temperature)
+        return engine.generate([prompt(50)], params)[0].token_ids
+
+    assert answer(7, 1.0) == answer(7, 1.0, max_num_batched_tokens=16, block_size=8)
+    assert answer(7, 1.0) != answer(8, 1.0)
+    assert answer(7, 0.0) == answer(8, 0.0)
+
+
+def test_limits_and_stops_are_the_engine_s_own() -> None:
+    engine = SimulatedEngine("simulated:instant,output=10")
+    plain, _, _ = outputs = engine.generate(
+        [prompt(5)] * 3,
+        [greedy(6), greedy(25, ignore_eos=True), greedy(25, min_tokens=15)],
+    )
+    ends = [
+        (output.finished.reason, len(output.token_ids)) for output in outputs if output.finished
+    ]
+    assert ends == [(FinishReason.LENGTH, 6), (FinishReason.LENGTH, 25), (FinishReason.STOP, 16)]
+    stop = plain.token_ids[2]
+    assert stop not in plain.token_ids[:2]
+    stopped = engine.generate([prompt(5)], greedy(6, stop_token_ids=(stop,)))[0]
+    assert stopped.finished is not None
+    assert stopped.finished.stop_token_id == stop
+    assert stopped.token_ids == plain.token_ids[:3]
+
+
+def test_sampling_settings_hold_as_with_a_model() -> None:
+    engine = SimulatedEngine("simulated:instant,output=10")
+    said = engine.generate([prompt(5)], greedy(5))[0].token_ids
+    outputs = engine.generate(
+        [prompt(5)] * 3,
+        [
+            greedy(5, allowed_token_ids=(300, 301)),
+            greedy(5, logit_bias={said[0]: -100.0}),
+            greedy(5, logit_bias={400: 100.0}),
+        ],
+    )
+    allowed, banned, forced = (output.token_ids for output in outputs)
+    assert set(allowed) <= {300, 301}
+    assert said[0] not in banned
+    assert banned[1:] == [token for token in said[1:] if token != said[0]][: len(banned) - 1]
+    assert forced == [400] * 5
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 2.0},
+        {"temperature": 1.0, "top_k": 3},
+        {"temperature": 1.0, "top_p": 0.5},
+        {"temperature": 1.0, "min_p": 0.5},
+    ],
+)
+def test_the_sampler_is_spared_only_where_it_would_say_the_same(settings: dict[str, Any]) -> None:
+    """Asking for logprobs makes it look at every row."""
+    engine = SimulatedEngine("simulated:instant,output=60")
+    prompts = [prompt(9, first) for first in range(100, 120)]
+    spared = engine.generate(prompts, SamplingParams(max_tokens=60, seed=3, **settings))
+    asked = engine.generate(prompts, SamplingParams(max_tokens=60, seed=3, logprobs=0, **settings))
+    assert [each.token_ids for each in spared] == [each.token_ids for each in asked]
+    assert all(len(each.logprobs) == 60 for each in asked)
+
+
+def test_a_high_temperature_scatters_as_with_a_model() -> None:
+    engine = SimulatedEngine("simulated:instant,output=60")
+    hot = SamplingParams(max_tokens=60, temperature=100.0, seed=3, ignore_eos=True)
+    calm = SamplingParams(max_tokens=60, seed=3, ignore_eos=True)
+    outputs = engine.generate([prompt(9)] * 2, [hot, calm])
+    assert outputs[0].token_ids != outputs[1].token_ids
+
+
+def test_logprobs_tell_how_sure_it_is() -> None:
+    output = SimulatedEngine("simulated:instant,output=10").generate(
+        [prompt(5)], greedy(3, logprobs=2, prompt_logprobs=1)
+    )[0]
+    assert [entry.rank for entry in output.logprobs] == [1, 1, 1]
+    assert all(entry.logprob == pytest.approx(0.0, abs=1e-6) for entry in output.logprobs)
+    assert len(output.prompt_logprobs) == 4
+
+
+def test_a_script_is_said_to_the_token(tmp_path: Path) -> None:
+    path = write_script(
+        tmp_path,
+        {"when": "exact", "reply": ["<tool_", "call>", 42, "<tool_call>"]},
+        {"when": "go on", "reply": "Well", "end": False},
+        {"reply": "Hello <|im_end|> there"},
+    )
+    engine = SimulatedEngine(f"simulated:instant,script={path}")
+    exact, endless, ended = engine.generate(
+        [TOKENS.encode(text) for text in ("exact", "go on", "hi")], greedy(30)
+    )
+    call = TOKENS.encode("<tool_call>")
+    assert len(call) == 1
+    pieces = TOKENS.encode("<tool_") + TOKENS.encode("call>")
+    assert exact.token_ids == [*pieces, 42, *call, TOKENS.eos]
+    assert len(endless.token_ids) == 30
+    assert endless.token_ids[:1] == TOKENS.encode("Well")[:1]
+    assert ended.token_ids == [*TOKENS.encode("Hello "), TOKENS.eos]
+
+
+def test_a_reply_s_token_ids_must_be_in_the_vocabulary(tmp_path: Path) -> None:
+    path = write_script(tmp_path, {"reply": "fine"}, {"reply": [TOKENS.vocab_size]})
+    with pytest.raises(ScriptError, match=r"line 2: token id \d+ is not in the vocabulary"):
+        SimulatedEngine(f"simulated:instant,script={path}")
+
+
+# --- what it accounts for -----------------------------------------------------------------------
+
+
+def test_it_says_what_it_is_and_holds_no_memory() -> None:
+    info = SimulatedEngine("simulated:h100-8b").runner.info
+    assert (info.architecture, info.num_parameters, info.kv_cache_bytes) == ("simulated", 0, 0)
+    assert info.num_kv_blocks * info.block_size == 425_984
+
+
+def test_steps_take_the_profile_s_time_on_the_engine_s_clock() -> None:
+    engine = SimulatedEngine("simulated:instant,step=8ms,per_sequence=1ms,prefill=1000")
+    begin = engine.time.now
+    outputs = engine.generate([prompt(100), prompt(100, 200)], greedy(11, ignore_eos=True))
+    for output in outputs:
+        record = output.finished
+        assert record is not None
+        assert record.first_token_time == pytest.approx(begin + 0.008 + 0.2)
+        assert record.last_token_time == pytest.approx(begin + 0.208 + 10 * 0.010)
+
+
+def test_waiting_takes_time_and_no_processor() -> None:
+    config = EngineConfig(model=with_tokenizer("simulated:step=50ms", str(MODEL_DIR)))
+    engine = SimulatedEngine("simulated:step=50ms")
+    engine.core.runner = SimulatedRunner(config, lambda *_: None)
+    wall, processor = time.monotonic(), time.process_time()
+    engine.generate([prompt(5)], greedy(10, ignore_eos=True))
+    wall, processor = time.monotonic() - wall, time.process_time() - processor
+    assert wall >= 10 * 0.050
+    assert processor < wall / 2
+
+
+def test_few_blocks_preempt_and_everybody_finishes_all_the_same() -> None:
+    roomy = SimulatedEngine("simulated:instant")
+    tight = SimulatedEngine("simulated:instant,context=512", num_kv_blocks=20, block_size=8)
+    prompts = [prompt(24, first) for first in range(100, 108)]
+    params = greedy(60, ignore_eos=True)
+    wanted = [output.token_ids for output in roomy.generate(prompts, params)]
+    outputs = tight.generate(prompts, params)
+    assert [output.token_ids for output in outputs] == wanted
+    stats = tight.core.stats()
+    assert stats.preemptions > 0
+    assert stats.tokens_recomputed > 0
+    assert stats.tokens_generated == 8 * 60
+    assert stats.kv_blocks_active == 0
+    assert stats.kv_blocks_free + stats.kv_blocks_cached == 20
+
+
+def test_equal_prefixes_are_found_cached() -> None:
+    engine = SimulatedEngine("simulated:instant", block_size=16)
+    engine.generate([prompt(1000)], greedy(2))
+    again = engine.generate([prompt(1000)], greedy(2))[0].finished
+    assert again is not None
+    assert again.cached_tokens == 992
+
+
+def test_a_million_tokens_of_context_are_only_counted() -> None:
+    engine = SimulatedEngine(
+        "simulated:instant,context=1000000", block_size=64, max_num_batched_tokens=1 << 20
+    )
+    output = engine.generate([[7] * 999_990], greedy(10, ignore_eos=True))[0]
+    assert output.finished is not None
+    assert (output.finished.prompt_tokens, len(output.token_ids)) == (999_990, 10)
+    assert engine.core.stats().prompt_tokens_computed == 999_990
+    assert engine.runner.info.kv_cache_bytes == 0
+
+
+def test_an_abort_gives_the_blocks_back() -> None:
+    engine = SimulatedEngine("simulated:instant")
+    submit = Submit(
+        handle=1,
+        request_id="one",
+        prompt_token_ids=prompt(100),
+        params=greedy(1000, ignore_eos=True),
+        arrival_time=0.0,
+    )
+    engine.core.add(CONNECTION, submit)
+    engine.core.step()
+    assert engine.core.stats().kv_blocks_active == 7
+    engine.core.abort(CONNECTION, [1])
+    (finished,) = engine.core.step()[CONNECTION].finished
+    assert (finished.reason, finished.output_tokens) == (FinishReason.ABORT, 1)
+    assert engine.core.stats().kv_blocks_active == 0
+    assert not engine.core.has_work
+
+
+# --- what it refuses ----------------------------------------------------------------------------
+
+
+def test_limits_beyond_the_simulation_are_refused() -> None:
+    with pytest.raises(ModelError, match="exceeds the simulation's context of 1000"):
+        SimulatedEngine("simulated:context=1000", max_model_len=1001)
+    with pytest.raises(ModelError, match="pretends to hold 32 tokens"):
+        SimulatedEngine("simulated:context=1000", max_model_len=500, num_kv_blocks=2)
+
+
+def test_the_engine_alone_needs_to_be_told_the_tokenizer() -> None:
+    with pytest.raises(ModelError, match="needs tokenizer=DIRECTORY"):
+        SimulatedRunner(EngineConfig(model="simulated:"), lambda *_: None)
+
+
+def test_a_directory_without_tokenizer_or_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot read"):
+        SimulatedEngine(f"simulated:tokenizer={tmp_path}")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="is no tokenizer"):
+        SimulatedEngine(f"simulated:tokenizer={tmp_path}")
+    (tmp_path / "tokenizer.json").write_bytes((MODEL_DIR / "tokenizer.json").read_bytes())
+    with pytest.raises(ModelError, match="names no end-of-sequence token"):
+        SimulatedEngine(f"simulated:tokenizer={tmp_path}")
