@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import Response, get
+from litestar import HttpMethod, Response, get, route
 from litestar.datastructures import State
 
 from service.errors import InvalidRequestError
@@ -48,7 +48,8 @@ def _base_url(request: HttpRequest) -> str:
         raise InvalidRequestError("The Host header is not sound.") from error
 
 
-@get("/", opt=OPEN)
+# HEAD too: some agents ask so whether there is a server.
+@route("/", http_method=[HttpMethod.GET, HttpMethod.HEAD], opt=OPEN)
 async def landing(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     base = _base_url(request)

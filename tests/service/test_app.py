@@ -119,6 +119,13 @@ def test_pages_need_nothing_from_elsewhere(open_client: TestClient[Litestar]) ->
             assert remote not in page.text
 
 
+def test_head_of_the_front_page_says_that_a_server_is_there(
+    open_client: TestClient[Litestar],
+) -> None:
+    reply = open_client.head("/")
+    assert (reply.status_code, reply.content) == (200, b"")
+
+
 def test_the_front_page_speaks_html_to_browsers_and_json_to_programs(
     tiny_model: Path, tmp_path: Path
 ) -> None:
