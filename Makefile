@@ -1,6 +1,7 @@
 # Every habit of this project is a target; `make help` lists them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV   := .venv
+AGENTS := build/agents
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -8,10 +9,10 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Tests run beside each other: numeric libraries must not fight over the cores.
-test test-slow test-chart: export OMP_NUM_THREADS ?= 1
+test test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard chat doctor test test-slow test-chart lint format bench docs clean
+.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench docs clean
 
 help: ## List what can be done here
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,13 +46,22 @@ doctor: $(VENV)/.base ## Say what this machine can do, what is missing, how to g
 	@$(BIN)/quire doctor $(ARGS)
 
 test: $(VENV)/.develop ## Run the tests (ARGS="-k name")
-	$(BIN)/python -m pytest -m "not slow and not chart" -n 2 --dist loadfile -q $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q $(ARGS)
 
 test-slow: $(VENV)/.develop ## Run the long tests: model gates, soak
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
 
 test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
 	$(BIN)/python -m pytest -m chart -q $(ARGS)
+
+$(AGENTS)/.installed: tests/agents/package.json
+	mkdir -p $(AGENTS)
+	cp tests/agents/package.json $(AGENTS)/
+	npm install --prefix $(AGENTS) --no-audit --no-fund
+	@touch $@
+
+test-agents: $(VENV)/.develop $(AGENTS)/.installed ## Run Codex CLI and Claude Code (from npm, 770 MB) against a scripted model
+	$(BIN)/python -m pytest -m agents -q $(ARGS)
 
 lint: $(VENV)/.develop ## ruff, formatting, strict types
 	$(BIN)/ruff check .
