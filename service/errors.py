@@ -11,6 +11,8 @@
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is gone or silent just now
+    ├── StoreUnavailableError     503  refused:store         what the request needs is not there
+    │   └── NotStoredError        503  error:store           the answer is there, its promise broken
     ├── DrainingError             503  refused:draining      the server is shutting down
     ├── CutByShutdownError        503  error:shutdown        still running when the drain time ended
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
@@ -127,6 +129,14 @@ class LoadingError(QuireError):
 
 class EngineUnavailableError(QuireError):
     kind = Kind(503, "server_error", "engine_unavailable", "refused:engine")
+
+
+class StoreUnavailableError(QuireError):
+    kind = Kind(503, "server_error", "store_unavailable", "refused:store")
+
+
+class NotStoredError(StoreUnavailableError):
+    kind = Kind(503, "server_error", "store_unavailable", "error:store")
 
 
 class CutByShutdownError(QuireError):

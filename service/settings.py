@@ -75,12 +75,63 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 min_length=16,
                 max_length=1024,
-                description="Secret that signs thinking blocks, the same in all replicas; default: "
-                "a new one at each start.",
+                description="Secret that signs thinking blocks and seals reasoning, the same in "
+                "all replicas; default: signatures use a new one at each start, seals one that "
+                "is kept beside the store.",
             ),
         ]
         | None
     ) = None
+    store_url: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="Where responses are stored: sqlite:///FILE, postgresql://…, or none. "
+            "Default: an SQLite file in ~/.local/state/quire ($XDG_STATE_HOME).",
+        ),
+    ] = ""
+    store_max_responses: Annotated[
+        int,
+        Meta(ge=1, le=100_000_000, description="Stored responses beyond which the oldest go."),
+    ] = 10_000
+    store_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 20,
+            le=1 << 44,
+            description="Bytes of stored responses (compressed) beyond which the oldest go.",
+        ),
+    ] = 1 << 30
+    store_ttl: Annotated[
+        float,
+        Meta(gt=0, le=10 * 365 * 86400, description="Seconds that a response stays stored."),
+    ] = 30 * 86400.0
+    resume_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="Seconds that a resumable stream goes on with nobody reading it, and that "
+            "it can be read again after its end.",
+        ),
+    ] = 60.0
+    resume_stream_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 12,
+            le=1 << 30,
+            description="Bytes of one resumable stream that are kept; older ones are dropped.",
+        ),
+    ] = 4 * 1024 * 1024
+    resume_total_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 12,
+            le=1 << 36,
+            description="Bytes of all resumable streams; beyond it ended ones are dropped, then "
+            "new ones are refused (429).",
+        ),
+    ] = 256 * 1024 * 1024
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log line kept."),

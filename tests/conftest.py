@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 # Set where all optional parts are installed (.ci/run): a test that skips there hides a hole.
 MUST_NOT_SKIP = bool(os.environ.get("QUIRE_TESTS_MUST_NOT_SKIP"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No server that a test starts stores anything among the user's own files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,49 @@
+"""What alembic runs to bring a database up to date; ``service.store.schema`` calls it.
+
+Replicas that start together wait for each other here: PostgreSQL by an advisory lock that lasts
+as long as the transaction, SQLite by a lock file that the caller holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from alembic import context
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from service.store.tables import ResponseRow
+
+if TYPE_CHECKING:
+    from advanced_alchemy.alembic.commands import AlembicCommandConfig
+
+_LOCK = 0x7175697265  # any number that other users of the database are unlikely to take
+
+
+def _migrate(connection: Connection) -> None:
+    config = cast("AlembicCommandConfig", context.config)
+    context.configure(
+        connection=connection,
+        target_metadata=ResponseRow.metadata,
+        version_table=config.version_table_name,
+    )
+    with context.begin_transaction():
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        context.run_migrations()
+
+
+async def _run() -> None:
+    config = cast("AlembicCommandConfig", context.config)
+    # The caller's engine belongs to another event loop.
+    engine = create_async_engine(config.db_url, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_migrate)
+    finally:
+        await engine.dispose()
+
+
+asyncio.run(_run())

@@ -1,0 +1,365 @@
+"""Responses kept beyond their request: bounded, expiring, owned.
+
+One writer takes what is pending to the database in batches, beside the streams. ``save`` leaves a
+record with it and never waits; ``put`` also waits until it is written. Either can be read at once
+(from memory). When the database is away, ``available`` is False and whatever needs it is told so;
+it is tried again until it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from advanced_alchemy.repository import SQLAlchemyAsyncRepository
+from sqlalchemy import delete, event, func, or_, select, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+
+from service.errors import StoreUnavailableError
+from service.store.record import StoredResponse, from_row, to_row
+from service.store.schema import bring_up_to_date
+from service.store.tables import RUNNING, ResponseRow
+
+LEASE_SECONDS = 60
+_RETRY_SECONDS = 2.0
+_WRITE_SECONDS = 10.0
+_FIRST_SECONDS = 5.0
+_MOST_PENDING = 4096
+_MOST_PENDING_BYTES = 256 * 1024 * 1024
+_BATCH = 64
+_SWEEP_SHARE = 64  # sweep early once a 64th of what may be kept is new
+_AWAY = "The store of responses does not answer; retry."
+# Clients name any; what no row can have need not reach the database, and NUL must not.
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DOWN = (SQLAlchemyError, OSError, TimeoutError)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Beyond ``responses`` or ``bytes`` the oldest go; each goes after ``ttl`` seconds."""
+
+    responses: int
+    bytes: int
+    ttl: float
+    sweep_seconds: float = 15.0
+
+
+class ResponseRepository(SQLAlchemyAsyncRepository[ResponseRow]):
+    model_type = ResponseRow
+
+
+class ResponseStore:
+    """``open`` it on the event loop that uses it, ``close`` it there. ``url`` None: there is no
+    store, and nothing is kept."""
+
+    def __init__(self, url: URL | None, limits: StoreLimits) -> None:
+        self._url = url
+        self.limits = limits
+        self._engine: AsyncEngine | None = None
+        self._sessions: async_sessionmaker[AsyncSession] | None = None
+        self._pending: dict[str, StoredResponse] = {}
+        self._pending_bytes = 0
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._written: dict[str, asyncio.Future[None]] = {}  # somebody waits for these
+        self._new_responses = self._new_bytes = 0  # since the last sweep
+        self._running: set[str] = set()  # whose lease this process renews
+        self._deleted: set[str] = set()  # during the write of a batch
+        self._tasks: list[asyncio.Task[None]] = []
+        self._up = False
+        self._tried = asyncio.Event()  # to connect, with or without success
+
+    @property
+    def available(self) -> bool:
+        return self._up
+
+    @property
+    def absent(self) -> bool:
+        return self._url is None
+
+    def open(self) -> None:
+        """Begins to connect; never raises."""
+        if self._url is not None:
+            self._tasks = [asyncio.create_task(self._run(), name="response-store")]
+
+    async def close(self) -> None:
+        """Writes what is pending, if the database takes it within seconds."""
+        if self._up and self._pending:
+            self._settled.clear()
+            self._wake.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), 5)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._engine is not None:
+            await self._engine.dispose()
+
+    async def attempted(self) -> None:
+        """Returns once it is known whether the database is there: right after the start, the first
+        requests must not be told that it is not."""
+        if self._url is None or self._tried.is_set():
+            return
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await self._tried.wait()
+        except TimeoutError:
+            self._tried.set()
+
+    def require(self) -> None:
+        """Raises StoreUnavailableError unless what is saved will be kept."""
+        if self._url is None:
+            raise StoreUnavailableError("This server keeps no responses (--store-url none).")
+        if not self._up:
+            raise StoreUnavailableError(_AWAY)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    async def put(self, record: StoredResponse) -> None:
+        """Keep this, in place of what had its id, and return once it is written.
+
+        Raises StoreUnavailableError; then it may all the same have been written.
+        """
+        await self.attempted()
+        self.require()
+        if not self.save(record):
+            raise StoreUnavailableError("The store of responses is too slow; retry.")
+        future = self._written.get(record.id)
+        if future is None:
+            future = self._written[record.id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await asyncio.shield(future)
+        except TimeoutError:
+            self._withdraw(record)
+            raise StoreUnavailableError(_AWAY) from None
+        except StoreUnavailableError:
+            self._withdraw(record)
+            raise
+
+    def _withdraw(self, record: StoredResponse) -> None:
+        """Nobody was told that this is stored: it shall not be found later."""
+        if self._pending.get(record.id) is record:
+            del self._pending[record.id]
+        self._running.discard(record.id)
+
+    def save(self, record: StoredResponse) -> bool:
+        """Keep this, in place of what had its id; false, and logged, where that cannot be."""
+        if record.status in RUNNING:
+            self._running.add(record.id)
+        else:
+            self._running.discard(record.id)
+        if not self._up:
+            if self._url is not None:
+                _log.warning("a response was not stored", response_id=record.id)
+            return False
+        size = len(record.body) + len(record.events or b"")
+        full = self._pending_bytes + size > _MOST_PENDING_BYTES
+        if full or len(self._pending) >= _MOST_PENDING:
+            _log.warning("the store is too slow; a response was not stored", response_id=record.id)
+            return False
+        self._pending.pop(record.id, None)
+        self._pending[record.id] = record
+        self._pending_bytes += size
+        self._wake.set()
+        return True
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Whether there was one. Raises StoreUnavailableError."""
+        if not _ID.fullmatch(response_id):
+            return False
+        found = self._pending.get(response_id)
+        owned = found is not None and found.owner == owner
+        if owned:
+            del self._pending[response_id]
+            self._running.discard(response_id)
+            self._deleted.add(response_id)  # it may be on its way to the database just now
+            self._tell(response_id)
+        async with self._session() as session:
+            stored = await session.execute(
+                delete(ResponseRow).where(ResponseRow.id == response_id, ResponseRow.owner == owner)
+            )
+            await session.commit()
+        return owned or bool(_count(stored))
+
+    # --- reading -----------------------------------------------------------------------------
+
+    async def get(self, response_id: str, owner: str) -> StoredResponse | None:
+        """None where there is none that this owner may see. Raises StoreUnavailableError."""
+        if not _ID.fullmatch(response_id):
+            return None
+        record = self._pending.get(response_id)
+        if record is None:
+            async with self._session() as session:
+                row = await ResponseRepository(session=session).get_one_or_none(id=response_id)
+                record = None if row is None else await asyncio.to_thread(from_row, row)
+        if record is None or record.owner != owner or record.expires_at <= time.time():
+            return None
+        return record
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[AsyncSession]:
+        await self.attempted()
+        self.require()
+        assert self._sessions is not None
+        try:
+            async with self._sessions() as session:
+                yield session
+        except _DOWN as error:
+            _log.warning("the store failed", error=type(error).__name__)
+            raise StoreUnavailableError(_AWAY) from error
+
+    # --- behind ------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Connect, then write and sweep, for ever; after a failure from the start."""
+        while True:
+            try:
+                await self._connect()
+                await self._serve()
+            except Exception as error:
+                if self._up or self._engine is None:
+                    _log.error("the store of responses is away", error=f"{type(error).__name__}")
+                self._up = False
+                self._tried.set()
+                for response_id in list(self._written):
+                    self._tell(response_id, StoreUnavailableError(_AWAY))
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _tell(self, response_id: str, error: StoreUnavailableError | None = None) -> None:
+        """Those who wait for its write."""
+        future = self._written.pop(response_id, None)
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+            future.exception()  # those who waited may have left: that is no fault to log
+
+    async def _connect(self) -> None:
+        assert self._url is not None
+        if self._engine is None:
+            self._engine = _make_engine(self._url)
+            self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
+        await bring_up_to_date(self._engine)
+        self._up = True
+        self._tried.set()
+        _log.info("store of responses is open", backend=self._url.get_backend_name())
+
+    async def _serve(self) -> None:
+        sweep_at = 0.0
+        while True:
+            self._wake.clear()
+            await self._write_batch()
+            if self._overfull or time.monotonic() >= sweep_at:
+                await self._sweep()
+                sweep_at = time.monotonic() + self.limits.sweep_seconds
+            if self._pending:
+                continue
+            self._settled.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(0.0, sweep_at - time.monotonic()))
+
+    @property
+    def _overfull(self) -> bool:
+        """Whether enough is new that the limits may be passed by more than a little."""
+        limits = self.limits
+        return (
+            self._new_responses * _SWEEP_SHARE > limits.responses
+            or self._new_bytes * _SWEEP_SHARE > limits.bytes
+        )
+
+    async def _write_batch(self) -> None:
+        batch = list(self._pending.values())[:_BATCH]
+        if not batch:
+            return
+        self._deleted.clear()
+        rows = await asyncio.to_thread(lambda: [to_row(record) for record in batch])
+        sizes = [row.size for row in rows]
+        assert self._sessions is not None
+        async with self._sessions() as session:
+            for row in rows:
+                await session.merge(row)
+            await session.flush()
+            if self._deleted:
+                gone = sorted(self._deleted)
+                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(gone)))
+            await session.commit()
+        for record in batch:
+            # It may have been replaced meanwhile.
+            if self._pending.get(record.id) is record:
+                del self._pending[record.id]
+                self._tell(record.id)
+        self._new_responses += len(rows)
+        self._new_bytes += sum(sizes)
+        self._pending_bytes = sum(
+            len(record.body) + len(record.events or b"") for record in self._pending.values()
+        )
+
+    async def _sweep(self) -> None:
+        """Drop what is too old or too much, and keep alive what is still being worked on."""
+        assert self._sessions is not None
+        now = int(time.time())
+        newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
+        ranked = select(
+            ResponseRow.id,
+            func.row_number().over(order_by=newest_first).label("place"),
+            func.sum(ResponseRow.size).over(order_by=newest_first).label("bytes_so_far"),
+        ).subquery()
+        too_much = select(ranked.c.id).where(
+            or_(ranked.c.place > self.limits.responses, ranked.c.bytes_so_far > self.limits.bytes)
+        )
+        async with self._sessions() as session:
+            if self._running:
+                await session.execute(
+                    update(ResponseRow)
+                    .where(ResponseRow.id.in_(sorted(self._running)))
+                    .values(lease_until=now + LEASE_SECONDS)
+                )
+            await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
+            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
+            await session.commit()
+        self._new_responses = self._new_bytes = 0
+
+
+def _count(result: Any) -> int:
+    return int(result.rowcount)
+
+
+def _make_engine(url: URL) -> AsyncEngine:
+    if url.drivername.startswith("sqlite"):
+        engine = create_async_engine(url, connect_args={"timeout": 10})
+        event.listen(engine.sync_engine, "connect", _tune_sqlite)
+        return engine
+    return create_async_engine(
+        url,
+        pool_size=4,
+        max_overflow=4,
+        pool_timeout=10,
+        pool_pre_ping=True,
+        connect_args={"timeout": 5, "command_timeout": 10},
+    )
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:
+    """Readers beside one writer; a lost machine may lose the last moment, never the file."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()

@@ -1,0 +1,322 @@
+"""Stored responses, on SQLite and on PostgreSQL: owned, bounded, expiring, written behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, func, select, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from service.errors import StoreUnavailableError
+from service.store.record import StoredResponse
+from service.store.schema import database_url, state_dir
+from service.store.secret import load_secret
+from service.store.store import ResponseStore, StoreLimits
+from service.store.tables import ResponseRow
+from tests.service.running_postgres import Postgres
+
+ROOT = Path(__file__).resolve().parents[3]
+MANY = StoreLimits(responses=1000, bytes=1 << 30, ttl=1000)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.store._RETRY_SECONDS", 0.05)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.debian)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/deep/store.sqlite3"
+    postgres: Postgres = request.getfixturevalue("postgres")
+    return postgres.url
+
+
+@asynccontextmanager
+async def opened(url: str, limits: StoreLimits = MANY) -> AsyncIterator[ResponseStore]:
+    store = ResponseStore(database_url(url), limits)
+    store.open()
+    try:
+        await until(lambda: store.available)
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+def record(
+    response_id: str, owner: str = "me", *, text: str = "Hi", ttl: int = 1000
+) -> StoredResponse:
+    now = int(time.time())
+    body = {"id": response_id, "output": [{"type": "message", "id": "m", "text": text}]}
+    return StoredResponse(
+        id=response_id,
+        owner=owner,
+        created_at=now,
+        expires_at=now + ttl,
+        status="completed",
+        body=json.dumps(body).encode(),
+        input=[{"role": "user", "content": "Grüße 🚀"}],
+        context=[{"role": "user", "content": "before"}],
+        events=b"id: 0\ndata: x\n\n",
+    )
+
+
+async def rows_of(store: ResponseStore, response_id: str) -> int:
+    """How many rows the database itself has of it."""
+    async with store._session() as session:
+        query = select(func.count()).where(ResponseRow.id == response_id)
+        return (await session.execute(query)).scalar_one()
+
+
+async def test_what_was_saved_can_be_read_at_once_and_by_the_next_process(url: str) -> None:
+    saved = record("resp_a")
+    async with opened(url) as store:
+        store.save(saved)
+        assert await store.get("resp_a", "me") == saved
+    async with opened(url) as again:
+        assert await again.get("resp_a", "me") == saved
+        assert await again.delete("resp_a", "me")
+
+
+async def test_what_was_put_is_in_the_database_by_then(url: str) -> None:
+    async with opened(url) as store:
+        await asyncio.gather(*(store.put(record(f"resp_p{number}")) for number in range(100)))
+        for number in (0, 99):
+            assert await rows_of(store, f"resp_p{number}") == 1
+            assert await store.delete(f"resp_p{number}", "me")
+
+
+async def test_the_first_who_ask_wait_for_the_database_to_be_opened(url: str) -> None:
+    store = ResponseStore(database_url(url), MANY)
+    store.open()
+    assert not store.available
+    await store.put(record("resp_first"))
+    assert await store.delete("resp_first", "me")
+    await store.close()
+
+
+async def test_only_its_owner_sees_or_deletes_it(url: str) -> None:
+    async with opened(url) as store:
+        store.save(record("resp_o"))
+        assert await store.get("resp_o", "you") is None
+        assert not await store.delete("resp_o", "you")
+        assert await store.get("resp_o", "me") is not None
+        assert await store.delete("resp_o", "me")
+        assert await store.get("resp_o", "me") is None
+        assert not await store.delete("resp_o", "me")
+
+
+@pytest.mark.parametrize("response_id", ["", "resp_\0", "resp_ü", "r" * 65, "'; --"])
+async def test_an_id_that_no_response_has_is_not_found(url: str, response_id: str) -> None:
+    async with opened(url) as store:
+        assert await store.get(response_id, "me") is None
+        assert not await store.delete(response_id, "me")
+        assert store.available
+
+
+async def test_the_newest_state_of_a_response_is_kept(url: str) -> None:
+    async with opened(url) as store:
+        store.save(record("resp_n", text="first"))
+        store.save(record("resp_n", text="second"))
+    async with opened(url) as again:
+        found = await again.get("resp_n", "me")
+        assert found is not None
+        assert found.response["output"][0]["text"] == "second"
+        assert [item.get("content") for item in found.conversation][:2] == ["before", "Grüße 🚀"]
+        await again.delete("resp_n", "me")
+
+
+async def test_beyond_the_count_the_oldest_go(url: str) -> None:
+    limits = StoreLimits(responses=3, bytes=1 << 30, ttl=1000, sweep_seconds=0.02)
+    async with opened(url, limits) as store:
+        for number in range(8):
+            store.save(record(f"resp_c{number}"))
+        await until(lambda: not store._pending)
+        found = -1
+        while found != 3:
+            present = [await store.get(f"resp_c{number}", "me") for number in range(8)]
+            found = sum(one is not None for one in present)
+        assert [one.id for one in present if one] == ["resp_c5", "resp_c6", "resp_c7"]
+
+
+async def test_beyond_the_bytes_the_oldest_go(url: str) -> None:
+    noise = os.urandom(3000).hex()
+    limits = StoreLimits(responses=1000, bytes=8000, ttl=1000, sweep_seconds=0.02)
+    async with opened(url, limits) as store:
+        for number in range(5):
+            store.save(record(f"resp_b{number}", text=noise))
+        await until(lambda: not store._pending)
+        while await store.get("resp_b2", "me") is not None:
+            await asyncio.sleep(0.005)
+        assert await store.get("resp_b3", "me") is not None
+        assert await store.get("resp_b4", "me") is not None
+
+
+async def test_an_expired_response_is_gone_at_once_and_swept_later(url: str) -> None:
+    limits = StoreLimits(responses=1000, bytes=1 << 30, ttl=1, sweep_seconds=0.02)
+    async with opened(url, limits) as store:
+        store.save(record("resp_x", ttl=0))
+        assert await store.get("resp_x", "me") is None
+        await until(lambda: not store._pending)
+        while await rows_of(store, "resp_x"):
+            await asyncio.sleep(0.005)
+
+
+async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
+    async with opened(url):
+        pass
+    engine = create_async_engine(database_url(url))
+
+    def differences(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": "quire_schema_version"}
+        )
+        return list(compare_metadata(context, ResponseRow.metadata))
+
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    await engine.dispose()
+
+
+REPLICA = """
+import asyncio, sys
+from sqlalchemy.ext.asyncio import create_async_engine
+from service.store.schema import bring_up_to_date, database_url
+
+engine = create_async_engine(database_url(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(bring_up_to_date(engine))
+"""
+
+
+async def test_replicas_that_start_together_on_an_empty_database_migrate_it_once(url: str) -> None:
+    if url.startswith("postgresql"):
+        await execute(url, "CREATE DATABASE empty")
+        url = url.replace("/postgres", "/empty")
+    replicas = [
+        subprocess.Popen(
+            [sys.executable, "-c", REPLICA, url],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
+    for replica in replicas:
+        assert replica.stdout is not None
+        assert replica.stdout.readline() == b"ready\n"
+    ends = await asyncio.gather(*(asyncio.to_thread(end, replica) for replica in replicas))
+    assert ends == [(0, b"")] * 3
+    async with opened(url) as store:
+        assert await rows_of(store, "any") == 0
+
+
+def end(replica: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    """Let it go; its exit code and what it complained of."""
+    _, errors = replica.communicate(b"\n", 60)
+    return replica.returncode, errors
+
+
+async def execute(url: str, statement: str) -> None:
+    engine = create_async_engine(database_url(url), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text(statement))
+    await engine.dispose()
+
+
+async def test_a_store_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:
+    blocker = tmp_path / "folder"
+    blocker.write_text("no folder")
+    store = ResponseStore(database_url(f"sqlite:///{blocker}/store.sqlite3"), MANY)
+    store.open()
+    await until(lambda: store._engine is not None)
+    store.save(record("resp_a"))  # dropped, not waited for
+    with pytest.raises(StoreUnavailableError):
+        await store.get("resp_a", "me")
+    with pytest.raises(StoreUnavailableError):
+        store.require()
+    blocker.unlink()
+    await until(lambda: store.available)
+    store.require()
+    await store.close()
+
+
+async def test_without_a_store_what_needs_one_is_refused() -> None:
+    store = ResponseStore(None, MANY)
+    store.open()
+    store.save(record("resp_a"))
+    with pytest.raises(StoreUnavailableError, match="keeps no responses"):
+        store.require()
+    with pytest.raises(StoreUnavailableError):
+        await store.put(record("resp_a"))
+    await store.close()
+
+
+async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with opened(url) as store:
+        raw = sqlite3.connect(tmp_path / "store.sqlite3")
+        raw.execute("ALTER TABLE quire_responses RENAME TO elsewhere")
+        raw.commit()
+        with pytest.raises(StoreUnavailableError):
+            await store.put(record("resp_b"))
+        assert not store.available
+        await until(lambda: store.available)
+        store.save(record("resp_a"))
+        await until(lambda: not store.available)
+        raw.execute("ALTER TABLE elsewhere RENAME TO quire_responses")
+        raw.commit()
+        raw.close()
+        await until(lambda: store.available and not store._pending)
+        assert await store.get("resp_a", "me") is not None
+        assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
+
+
+async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        await store.put(record("resp_a"))
+        files = list(tmp_path.iterdir())
+        assert len(files) >= 3  # the database, its log, the lock
+        assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "mysql://host/name", "sqlite://"])
+def test_a_url_that_is_no_store_of_ours_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="store"):
+        database_url(text)
+
+
+def test_urls_get_the_driver_that_we_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert database_url("").database == str(state_dir() / "responses.sqlite3")
+    assert database_url("postgres://u@h/d").drivername == "postgresql+asyncpg"
+
+
+def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    secret = load_secret(None, tmp_path / "state")
+    assert load_secret(None, tmp_path / "state") == secret
+    assert len(secret) == 32
+    assert (tmp_path / "state" / "seal.key").stat().st_mode & 0o077 == 0
+    assert load_secret("given by the operator", tmp_path) == b"given by the operator"
+    assert load_secret(None, Path("/proc/nowhere")) != secret
