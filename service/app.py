@@ -20,6 +20,7 @@ from service.engine_link import EngineLink
 from service.generation.admission import Admission, Drain
 from service.generation.constraint_trial import GrammarTrial
 from service.generation.request import Generator
+from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
 from service.routes.chat import chat_completions
 from service.routes.completions import completions
@@ -31,15 +32,28 @@ from service.routes.models import list_models, retrieve_model
 from service.routes.openapi import build_document
 from service.routes.operations import live, metrics, ready
 from service.routes.pages import docs, landing, openapi
+from service.routes.replay import resume_stream
+from service.routes.responses import create_response
+from service.routes.responses_stored import (
+    cancel_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
 from service.routes.services import Services
 from service.routes.tokenize import detokenize, tokenize
 from service.settings import ServiceSettings
+from service.store.schema import database_url, secret_dir
+from service.store.secret import load_secret
+from service.store.store import ResponseStore, StoreLimits
 from service.version import VERSION
+from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
 ROUTES = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
-    *(messages, count_tokens, ready, live, metrics, landing, docs, openapi),
+    *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
+    *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
 
 
@@ -63,11 +77,20 @@ def create_app(
     """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently.
 
     The engine behind ``socket_path`` may come up later. Raises OSError or ValueError for a model
-    directory whose tokenizer or template cannot be used.
+    directory whose tokenizer or template cannot be used, or a store that is none of ours.
     """
     checkpoint = load_checkpoint(model_dir)
     link = EngineLink(socket_path, on_step=telemetry.on_step, on_state=telemetry.on_state)
     drain = Drain(settings.drain_timeout)
+    store_url = None if settings.store_url == "none" else database_url(settings.store_url)
+    store = ResponseStore(
+        store_url,
+        StoreLimits(
+            responses=settings.store_max_responses,
+            bytes=settings.store_max_bytes,
+            ttl=settings.store_ttl,
+        ),
+    )
     services = Services(
         settings=settings,
         names=settings.names(model_dir),
@@ -79,15 +102,27 @@ def create_app(
         telemetry=telemetry,
         grammar_trial=GrammarTrial(model_dir),
         signer=Signer(settings.signing_key or ""),
+        store=store,
+        runs=RunRegistry(
+            RunLimits(
+                timeout=settings.resume_timeout,
+                run_bytes=settings.resume_stream_bytes,
+                total_bytes=settings.resume_total_bytes,
+            )
+        ),
+        seal=ReasoningSeal(load_secret(settings.signing_key, secret_dir(store_url))),
     )
     keys = KeyRing(settings.api_key)
     document = build_document(version=VERSION, needs_key=bool(keys))
 
     async def start_link(_app: Litestar) -> None:
         link.start()
+        store.open()
 
     async def close_link(_app: Litestar) -> None:
         await link.close()
+        await services.runs.close()
+        await store.close()
         await services.grammar_trial.close()
 
     return App(

@@ -13,7 +13,7 @@ from engine.messages import Finished as SequenceRecord
 from engine.messages import SamplingParams
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink, EngineSequence, Waker
-from service.errors import EngineUnavailableError, InvalidRequestError
+from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
 from service.generation.choice import Choice, StopRules
 from service.generation.detokenizer import new_detokenizer
 from service.generation.events import Event
@@ -101,6 +101,15 @@ class Generation:
         if self.first_token_time is None and any(choice.tokens for choice in changed):
             self.first_token_time = time.monotonic()
         return changed
+
+    def fail(self, error: QuireError) -> None:
+        """Make what still runs end by this error at the next ``take_in``; its blocks are freed
+        now."""
+        running = [choice.sequence for choice in self._open]
+        self._link.abort(running)
+        for sequence in running:
+            sequence.failure = error
+        self.waker.wake()
 
     def close(self) -> None:
         """Stop whatever still runs, freeing its blocks. Safe to call twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
 
 import structlog
@@ -54,8 +54,17 @@ def respond(exchange: Exchange, body: bytes) -> Response[bytes]:
     )
 
 
+# Awaited when an answer is ready, before its end is told. False: what the end says has become
+# untrue, it must be made anew. Raises QuireError where it must not be told as a success.
+Settle = Callable[[], Awaitable[bool]]
+
+
 async def answer_whole(
-    exchange: Exchange, generation: Generation, answer: Answer, receive: Receive
+    exchange: Exchange,
+    generation: Generation,
+    answer: Answer,
+    receive: Receive,
+    settle: Settle | None = None,
 ) -> Response[bytes]:
     """Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
     left = asyncio.ensure_future(client_left(receive))
@@ -69,15 +78,19 @@ async def answer_whole(
         left.cancel()
         work.cancel()
     body = answer.whole()
+    if settle is not None and not await settle():
+        body = answer.whole()
     exchange.succeed(_outcome(generation))
     return respond(exchange, body)
 
 
-def answer_stream(exchange: Exchange, generation: Generation, answer: Answer) -> EventStream:
+def answer_stream(
+    exchange: Exchange, generation: Generation, answer: Answer, settle: Settle | None = None
+) -> EventStream:
     """An SSE response that ends by the API's own last event, of success or of failure."""
     exchange.record.status = 200
     return EventStream(
-        _events(exchange, generation, answer.stream()),
+        stream_events(exchange, generation, answer.stream(), settle),
         exchange.headers,
         patience=exchange.patience,
         cut=exchange.fail,
@@ -91,9 +104,13 @@ async def _complete(exchange: Exchange, generation: Generation) -> None:
             exchange.note_first_token(generation.first_token_time)
 
 
-async def _events(
-    exchange: Exchange, generation: Generation, stream: AnswerStream
+async def stream_events(
+    exchange: Exchange,
+    generation: Generation,
+    stream: AnswerStream,
+    settle: Settle | None = None,
 ) -> AsyncGenerator[bytes, None]:
+    """The stream's bytes, to its own last event, of success or of failure."""
     try:
         opening = stream.begin()
         if opening:
@@ -111,6 +128,8 @@ async def _events(
             if chunks:
                 yield chunks
         ending = stream.end()
+        if settle is not None and not await settle():
+            ending = stream.end()
         exchange.succeed(_outcome(generation))
         yield ending
     except QuireError as error:

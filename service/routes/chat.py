@@ -10,12 +10,12 @@ from litestar.datastructures import State
 
 from service.routes.answering import (
     HttpRequest,
-    answer_stream,
     answer_whole,
     exchange_of,
 )
 from service.routes.body import read_body
 from service.routes.prepare import start_conversation
+from service.routes.replay import stream_answer
 from service.routes.services import Services
 from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
@@ -54,5 +54,5 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
         model=record.model,
     )
     if chat.stream:
-        return answer_stream(exchange, generation, answer)
+        return stream_answer(request, services, exchange, generation, answer)
     return await answer_whole(exchange, generation, answer, request.receive)

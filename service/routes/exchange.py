@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from litestar.enums import ScopeType
@@ -64,12 +64,19 @@ class Exchange:
     leave a write waiting."""
 
     def __init__(
-        self, record: RequestRecord, telemetry: Telemetry, *, patience: float = 60.0
+        self,
+        record: RequestRecord,
+        telemetry: Telemetry,
+        *,
+        patience: float = 60.0,
+        drain: Drain | None = None,
     ) -> None:
         self.record = record
         self.patience = patience
         self.generation: Generation | None = None
+        self.detached = False
         self._telemetry = telemetry
+        self._drain = drain
         self._ignored = ""
 
     @property
@@ -98,6 +105,22 @@ class Exchange:
         """Tell the caller, in a header, which parts of its request do nothing here."""
         shown = (name[:64] for name in names[:32])
         self._ignored = ", ".join(quote(name, safe="_.-[]/ ") for name in shown)
+
+    def detach(self) -> Callable[[], None]:
+        """The work goes on when the response has been sent. The caller must call what is returned
+        when it ends."""
+        self.detached = True
+        return self._close
+
+    def close(self) -> None:
+        """The response has been sent, or cannot be; the end, unless the work goes on."""
+        if not self.detached:
+            self._close()
+
+    def _close(self) -> None:
+        if self._drain is not None:
+            self._drain.leave()
+        self.finish()
 
     def succeed(self, outcome: str) -> None:
         self.record.outcome = outcome
@@ -154,7 +177,12 @@ class ExchangeMiddleware(ASGIMiddleware):
             self._authenticate(scope, options)
             await next_app(scope, receive, send)
             return
-        exchange = Exchange(_new_record(scope, route), self._telemetry, patience=self._patience)
+        exchange = Exchange(
+            _new_record(scope, route),
+            self._telemetry,
+            patience=self._patience,
+            drain=self._drain,
+        )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
@@ -166,12 +194,22 @@ class ExchangeMiddleware(ASGIMiddleware):
             exchange.record.status = error.status
             raise
         finally:
-            self._drain.leave()
-            exchange.finish()
+            exchange.close()
 
     def _authenticate(self, scope: Scope, options: dict[str, object]) -> None:
         if self._keys and not options.get("open"):
             self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
+
+
+def key_owner(scope: Scope, keys: Iterable[str]) -> str:
+    """The digest of the caller's key, to whom what it makes belongs; without keys all is
+    everybody's."""
+    if not any(keys):
+        return ""
+    scheme, _, key = header(scope, b"authorization").partition(b" ")
+    if scheme.lower() != b"bearer" or not key.strip():
+        key = header(scope, b"x-api-key")
+    return _digest(key.strip()).hex()
 
 
 def header(scope: Scope, name: bytes) -> bytes:

@@ -10,13 +10,13 @@ from litestar.datastructures import State
 
 from service.routes.answering import (
     HttpRequest,
-    answer_stream,
     answer_whole,
     exchange_of,
     respond,
 )
 from service.routes.body import read_body
 from service.routes.prepare import render, start_conversation
+from service.routes.replay import stream_answer
 from service.routes.services import Services
 from service.wire.messages import (
     answer_shape,
@@ -60,7 +60,7 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
         shows_thinking=thinking is None or thinking.display != "omitted",
     )
     if wanted.stream:
-        return answer_stream(exchange, generation, answer)
+        return stream_answer(request, services, exchange, generation, answer)
     return await answer_whole(exchange, generation, answer, request.receive)
 
 

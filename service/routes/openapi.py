@@ -6,14 +6,16 @@ them, and a test holds the table against the routes that exist.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from service.errors import ErrorBody
 from service.routes.operations import Health
 from service.routes.pages import Landing
+from service.routes.responses_stored import DeletedResponse, ItemList
 from service.wire.chat import ChatRequest
 from service.wire.chat_answer import ChatCompletion
 from service.wire.completions import CompletionRequest
@@ -22,6 +24,8 @@ from service.wire.error_shapes import AnthropicErrorBody
 from service.wire.messages import MessagesRequest, PromptFields
 from service.wire.messages_answer import AnsweredMessage, TokenCount
 from service.wire.models import ModelCard, ModelList
+from service.wire.responses import ResponsesRequest
+from service.wire.responses_answer import ResponseObject
 from service.wire.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -30,6 +34,15 @@ from service.wire.tokenize import (
 )
 
 JsonObject = dict[str, Any]
+
+_PATH_NAMES = re.compile(r"\{(\w+)\}")
+
+
+class Query(NamedTuple):
+    """A parameter that may go without."""
+
+    name: str
+    schema: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +56,16 @@ class Operation:
     request: type[msgspec.Struct] | None = None
     streams: bool = False
     open: bool = False
+    query: tuple[Query, ...] = ()
     failures: tuple[int, ...] = ()
     error: type[msgspec.Struct] = ErrorBody
 
 
 _GENERATION_FAILURES = (400, 401, 404, 413, 429, 500, 503)
+
+_STORED_FAILURES = (400, 401, 404, 503)
+
+_STARTING_AFTER = Query("starting_after", {"type": "integer", "minimum": 0})
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -89,6 +107,58 @@ OPERATIONS: tuple[Operation, ...] = (
         PromptFields,
         failures=(400, 401, 404, 413, 500, 503),
         error=AnthropicErrorBody,
+    ),
+    Operation(
+        "post",
+        "/v1/responses",
+        "Answer a conversation (Responses API)",
+        ResponseObject,
+        ResponsesRequest,
+        streams=True,
+        failures=_GENERATION_FAILURES,
+    ),
+    Operation(
+        "get",
+        "/v1/responses/{response_id}",
+        "Give a response back, as an object or as its stream",
+        ResponseObject,
+        streams=True,
+        query=(Query("stream", {"type": "boolean"}), _STARTING_AFTER),
+        failures=_STORED_FAILURES,
+    ),
+    Operation(
+        "delete",
+        "/v1/responses/{response_id}",
+        "Forget a response",
+        DeletedResponse,
+        failures=_STORED_FAILURES,
+    ),
+    Operation(
+        "post",
+        "/v1/responses/{response_id}/cancel",
+        "Stop a background response",
+        ResponseObject,
+        failures=_STORED_FAILURES,
+    ),
+    Operation(
+        "get",
+        "/v1/responses/{response_id}/input_items",
+        "The items a response was asked with",
+        ItemList,
+        query=(
+            Query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
+            Query("order", {"enum": ["asc", "desc"]}),
+            Query("after", {"type": "string"}),
+        ),
+        failures=_STORED_FAILURES,
+    ),
+    Operation(
+        "get",
+        "/v1/streams/{stream_id}",
+        "The rest of a resumable stream, after Last-Event-ID",
+        "text/event-stream",
+        query=(_STARTING_AFTER,),
+        failures=(400, 401, 404),
     ),
     Operation("get", "/v1/models", "List the models served", ModelList, failures=(401,)),
     Operation("get", "/v1/models/{model_id}", "Describe a model", ModelCard, failures=(401, 404)),
@@ -172,10 +242,13 @@ def _describe(
             "required": True,
             "content": {"application/json": {"schema": schema}},
         }
-    if "{model_id}" in operation.path:
-        result["parameters"] = [
-            {"name": "model_id", "in": "path", "required": True, "schema": {"type": "string"}}
-        ]
+    parameters: list[JsonObject] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_NAMES.findall(operation.path)
+    ]
+    parameters += [{"name": name, "in": "query", "schema": form} for name, form in operation.query]
+    if parameters:
+        result["parameters"] = parameters
     if needs_key and not operation.open:
         result["security"] = [{"key": []}]
     return result

@@ -12,8 +12,11 @@ from service.errors import LoadingError, ModelNotFoundError
 from service.generation.admission import Admission, Drain
 from service.generation.constraint_trial import GrammarTrial
 from service.generation.request import Generator
+from service.generation.run import RunRegistry
 from service.observer import Telemetry
 from service.settings import ServiceSettings
+from service.store.store import ResponseStore
+from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
 
@@ -31,6 +34,9 @@ class Services:
     telemetry: Telemetry
     grammar_trial: GrammarTrial
     signer: Signer
+    store: ResponseStore
+    runs: RunRegistry
+    seal: ReasoningSeal
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

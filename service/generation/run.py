@@ -1,0 +1,278 @@
+"""A stream that outlives its connection: pumped into a bounded log that any reader follows.
+
+The plain path from engine to socket knows nothing of this. A ``Run`` takes the same stream of SSE
+bytes, cuts it into events, numbers them with ``id:`` lines and keeps them, so that a client whose
+connection broke can ask for the rest and gets exactly the bytes it missed.
+
+Bounds: bytes of one run (its oldest events go), bytes of all runs (ended runs go, then new ones are
+refused), seconds that a run goes on with nobody reading, and seconds it is kept after its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from service.errors import ClientGoneError, OverloadedError
+from service.generation.request import Generation
+
+_END = b"\n\n"
+_NEAR_THE_END = 64  # a deque is quick to index there
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """``timeout``: seconds with nobody reading, and seconds kept after the end."""
+
+    timeout: float
+    run_bytes: int
+    total_bytes: int
+
+
+class RunMemory:
+    """Bytes that all logs hold together."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
+class RunLog:
+    """Events ``[first, next)``, each as it went out; the oldest are dropped beyond ``limit``
+    bytes."""
+
+    def __init__(self, limit: int, memory: RunMemory | None = None) -> None:
+        self._memory = memory or RunMemory()
+        self.first = 0
+        self.size = 0
+        self.ended = False
+        self._limit = limit
+        self._events: deque[bytes] = deque()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def next(self) -> int:
+        return self.first + len(self._events)
+
+    def append(self, chunk: bytes) -> None:
+        """``chunk``: whole SSE events, numbered here."""
+        before = self.size
+        for event in chunk.split(_END)[:-1]:
+            numbered = b"id: %d\n%b%b" % (self.next, event, _END)
+            self._events.append(numbered)
+            self.size += len(numbered)
+        # The last event tells how it ended: it stays, however long it is.
+        while self.size > self._limit and len(self._events) > 1:
+            self.size -= len(self._events.popleft())
+            self.first += 1
+        self._memory.used += self.size - before
+        self._wake()
+
+    def release(self) -> None:
+        """Nobody can ask for it any more; whoever still reads it does so to its end."""
+        self._memory.used -= self.size
+        self._memory = RunMemory()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def since(self, number: int) -> bytes:
+        """The bytes of all events from ``number`` on, which must not be before ``first``."""
+        events, skipped = self._events, number - self.first
+        if skipped >= len(events):
+            return b""
+        if skipped == len(events) - 1:
+            return events[-1]
+        if len(events) - skipped <= _NEAR_THE_END:
+            return b"".join([events[index] for index in range(skipped, len(events))])
+        return b"".join(islice(events, skipped, None))
+
+    async def grown(self) -> None:
+        """Until something is appended or the log ends."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+class RunSubject(Protocol):
+    """What a run is about, for an API that can tell of it otherwise than as a stream."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    def stopping(self) -> None:
+        """The run is about to be made to fail because nobody wants it."""
+
+    def ended(self, run: Run) -> None:
+        """Its last event is in the log."""
+
+
+class Run:
+    """One generation whose stream is kept. ``owner``: the digest of the key that began it."""
+
+    def __init__(
+        self,
+        run_id: str,
+        owner: str,
+        generation: Generation,
+        log: RunLog,
+        *,
+        timeout: float,
+        background: bool,
+        subject: RunSubject | None = None,
+    ) -> None:
+        self.subject = subject
+        self.id = run_id
+        self.owner = owner
+        self.log = log
+        self._generation = generation
+        self._timeout = timeout
+        self._background = background
+        self._readers = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._watch_readers()
+
+    async def pump(self, events: AsyncGenerator[bytes, None]) -> None:
+        """Take the stream in to its end, whatever that is."""
+        try:
+            async for chunk in events:
+                self.log.append(chunk)
+        finally:
+            if self._idle is not None:
+                self._idle.cancel()
+            self.log.end()
+
+    def stop(self, reason: str) -> None:
+        """End it now, as its API ends a stream that failed; its blocks are freed."""
+        if self.log.ended:
+            return
+        if self.subject is not None:
+            self.subject.stopping()
+        self._generation.fail(ClientGoneError(reason))
+
+    async def follow(self, number: int, lost: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
+        """Event ``number`` and all after it, live. ``lost`` gives the API's error event for a
+        reader that fell behind what is kept."""
+        self._readers += 1
+        self._watch_readers()
+        log = self.log
+        try:
+            while True:
+                if number < log.first:
+                    yield lost()
+                    return
+                following = log.next
+                piece = log.since(number)
+                number = max(number, following)
+                if piece:
+                    yield piece
+                elif log.ended:
+                    return
+                else:
+                    await log.grown()
+        finally:
+            self._readers -= 1
+            self._watch_readers()
+
+    def _watch_readers(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._readers == 0 and not self._background and not self.log.ended:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(
+                self._timeout, self.stop, f"Nobody read the stream for {self._timeout:g} seconds."
+            )
+
+
+class RunRegistry:
+    """The runs of one worker, by id."""
+
+    def __init__(self, limits: RunLimits) -> None:
+        self._limits = limits
+        self._memory = RunMemory()
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def check(self) -> None:
+        """Raises OverloadedError when the runs that are still going fill the memory for them."""
+        self._drop_ended()
+        if self._memory.used >= self._limits.total_bytes:
+            raise OverloadedError("The memory for resumable streams is full; retry later.")
+
+    def start(
+        self,
+        run_id: str,
+        owner: str,
+        generation: Generation,
+        events: AsyncGenerator[bytes, None],
+        *,
+        background: bool = False,
+        subject: RunSubject | None = None,
+        on_end: Callable[[], None],
+    ) -> Run:
+        """``on_end`` is called once, after the last event. A ``background`` run needs no reader."""
+        log = RunLog(min(self._limits.run_bytes, self._limits.total_bytes), self._memory)
+        run = Run(
+            run_id,
+            owner,
+            generation,
+            log,
+            timeout=self._limits.timeout,
+            background=background,
+            subject=subject,
+        )
+        self._runs[run_id] = run
+        task = asyncio.create_task(self._carry(run, events, on_end), name=f"run-{run_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return run
+
+    def find(self, run_id: str, owner: str) -> Run | None:
+        """None also for another owner's."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.owner == owner else None
+
+    def forget(self, run_id: str) -> None:
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            run.log.release()
+
+    async def close(self) -> None:
+        """After the engine's link is closed, which ends what still ran: let each tell so."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+
+    async def _carry(
+        self, run: Run, events: AsyncGenerator[bytes, None], on_end: Callable[[], None]
+    ) -> None:
+        try:
+            await run.pump(events)
+        finally:
+            on_end()
+            if run.subject is not None:
+                run.subject.ended(run)
+            self._drop_ended()
+            asyncio.get_running_loop().call_later(self._limits.timeout, self.forget, run.id)
+
+    def _drop_ended(self) -> None:
+        """The oldest of the ended first, while there are too many bytes."""
+        if self._memory.used <= self._limits.total_bytes:
+            return
+        for run in list(self._runs.values()):
+            if run.log.ended:
+                self.forget(run.id)
+                if self._memory.used <= self._limits.total_bytes:
+                    return

@@ -1,0 +1,198 @@
+"""What is kept of one response, and finding again what was kept."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+
+from service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    NotStoredError,
+    StoreUnavailableError,
+)
+from service.generation.run import Run, RunRegistry
+from service.prompt.conversation import JsonObject
+from service.store.record import StoredResponse
+from service.store.store import LEASE_SECONDS, ResponseStore
+from service.store.tables import RUNNING
+from service.wire.responses_answer import Ending, ResponseAnswer
+from service.wire.responses_input import with_ids
+
+_ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_i?\d{1,6}\Z")
+
+
+class Keeping:
+    """Stores one response: when it begins (if it may outlive its request), and when it has ended.
+    The subject of its run, if it has one.
+
+    ``promised``: the request said that it shall be stored, so an answer that cannot be is a
+    failure. Otherwise it is told as it is, saying that it is not stored.
+    """
+
+    def __init__(
+        self,
+        store: ResponseStore,
+        *,
+        response_id: str,
+        owner: str,
+        created: int,
+        items: list[JsonObject],
+        context: list[JsonObject],
+        promised: bool,
+        wanted: bool,
+    ) -> None:
+        self._store = store
+        self._promised = promised
+        self._wanted = wanted
+        self._record = StoredResponse(
+            id=response_id,
+            owner=owner,
+            created_at=created,
+            expires_at=created + int(max(1, store.limits.ttl)),
+            status="in_progress",
+            body=b"",
+            input=with_ids(items, response_id),
+            context=context,
+        )
+        self._ending: Ending | None = None
+        self.runs = False
+        self.background = False
+        self.answer: ResponseAnswer | None = None
+
+    @property
+    def record(self) -> StoredResponse:
+        """As it stands now."""
+        status = "in_progress" if self._ending is None else self._ending.status
+        return msgspec.structs.replace(self._record, status=status, body=self.body)
+
+    @property
+    def body(self) -> bytes:
+        if self._ending is not None:
+            return self._ending.body
+        assert self.answer is not None
+        return self.answer.stream().body
+
+    async def begin(self) -> None:
+        """Its run is about to go: any replica may be asked for it.
+
+        Raises StoreUnavailableError.
+        """
+        if self._wanted:
+            lease = int(time.time()) + LEASE_SECONDS
+            await self._store.put(msgspec.structs.replace(self.record, lease_until=lease))
+
+    def on_end(self, ending: Ending) -> None:
+        self._ending = ending
+        if self._wanted and not self.runs and ending.status == "failed":
+            self._store.save(self.record)
+
+    async def settle(self) -> bool:
+        """A Settle: any replica can be asked for it once the client knows how it ended.
+
+        Raises NotStoredError if that was promised and is not so.
+        """
+        if not self._wanted:
+            return True
+        try:
+            await self._store.put(self.record)
+        except StoreUnavailableError as error:
+            if self._promised:
+                raise NotStoredError("The answer could not be stored, as was asked for.") from error
+            self._wanted = False
+            assert self.answer is not None
+            self.answer.stored = False
+            return False
+        return True
+
+    def stopping(self) -> None:
+        if self.answer is not None:
+            self.answer.stream().cancelled = True
+
+    def ended(self, run: Run) -> None:
+        if not self._wanted:
+            return
+        log = run.log
+        events = log.since(0) if log.first == 0 else None
+        self._store.save(msgspec.structs.replace(self.record, events=events))
+
+    def discard(self) -> None:
+        """Deleted while it was still going."""
+        self._wanted = False
+
+
+class Archive:
+    """Responses by id, running here or stored, of one owner."""
+
+    def __init__(self, store: ResponseStore, runs: RunRegistry, owner: str) -> None:
+        self._store = store
+        self._runs = runs
+        self._owner = owner
+
+    def run(self, response_id: str) -> Run | None:
+        run = self._runs.find(response_id, self._owner)
+        return run if run is not None and isinstance(run.subject, Keeping) else None
+
+    async def find(self, response_id: str, param: str | None = None) -> StoredResponse:
+        """Raises NotFoundError, or StoreUnavailableError."""
+        run = self.run(response_id)
+        if run is not None and isinstance(run.subject, Keeping):
+            return run.subject.record
+        record = await self._store.get(response_id, self._owner)
+        if record is None:
+            raise NotFoundError(f"Response with id '{response_id[:80]}' not found.", param=param)
+        if record.status in RUNNING and record.lease_until < time.time():
+            return _died(record)
+        return record
+
+    async def history(self, previous_id: str | None) -> list[JsonObject]:
+        """The items before a request that names this one. Raises as ``find`` does, and
+        InvalidRequestError for one that has not ended."""
+        if previous_id is None:
+            return []
+        record = await self.find(previous_id, "previous_response_id")
+        if record.status in RUNNING:
+            raise InvalidRequestError(
+                f"Response '{previous_id}' has not ended yet.", param="previous_response_id"
+            )
+        return record.conversation
+
+    async def resolve(self, items: list[JsonObject], history: list[JsonObject]) -> list[JsonObject]:
+        """``items`` with each item_reference replaced by what it refers to."""
+        if not any(_is_reference(item) for item in items):
+            return items
+        known = {item["id"]: item for item in history if isinstance(item.get("id"), str)}
+        resolved = []
+        for index, item in enumerate(items):
+            if not _is_reference(item):
+                resolved.append(item)
+                continue
+            resolved.append(await self._referred(item.get("id"), known, f"input[{index}].id"))
+        return resolved
+
+    async def _referred(
+        self, item_id: object, known: dict[str, JsonObject], param: str
+    ) -> JsonObject:
+        if not isinstance(item_id, str):
+            raise InvalidRequestError(f"Missing required parameter: '{param}'.", param=param)
+        match = _ITEM_ID.match(item_id)
+        if item_id not in known and match is not None:
+            record = await self.find(f"resp_{match[1]}", param)
+            known |= {item["id"]: item for item in record.conversation}
+        if item_id not in known:
+            raise NotFoundError(f"Item with id '{item_id[:80]}' not found.", param=param)
+        return known[item_id]
+
+
+def _is_reference(item: JsonObject) -> bool:
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+
+
+def _died(record: StoredResponse) -> StoredResponse:
+    """Whoever worked on it is gone."""
+    error = {"code": "server_error", "message": "The server ended before the response did."}
+    body = msgspec.json.encode({**record.response, "status": "failed", "error": error})
+    return msgspec.structs.replace(record, status="failed", body=body)

@@ -1,0 +1,279 @@
+"""Input items of a Responses request, and the messages that a chat template sees for them.
+
+A turn of the assistant comes as several items (reasoning, message, calls) and becomes one message.
+Items of kinds that nothing here runs (a hosted tool's call, a compaction) are left out of the
+prompt and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.prompt.conversation import JsonObject, call_arguments
+from service.wire.decode import convert
+from service.wire.responses import MAX_TOOLS
+from service.wire.responses_seal import SealError
+from service.wire.responses_tools import CUSTOM_INPUT, Toolbox
+
+Text = Annotated[str, Meta(max_length=64 * 1024 * 1024)]
+Identifier = Annotated[str, Meta(max_length=512)]
+Parts = Annotated[list[dict[str, Any]], Meta(max_length=4096)]
+
+_TEXT_PARTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+
+
+class MessageItem(msgspec.Struct, frozen=True):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Text | Parts
+    id: Identifier | None = None
+
+
+class ReasoningPart(msgspec.Struct, frozen=True):
+    text: Text
+
+
+class ReasoningItem(msgspec.Struct, frozen=True):
+    content: Annotated[list[ReasoningPart], Meta(max_length=4096)] | None = None
+    encrypted_content: Text | None = None
+
+
+class FunctionCallItem(msgspec.Struct, frozen=True):
+    call_id: Identifier
+    name: Identifier
+    arguments: Text
+    namespace: Identifier | None = None
+
+
+class CustomCallItem(msgspec.Struct, frozen=True):
+    call_id: Identifier
+    name: Identifier
+    input: Text
+    namespace: Identifier | None = None
+
+
+class CallOutputItem(msgspec.Struct, frozen=True):
+    call_id: Identifier
+    output: Text | Parts
+
+
+class AdditionalTools(msgspec.Struct, frozen=True):
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)]
+
+
+class ItemReference(msgspec.Struct, frozen=True):
+    id: Identifier
+
+
+class PlacedItem(NamedTuple):
+    """An input item and where it stands in the request, for errors."""
+
+    item: JsonObject
+    path: str
+
+    @property
+    def kind(self) -> str:
+        """A message may go without a type."""
+        kind = self.item.get("type")
+        if kind is None and "role" in self.item:
+            return "message"
+        if kind is None and "id" in self.item:
+            return "item_reference"
+        if not isinstance(kind, str):
+            raise InvalidRequestError(
+                f"Missing required parameter: '{self.path}.type'.", param=f"{self.path}.type"
+            )
+        return kind
+
+
+def placed(items: list[JsonObject], path: str) -> list[PlacedItem]:
+    return [PlacedItem(item, f"{path}[{index}]") for index, item in enumerate(items)]
+
+
+def message_item(role: str, text: str) -> JsonObject:
+    """What a plain string stands for."""
+    return {
+        "type": "message",
+        "role": role,
+        "content": [{"type": "input_text", "text": text}],
+    }
+
+
+def additional_tools(items: list[PlacedItem]) -> list[tuple[str, list[JsonObject]]]:
+    """Tools that stand among the items, with their path."""
+    return [
+        (f"{placed.path}.tools", convert(placed.item, AdditionalTools, placed.path).tools)
+        for placed in items
+        if placed.kind == "additional_tools"
+    ]
+
+
+def with_ids(items: list[JsonObject], response_id: str) -> list[JsonObject]:
+    """The items as ``input_items`` lists them: each has an id, minted where the client gave
+    none."""
+    key = response_id.removeprefix("resp_")
+    result = []
+    for index, item in enumerate(items):
+        kind = item.get("type") or "message"
+        listed = {"type": kind, **item}
+        if not isinstance(listed.get("id"), str):
+            listed["id"] = f"{_PREFIXES.get(kind, 'item')}_{key}_i{index}"
+        if kind == "message":
+            listed.setdefault("status", "completed")
+            if isinstance(listed.get("content"), str):
+                part = "output_text" if listed.get("role") == "assistant" else "input_text"
+                listed["content"] = [_listed_part(part, listed["content"])]
+        result.append(listed)
+    return result
+
+
+def _listed_part(kind: str, text: str) -> JsonObject:
+    part: JsonObject = {"type": kind, "text": text}
+    if kind == "output_text":
+        part["annotations"] = []
+    return part
+
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+}
+
+
+# --- what a chat template sees ------------------------------------------------------------------
+
+
+class MessageWriter:
+    """Turns items into messages, one by one. ``unseal`` opens encrypted reasoning; ``ignored``
+    gains what was left out."""
+
+    def __init__(self, toolbox: Toolbox, unseal: Callable[[str], str], ignored: list[str]) -> None:
+        self.messages: list[JsonObject] = []
+        self._toolbox = toolbox
+        self._unseal = unseal
+        self._ignored = ignored
+        self._turn: JsonObject | None = None  # the assistant's, still open
+        self._names: dict[str, str] = {}  # of the tools, by call id
+
+    def write(self, placed: PlacedItem) -> None:
+        """Raises InvalidRequestError."""
+        kind = placed.kind
+        writer = _WRITERS.get(kind)
+        if writer is not None:
+            writer(self, placed)
+        elif kind not in ("additional_tools", "item_reference"):
+            self._ignored.append(f"{placed.path}.{kind}")
+
+    def _message(self, placed: PlacedItem) -> None:
+        message = convert(placed.item, MessageItem, placed.path)
+        text = _text_of(message.content, f"{placed.path}.content")
+        if message.role == "assistant":
+            turn = self._assistant(closed_by=("tool_calls",))
+            turn["content"] = f"{turn['content']}\n{text}" if turn["content"] else text
+            return
+        role = "system" if message.role == "developer" else message.role
+        self._add({"role": role, "content": text})
+
+    def _reasoning(self, placed: PlacedItem) -> None:
+        item = convert(placed.item, ReasoningItem, placed.path)
+        text = "".join(part.text for part in item.content or ())
+        if item.encrypted_content is not None:
+            try:
+                text = self._unseal(item.encrypted_content)
+            except SealError as error:
+                param = f"{placed.path}.encrypted_content"
+                raise InvalidRequestError(
+                    f"'{param}' cannot be used: {error}.", param=param
+                ) from error
+        if text:
+            turn = self._assistant(closed_by=("tool_calls", "content"))
+            turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+
+    def _function_call(self, placed: PlacedItem) -> None:
+        call = convert(placed.item, FunctionCallItem, placed.path)
+        self._call(call.call_id, call.name, call.namespace, call_arguments(call.arguments))
+
+    def _custom_call(self, placed: PlacedItem) -> None:
+        call = convert(placed.item, CustomCallItem, placed.path)
+        self._call(call.call_id, call.name, call.namespace, {CUSTOM_INPUT: call.input})
+
+    def _call(self, call_id: str, name: str, namespace: str | None, arguments: Any) -> None:
+        flat = self._toolbox.flat_name(name, namespace)
+        self._names[call_id] = flat
+        turn = self._assistant(closed_by=())
+        turn.setdefault("tool_calls", []).append(
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": flat, "arguments": arguments},
+            }
+        )
+
+    def _call_output(self, placed: PlacedItem) -> None:
+        item = convert(placed.item, CallOutputItem, placed.path)
+        message: JsonObject = {
+            "role": "tool",
+            "tool_call_id": item.call_id,
+            "content": _text_of(item.output, f"{placed.path}.output"),
+        }
+        if item.call_id in self._names:
+            message["name"] = self._names[item.call_id]
+        self._add(message)
+
+    def _add(self, message: JsonObject) -> None:
+        """Instructions at the start come in several messages; templates know one."""
+        self._turn = None
+        last = self.messages[-1] if self.messages else None
+        leading = len(self.messages) == 1 and last is not None and last["role"] == "system"
+        if message["role"] == "system" and leading and last is not None:
+            last["content"] = f"{last['content']}\n\n{message['content']}"
+            return
+        self.messages.append(message)
+
+    def _assistant(self, *, closed_by: tuple[str, ...]) -> JsonObject:
+        """The assistant's open message; a new one where it already has what comes after."""
+        turn = self._turn
+        if turn is None or any(turn.get(key) for key in closed_by):
+            turn = self._turn = {"role": "assistant", "content": ""}
+            self.messages.append(turn)
+        return turn
+
+
+_WRITERS: dict[str, Callable[[MessageWriter, PlacedItem], None]] = {
+    "message": MessageWriter._message,
+    "reasoning": MessageWriter._reasoning,
+    "function_call": MessageWriter._function_call,
+    "function_call_output": MessageWriter._call_output,
+    "custom_tool_call": MessageWriter._custom_call,
+    "custom_tool_call_output": MessageWriter._call_output,
+}
+
+
+def _text_of(content: str | list[dict[str, Any]], path: str) -> str:
+    """Text parts, one per line. Raises InvalidRequestError for a part that is no text."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part, f"{path}[{index}]") for index, part in enumerate(content))
+
+
+def _part_text(part: dict[str, Any], path: str) -> str:
+    kind = part.get("type")
+    key = "refusal" if kind == "refusal" else "text"
+    if kind not in _TEXT_PARTS and kind != "refusal":
+        raise InvalidRequestError(
+            f"'{path}' has the type {kind!r:.80}; this model takes text only.", param=f"{path}.type"
+        )
+    text = part.get(key)
+    if not isinstance(text, str):
+        raise InvalidRequestError(
+            f"Missing required parameter: '{path}.{key}'.", param=f"{path}.{key}"
+        )
+    return text

@@ -1,0 +1,215 @@
+"""A run keeps a stream within bounds: readers get every byte once, and what nobody reads stops."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.checkpoint import load_checkpoint
+from service.errors import OverloadedError, QuireError
+from service.generation.request import Generation
+from service.generation.run import Run, RunLimits, RunLog, RunRegistry
+from tests.service.wire.test_chat_answer import Played
+
+LIMITS = RunLimits(timeout=60, run_bytes=1 << 20, total_bytes=1 << 20)
+
+
+def event(number: int) -> bytes:
+    return b"data: %d\n\n" % number
+
+
+def numbered(numbers: range) -> bytes:
+    return b"".join(b"id: %d\n%b" % (number, event(number)) for number in numbers)
+
+
+def lost() -> bytes:
+    return b"lost"
+
+
+async def read(run: Run, number: int = 0) -> bytes:
+    return b"".join([piece async for piece in run.follow(number, lost)])
+
+
+@pytest.fixture
+def generation(tiny_model: Path) -> Generation:
+    """One that the engine has said nothing of yet."""
+    played = Played(load_checkpoint(tiny_model), "", itertools.repeat(1))
+    generation = played.generation
+    generation.choices[0].done = False
+    generation.choices[0].finished = None
+    generation._open = list(generation.choices)
+    return generation
+
+
+class Source:
+    """A stream that the test lets go on, event by event."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def say(self, *numbers: int) -> None:
+        self.events.put_nowait(b"".join(map(event, numbers)))
+
+    def end(self) -> None:
+        self.events.put_nowait(None)
+
+    async def __call__(self) -> AsyncGenerator[bytes, None]:
+        while (chunk := await self.events.get()) is not None:
+            yield chunk
+
+
+def start(
+    registry: RunRegistry, generation: Generation, source: AsyncGenerator[bytes, None]
+) -> tuple[Run, list[str]]:
+    ends: list[str] = []
+    run = registry.start("r", "me", generation, source, on_end=lambda: ends.append("r"))
+    return run, ends
+
+
+async def test_readers_at_any_place_get_the_same_bytes(generation: Generation) -> None:
+    source = Source()
+    run, ends = start(RunRegistry(LIMITS), generation, source())
+    early = asyncio.create_task(read(run))
+    source.say(0, 1)
+    source.say(2)
+    while run.log.next < 3:
+        await run.log.grown()
+    late = asyncio.create_task(read(run, 2))
+    source.say(3)
+    source.end()
+    assert await early == numbered(range(4))
+    assert await late == numbered(range(2, 4))
+    assert await read(run, 1) == numbered(range(1, 4))
+    assert await read(run, 4) == b""
+    assert ends == ["r"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, 40), max_size=12), st.data())
+def test_a_log_gives_exactly_the_rest_from_any_event_it_keeps(
+    chunks: list[int], data: st.DataObject
+) -> None:
+    log = RunLog(data.draw(st.integers(1, 2000)))
+    count = 0
+    for size in chunks:
+        log.append(b"".join(event(number) for number in range(count, count + size)))
+        count += size
+    assert log.next == count
+    number = data.draw(st.integers(log.first, count))
+    assert log.since(number) == numbered(range(number, count))
+    assert log.size == len(log.since(log.first))
+
+
+def test_a_log_stays_within_its_bytes_and_keeps_the_last_event() -> None:
+    log = RunLog(100)
+    for number in range(1000):
+        log.append(event(number))
+        assert log.size <= 100
+    log.append(b"data: %b\n\n" % (b"x" * 500))
+    assert log.next - log.first == 1
+
+
+async def test_a_reader_that_fell_behind_what_is_kept_is_told(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=40, total_bytes=1 << 20))
+    source = Source()
+    run, _ = start(registry, generation, source())
+    reader = run.follow(0, lost)
+    source.say(0)
+    assert await anext(reader) == numbered(range(1))
+    source.say(*range(1, 100))
+    source.end()
+    while not run.log.ended:
+        await run.log.grown()
+    assert await anext(reader) == b"lost"
+
+
+async def test_what_nobody_reads_is_made_to_fail(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=0.01, run_bytes=1000, total_bytes=1000))
+
+    async def wait_for_engine() -> AsyncGenerator[bytes, None]:
+        try:
+            await generation.advance()
+        except QuireError as error:
+            yield b"data: %b\n\n" % error.message.encode()
+
+    run, ends = start(registry, generation, wait_for_engine())
+    while not run.log.ended:
+        await run.log.grown()
+    assert b"Nobody read" in run.log.since(0)
+    assert ends == ["r"]
+    assert generation.choices[0].done
+
+
+async def test_it_goes_on_while_somebody_reads(generation: Generation) -> None:
+    loop = asyncio.get_running_loop()
+    registry = RunRegistry(RunLimits(timeout=0.02, run_bytes=1000, total_bytes=1000))
+    source = Source()
+    run, _ = start(registry, generation, source())
+    reader = asyncio.create_task(read(run))
+    passed = asyncio.Event()
+    loop.call_later(0.1, passed.set)
+    await passed.wait()
+    assert generation.choices[0].sequence.failure is None
+    source.say(0)
+    source.end()
+    assert await reader == numbered(range(1))
+
+
+async def test_an_ended_run_is_forgotten_in_time(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=0.01, run_bytes=1000, total_bytes=1000))
+    source = Source()
+    run, _ = start(registry, generation, source())
+    source.end()
+    reader = asyncio.create_task(read(run))
+    await reader
+    assert registry.find("r", "you") is None
+    for _ in range(1000):
+        if registry.find("r", "me") is None:
+            break
+        await asyncio.sleep(0.001)
+    assert registry.find("r", "me") is None
+
+
+async def test_full_memory_drops_ended_runs_and_then_refuses_new_ones(
+    generation: Generation,
+) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=100, total_bytes=120))
+
+    def begin(name: str) -> tuple[Run, Source]:
+        source = Source()
+        return registry.start(name, "me", generation, source(), on_end=lambda: None), source
+
+    async def fill(run: Run, source: Source, size: int) -> None:
+        while run.log.size < size:
+            number = run.log.next
+            source.say(number)
+            while run.log.next == number:
+                await run.log.grown()
+
+    ended, source = begin("ended")
+    await fill(ended, source, 80)
+    source.end()
+    await read(ended)
+    registry.check()
+    first, first_source = begin("first")
+    await fill(first, first_source, 80)
+    registry.check()
+    assert registry.find("ended", "me") is None
+    second, second_source = begin("second")
+    await fill(second, second_source, 80)
+    with pytest.raises(OverloadedError):
+        registry.check()
+    first_source.end()
+    await read(first)
+    registry.check()
+    assert registry.find("second", "me") is second
+    registry.forget("second")
+    assert registry._memory.used == 0
+    second_source.end()
+    await read(second)

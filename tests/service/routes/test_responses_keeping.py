@@ -1,0 +1,53 @@
+"""Finding again what was kept, also of a replica that is gone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from service.errors import InvalidRequestError, NotFoundError
+from service.generation.run import RunLimits, RunRegistry
+from service.routes.responses_keeping import Archive
+from tests.service.store.test_store import opened, record
+
+RUNS = RunRegistry(RunLimits(timeout=1, run_bytes=1 << 20, total_bytes=1 << 20))
+
+
+async def test_what_a_dead_replica_was_at_is_failed_once_its_lease_ends(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        alive = msgspec.structs.replace(
+            record("resp_1"), status="in_progress", lease_until=int(time.time()) + 60
+        )
+        dead = msgspec.structs.replace(alive, id="resp_2", lease_until=int(time.time()) - 1)
+        await store.put(alive)
+        await store.put(dead)
+        archive = Archive(store, RUNS, "me")
+        assert (await archive.find("resp_1")).status == "in_progress"
+        with pytest.raises(InvalidRequestError, match="has not ended"):
+            await archive.history("resp_1")
+        found = await archive.find("resp_2")
+        assert found.status == found.response["status"] == "failed"
+        assert found.response["error"]["code"] == "server_error"
+
+
+async def test_items_are_found_by_reference_in_any_response_of_the_same_owner(
+    tmp_path: Path,
+) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        key = "0" * 32
+        item = {"id": f"msg_{key}_0", "type": "message", "text": "Hi"}
+        stored = msgspec.structs.replace(
+            record(f"resp_{key}"),
+            body=msgspec.json.encode({"output": [item]}),
+            input=[],
+            context=[],
+        )
+        await store.put(stored)
+        reference = {"type": "item_reference", "id": item["id"]}
+        assert await Archive(store, RUNS, "me").resolve([reference], []) == [item]
+        for owner, wanted in (("you", item["id"]), ("me", f"msg_{key}_1"), ("me", "msg_x")):
+            with pytest.raises(NotFoundError):
+                await Archive(store, RUNS, owner).resolve([{"id": wanted}], [])
