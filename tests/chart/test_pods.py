@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.store.schema import state_dir
 from tests.chart.conftest import component, dockerfile, server_container
 from tests.chart.helms import Helm, Manifest, Values, objects
 
@@ -197,6 +198,38 @@ def test_keys_come_from_the_secret_alone(helm: Helm) -> None:
         {"name": "QUIRE_API_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}
     ]
     assert not [each for each in rendered if each["kind"] == "Secret"]
+
+
+def test_the_store_s_url_and_the_signing_key_come_from_secrets(helm: Helm) -> None:
+    given = {"store": {"existingSecret": "db"}, "signing": {"existingSecret": "seal"}}
+    container = server_container(component(objects(helm.render(given)), "Deployment", "server"))
+    assert {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container["env"]} == {
+        "QUIRE_STORE_URL": {"name": "db", "key": "url"},
+        "QUIRE_SIGNING_KEY": {"name": "seal", "key": "signing-key"},
+    }
+
+
+def test_the_store_is_where_the_server_writes_it_by_itself(helm: Helm) -> None:
+    """And that is writable, with a claim or without one."""
+    given = {"store": {"existingClaim": "kept"}, "updateStrategy": {"type": "Recreate"}}
+    mounts = [
+        {
+            mount["mountPath"]: mount["name"]
+            for mount in server_container(
+                component(objects(helm.render(values)), "Deployment", "server")
+            )["volumeMounts"]
+        }
+        for values in ({}, given)
+    ]
+    home = "/home/quire"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("XDG_STATE_HOME", raising=False)
+        patch.setenv("HOME", home)
+        folder = str(state_dir())
+    assert folder.startswith(f"{home}/")
+    assert folder not in mounts[0]
+    assert mounts[0][home] == "home"
+    assert mounts[1][folder] == "store"
 
 
 def test_the_dashboard_may_have_its_own_image(helm: Helm) -> None:

@@ -46,6 +46,8 @@ WRONG: list[tuple[str, Values]] = [
     ("extraArgs", {"extraArgs": "--seed 7"}),
     ("extraArgs", {"extraArgs": ["--drain-timeout=600"]}),
     ("extraArgs", {"extraArgs": ["--api-key", "sk-secret"]}),
+    ("extraArgs", {"extraArgs": ["--store-url=postgresql://me:secret@host/db"]}),
+    ("extraEnv", {"extraEnv": [{"name": "QUIRE_STORE_URL", "value": "postgresql://host/db"}]}),
     ("extraEnv", {"extraEnv": [{"name": "QUIRE_API_KEY", "value": "sk-secret"}]}),
     ("extraEnv", {"extraEnv": {"QUIRE_LOG_LEVEL": "debug"}}),
     # By contradiction
@@ -53,6 +55,22 @@ WRONG: list[tuple[str, Values]] = [
     ("model.path", {"model": {"existingClaim": "models", "path": "/modelsx/a"}}),
     ("updateStrategy.maxUnavailable", {"updateStrategy": {"maxSurge": 0}}),
     ("updateStrategy.maxUnavailable", {"updateStrategy": {"maxSurge": "0%"}}),
+    ("store.existingClaim", {"store": {"existingClaim": "responses"}}),
+    (
+        "store.existingClaim",
+        {
+            "store": {"existingClaim": "responses", "existingSecret": "database"},
+            "updateStrategy": {"type": "Recreate"},
+        },
+    ),
+    (
+        "store.existingClaim",
+        {
+            "store": {"existingClaim": "responses"},
+            "updateStrategy": {"type": "Recreate"},
+            "replicaCount": 2,
+        },
+    ),
     ("metrics.serviceMonitor.scrapeTimeout", {"metrics": {"serviceMonitor": {"interval": "5s"}}}),
     ("probes.readiness.timeoutSeconds", {"probes": {"readiness": {"timeoutSeconds": 9}}}),
     ("gpu.count", {"resources": {"limits": {"nvidia.com/gpu": 1}}}),

@@ -18,6 +18,15 @@
 {{- if and (eq $update.type "RollingUpdate") (has (toString $update.maxSurge) (list "0" "0%")) (has (toString $update.maxUnavailable) (list "0" "0%")) -}}
 {{- fail "updateStrategy.maxUnavailable: must not be 0 where updateStrategy.maxSurge is 0: no pod could ever be replaced" -}}
 {{- end -}}
+{{- $store := .Values.store -}}
+{{- if $store.existingClaim -}}
+{{- if $store.existingSecret -}}
+{{- fail "store.existingClaim: for the SQLite file, which store.existingSecret takes the place of" -}}
+{{- end -}}
+{{- if or (gt (int .Values.replicaCount) 1) (ne $update.type "Recreate") -}}
+{{- fail "store.existingClaim: two pods must never open one SQLite file: replicaCount 1 and updateStrategy.type Recreate, or a PostgreSQL database (store.existingSecret)" -}}
+{{- end -}}
+{{- end -}}
 {{- $monitor := .Values.metrics.serviceMonitor -}}
 {{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
 {{- fail (printf "metrics.serviceMonitor.scrapeTimeout: %s is longer than the interval, %s" $monitor.scrapeTimeout $monitor.interval) -}}

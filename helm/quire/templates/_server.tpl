@@ -52,9 +52,11 @@ would be written with an exponent. */}}
 {{/* The environment as a YAML list, empty if there is none. */}}
 {{- define "quire.serverEnv" -}}
 {{- $env := list -}}
-{{- with .Values.auth -}}
-{{- if .existingSecret -}}
-{{- $env = append $env (dict "name" "QUIRE_API_KEY" "valueFrom" (dict "secretKeyRef" (dict "name" .existingSecret "key" .secretKey))) -}}
+{{- $secrets := list (list "QUIRE_API_KEY" .Values.auth) (list "QUIRE_STORE_URL" .Values.store) (list "QUIRE_SIGNING_KEY" .Values.signing) -}}
+{{- range $secrets -}}
+{{- $from := index . 1 -}}
+{{- if $from.existingSecret -}}
+{{- $env = append $env (dict "name" (index . 0) "valueFrom" (dict "secretKeyRef" (dict "name" $from.existingSecret "key" $from.secretKey))) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.tracing -}}
