@@ -50,12 +50,15 @@ from tests.service.tiny_model import VOCABULARY, write_tiny_model
 MAX_MODEL_LEN = 1 << 20
 LIMIT = "limit: bare app"
 CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, {}),
     "chat, stop strings": (CHAT, {"stop": ["\u0001never", "\u0002never"]}),
     "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0}),
     "completions": ("/v1/completions", {"prompt": "Hello"}),
     "messages": ("/v1/messages", {}),
+    "responses": (RESPONSES, {"store": False}),
+    "responses, kept as it goes": (RESPONSES, {"store": True}),
 }
 
 
@@ -214,8 +217,11 @@ class Reader:
 
 def measure(args: argparse.Namespace, row: str, port: int, worker: Process) -> dict[str, Any]:
     path, fields = ROWS[row]
-    body = {"model": "tiny", "stream": True, "max_tokens": MAX_MODEL_LEN, **fields}
-    if "prompt" not in body:
+    body = {"model": "tiny", "stream": True, **fields}
+    body["max_output_tokens" if path == RESPONSES else "max_tokens"] = MAX_MODEL_LEN
+    if path == RESPONSES:
+        body["input"] = "Hello"
+    elif "prompt" not in body:
         body["messages"] = [{"role": "user", "content": "Hello"}]
     streams = [open_stream(port, path, body) for _ in range(args.streams)]
     try:
@@ -300,6 +306,7 @@ def main() -> None:
             folder / "worker.log",
             *("-m", "service.worker", "--socket", str(path), "--model-dir", str(model)),
             *("--port", str(port), "--served-model-name", "tiny", "--log-format", "json"),
+            *("--store-url", f"sqlite:///{folder}/store.sqlite3", "--resume-timeout", "1"),
         )
         try:
             until(lambda: "worker accepts" in worker.output(), 30, "the worker")
