@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import structlog
 from litestar import Litestar
 from litestar.datastructures import State
 from litestar.types import (
@@ -50,6 +51,8 @@ from service.version import VERSION
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
+_log = structlog.get_logger()
+
 ROUTES = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
     *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
@@ -79,7 +82,12 @@ def create_app(
     The engine behind ``socket_path`` may come up later. Raises OSError or ValueError for a model
     directory whose tokenizer or template cannot be used, or a store that is none of ours.
     """
-    checkpoint = load_checkpoint(model_dir)
+    checkpoint = load_checkpoint(
+        model_dir,
+        tool_call_parser=settings.tool_call_parser,
+        reasoning_parser=settings.reasoning_parser,
+    )
+    _log.info("output format", format=checkpoint.output_format.name or "plain text")
     link = EngineLink(socket_path, on_step=telemetry.on_step, on_state=telemetry.on_state)
     drain = Drain(settings.drain_timeout)
     store_url = None if settings.store_url == "none" else database_url(settings.store_url)

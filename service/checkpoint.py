@@ -47,8 +47,14 @@ class Checkpoint:
         return self.tokenizer.vocabulary
 
 
-def load_checkpoint(directory: Path) -> Checkpoint:
-    """Raises OSError for missing files, ValueError for unsound ones."""
+def load_checkpoint(
+    directory: Path, *, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
+) -> Checkpoint:
+    """``tool_call_parser`` and ``reasoning_parser`` name a shipped format, or are ``none``, or
+    ``auto``: what the directory shows.
+
+    Raises OSError for missing files, ValueError for unsound ones and for names that are none.
+    """
     config = _read_json(directory / "tokenizer_config.json")
     special = _special_tokens(config)
     source = _template_source(directory, config)
@@ -59,9 +65,17 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         tokenizer=Tokenizer(directory / "tokenizer.json"),
         template=None if source is None else ChatTemplate(source, special),
         defaults=msgspec.convert(generation, SamplingDefaults),
-        output_format=read_response_template(declared) or detect_format(source or ""),
+        output_format=_output_format(declared, source or "", tool_call_parser, reasoning_parser),
         special_tokens=special,
     )
+
+
+def _output_format(declared: Any, template: str, calls: str, reasoning: str) -> OutputFormat:
+    """What the checkpoint itself declares comes before what its chat template shows."""
+    own = read_response_template(declared)
+    if own is None or (calls, reasoning) != ("auto", "auto"):
+        return detect_format(template, calls=calls, reasoning=reasoning)
+    return own
 
 
 def _read_json(path: Path) -> dict[str, Any]:

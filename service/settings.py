@@ -27,6 +27,22 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "in replies. Default: the model directory's name.",
         ),
     ] = ()
+    tool_call_parser: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="How the model writes tool calls, by the name other servers know "
+            "(hermes, qwen3_coder, kimi_k2, …); none: calls stay text. Default: what the model "
+            "directory shows.",
+        ),
+    ] = "auto"
+    reasoning_parser: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="How the model marks reasoning, likewise (deepseek_r1, mistral, …).",
+        ),
+    ] = "auto"
     api_key: Annotated[
         tuple[str, ...],
         Meta(

@@ -5,8 +5,8 @@ A route says it with one ``ConstraintRequest``:
 - ``answer``: the form of the text that the client reads (``response_format``, ``text.format``,
   ``output_config.format``, ``structured_outputs``, ``guided_*``);
 - ``tools``, ``tool_choice``, ``parallel_tool_calls``: which calls may, must and must not be made;
-- ``in_reasoning``: the prompt ends inside an open reasoning block. Reasoning itself always stays
-  free: a constraint holds for what comes after it.
+- ``opening``: what the prompt's end leaves open, such as a reasoning block. Reasoning itself always
+  stays free: a constraint holds for what comes after it.
 
 Every part carries ``param``, the request's own name of the field it came from
 (``response_format.json_schema.schema``, ``tools.0.function.parameters``), which errors name.
@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from service.generation.formats import Opening
 from service.prompt.conversation import NamedTool, ToolChoice
 
 __all__ = [
@@ -108,5 +109,5 @@ class ConstraintRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolShape, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
-    in_reasoning: bool = False
+    opening: Opening = Opening.TEXT
     reasoning: bool = True  # the model may reason before it answers, if its format has reasoning

@@ -27,7 +27,8 @@ from service.generation.constraint import (
     Regex,
     ToolShape,
 )
-from service.generation.constraint_calls import call_term
+from service.generation.constraint_calls import CallTerms, opening_of_calls
+from service.generation.constraint_channels import ChannelTerms
 from service.generation.constraint_lark import (
     SPACE,
     Rules,
@@ -36,11 +37,12 @@ from service.generation.constraint_lark import (
     either,
     literal,
     pattern,
+    quoted,
     tag,
 )
 from service.generation.constraint_schema import check_schema, schema_grammar
 from service.generation.constraint_trial import GrammarTrial, TrialFailedError
-from service.generation.formats import PLAIN, OutputFormat, ToolCallTags
+from service.generation.formats import PLAIN, Opening, OutputFormat, ToolCallTags
 
 # How ambiguous a grammar may be that a client wrote; a parser's row of a JSON schema's grammar can
 # be wide (four items for each optional property), but costs little.
@@ -154,7 +156,7 @@ def constraint_for(
         return None
     tools = _callable_tools(request)
     forced = _forces_a_call(request)
-    if tools and output_format.tool_call is None:
+    if tools and output_format.tool_call is None and output_format.channels is None:
         if forced:
             raise InvalidRequestError(
                 "This model's output format has no tool calls, so none can be required.",
@@ -167,7 +169,7 @@ def constraint_for(
     if forced:
         start = build.after_reasoning(build.calls(tools, exact=exact))
     elif request.answer is not None:
-        terms = [build.answer(request.answer)]
+        terms = [build.whole_answer(request.answer)]
         if tools:
             terms.append(build.calls(tools, exact=False))
         start = build.after_reasoning(build.rules.add(either(terms)))
@@ -221,7 +223,11 @@ class _Builder:
         self._request = request
         self._calls = output_format.tool_call
         self._client_grammar: Grammar | None = None
-        tags = output_format.reasoning if request.reasoning or request.in_reasoning else None
+        self._in_reasoning = request.opening is Opening.REASONING
+        self._channels: ChannelTerms | None = None
+        if output_format.channels is not None and request.opening is Opening.HEADER:
+            self._channels = ChannelTerms(self.rules, output_format.channels, token_ids)
+        tags = output_format.reasoning if request.reasoning or self._in_reasoning else None
         self._reasoning: tuple[Tag, Tag] | None = None
         if tags is not None:
             self._reasoning = (tag(tags.open, token_ids), tag(tags.close, token_ids))
@@ -252,16 +258,23 @@ class _Builder:
 
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""
+        if self._channels is not None:
+            return self._channels.after_reasoning(term)
         if self._reasoning is None:
             return term
         opening, closing = self._reasoning
         space = self.rules.add(SPACE, terminal=True)
         rest = self.rules.add(f"{self.rules.text_to(closing)} {space}")
-        if self._request.in_reasoning:
+        if self._in_reasoning:
             return f"{rest} {term}"
         return f"({opening.term} {rest})? {term}"
 
     # --- answers -------------------------------------------------------------------------------
+
+    def whole_answer(self, shape: AnswerShape) -> str:
+        """The form, in whatever an answer stands in."""
+        term = self.answer(shape)
+        return term if self._channels is None else self._channels.answer(term)
 
     def answer(self, shape: AnswerShape) -> str:
         match shape:
@@ -284,20 +297,24 @@ class _Builder:
 
     def calls(self, tools: tuple[ToolShape, ...], *, exact: bool) -> str:
         """One call, or several where they may be parallel and none is named."""
-        call = call_term(self.rules, self._call_tags, tools, self._token_ids, exact=exact)
         single = isinstance(self._request.tool_choice, NamedTool)
-        if single or not self._request.parallel_tool_calls:
-            return call
-        space = self.rules.add(SPACE, terminal=True)
-        return self.rules.add(f"{call} ({space} {call})*")
+        if self._channels is not None:
+            return self._channels.call(tools, exact=exact)
+        terms = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=exact)
+        return terms.term(many=self._request.parallel_tool_calls and not single)
 
     def free_text_with_calls(self, tools: tuple[ToolShape, ...]) -> str:
         """Any text with any number of calls in it; at most one, at its end, where they must not be
         parallel."""
-        opening = tag(self._call_tags.open, self._token_ids)
-        call = call_term(
-            self.rules, self._call_tags, tools, self._token_ids, exact=False, opened=True
-        )
+        if self._channels is not None:
+            return self._channels.free(self._channels.call(tools, exact=False))
+        many = self._request.parallel_tool_calls
+        calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
+        opening_text = opening_of_calls(self._call_tags)
+        if not opening_text:
+            return self._bare_calls_or_text(calls.term(many=many))
+        opening = tag(opening_text, self._token_ids)
+        call = calls.term(many=many, opened=True)
         closing = self._closing_of_reasoning()
         text = self._free_text(opening)
         until = self.rules.add(
@@ -305,7 +322,7 @@ class _Builder:
             if opening.token_id is not None
             else self.rules.text_to(opening)
         )
-        if self._request.parallel_tool_calls:
+        if many:
             body = f"({until} {call})* {text}"
         else:
             space = self.rules.add(SPACE, terminal=True)
@@ -315,9 +332,16 @@ class _Builder:
         unfinished = self.rules.text(closing)
         return f"({unfinished} | {self.rules.text_to(closing)} {body})"
 
+    def _bare_calls_or_text(self, calls: str) -> str:
+        """Calls without tags are all there is of an answer, or there are none."""
+        first = quoted(self._call_tags.bare)
+        text = self.rules.add(f"/[ \\t\\r\\n]*[^{first} \\t\\r\\n](?s:.*)/", terminal=True)
+        space = self.rules.add(SPACE, terminal=True)
+        return self.after_reasoning(self.rules.add(f'({space} {calls} | {text} | "")'))
+
     def _closing_of_reasoning(self) -> Tag | None:
         """The tag that ends the reasoning in which the prompt ends."""
-        if self._reasoning is None or not self._request.in_reasoning:
+        if self._reasoning is None or not self._in_reasoning:
             return None
         return self._reasoning[1]
 

@@ -57,6 +57,26 @@ def tag(text: str, token_ids: TokenIds) -> Tag:
     return Tag(text, token_ids(text))
 
 
+# How families spell tokens of their own inside a longer delimiter.
+_TOKEN_LIKE = re.compile(r"(<[^<>]+>|\[[A-Z_/]+\])")
+
+
+def spelled(text: str, token_ids: TokenIds) -> str:
+    """A term for exactly this text, its special tokens as such; empty for no text."""
+    parts = [text] if token_ids(text) is not None else _TOKEN_LIKE.split(text)
+    terms: list[str] = []
+    plain = ""
+    for part in parts:
+        token = token_ids(part) if part else None
+        if token is None:
+            plain += part
+            continue
+        terms += [literal(plain)] if plain else []
+        terms.append(f"<[{token}]>")
+        plain = ""
+    return " ".join([*terms, literal(plain)] if plain else terms)
+
+
 class Rules:
     """A grammar's lines, in the making. Names are made unique."""
 
@@ -67,9 +87,16 @@ class Rules:
     def add(self, body: str, *, terminal: bool = False, option: str = "") -> str:
         """A rule's or a terminal's new name."""
         self._count += 1
-        name = f"{'T' if terminal else 'r'}{self._count}"
-        self._lines.append(f"{name}{option}: {body}")
-        return name
+        return self.define(f"{'T' if terminal else 'r'}{self._count}{option}", body)
+
+    def name(self) -> str:
+        """A name for a rule that refers to itself, to ``define``."""
+        self._count += 1
+        return f"r{self._count}"
+
+    def define(self, name: str, body: str) -> str:
+        self._lines.append(f"{name}: {body}")
+        return name.partition("[")[0]
 
     def text(self, *without: Tag) -> str:
         """Any text in which none of these tags is spelled out."""

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import enum
 import re
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from service.generation.call_ids import new_call_id
+from service.generation.calls.json_text import loads
+from service.generation.calls.reader import read_calls
+from service.generation.calls.sink import ToolSchemas, check_name
+from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
+from service.generation.channels import read_header
 from service.generation.events import (
     Event,
     ReasoningDelta,
@@ -20,9 +25,8 @@ from service.generation.events import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from service.generation.formats import OutputFormat
+from service.generation.formats import Opening, OutputFormat
 from service.generation.spans import TokenSpans
-from service.generation.tool_body import BodyState, ToolBody
 
 # Tokens' texts in which no tag can begin, by the tags' first characters. Tokens are few, so nearly
 # every look-up succeeds, and costs a third of the search that it spares.
@@ -30,21 +34,23 @@ _PLAIN_TEXTS: dict[str, set[str]] = {}
 _MOST_PLAIN_TEXTS = 100_000
 
 
-class Channel(enum.Enum):
+class _Meaning(enum.Enum):
+    """What a tag does."""
+
+    REASONING = enum.auto()  # what follows is reasoning
     TEXT = enum.auto()
-    REASONING = enum.auto()
-
-
-def new_call_id() -> str:
-    return f"call_{uuid.uuid4().hex[:24]}"
+    NOTHING = enum.auto()
+    CALLS = enum.auto()
+    HEADER = enum.auto()
 
 
 class OutputParser:
     """Feed text in order, then call ``finish`` once. Both append to ``log`` what became certain.
 
     Feed either each token's text by ``feed_token``, or, where text is held back in between, tell
-    ``spans`` of every piece and ``feed`` what comes through. ``tools``: whether tool calls are
-    looked for; ``in_reasoning``: the prompt ended inside an open reasoning tag.
+    ``spans`` of every piece and ``feed`` what comes through. ``tools``: those that may be called;
+    None: calls are not looked for. ``opening``: what the prompt's end left open. ``one_token``:
+    the tags that are tokens of their own; spelled by several tokens they are just text.
     """
 
     def __init__(
@@ -53,39 +59,54 @@ class OutputParser:
         spans: TokenSpans,
         log: list[Event],
         *,
-        tools: bool,
-        in_reasoning: bool = False,
-        mint_id: Callable[[], str] = new_call_id,
+        tools: ToolSchemas | None,
+        opening: Opening = Opening.TEXT,
+        one_token: frozenset[str] = frozenset(),
+        mint_id: Callable[[], str] | None = None,
     ) -> None:
+        self._format = output_format
         self._reasoning = output_format.reasoning
-        self._tool_call = output_format.tool_call if tools else None
+        self._tags = output_format.tool_call if tools is not None else None
+        self._channels = output_format.channels
+        self._tools: ToolSchemas = tools or {}
+        self._calls_in_channels = tools is not None
+        self._one_token = one_token
         self._spans = spans
-        self._mint_id = mint_id
-        self._channel = Channel.REASONING if in_reasoning else Channel.TEXT
-        self._after_tag = in_reasoning  # white space that comes now belongs to a tag
+        self._mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
+        self._in_reasoning = opening is Opening.REASONING
+        # White space that comes now belongs to a tag.
+        self._after_tag = opening is not Opening.TEXT
+        self._fresh = self._reads_bare_calls  # an answer begins here: such calls may come
         self._held = ""
         self._offset = 0  # characters of the text that events or dropped tags account for
         self._end = 0  # tokens that events account for
-        self._body: ToolBody | None = None
-        self._raw_call = ""  # the tag and body so far, in case they turn out to be text
-        self._begun = False
-        self._closing = False  # the body is complete, its closing tag is awaited
+        self._source: Source | None = None  # while a reader is at work
+        self._reader: Waiting | None = None
+        self._opened = 0  # characters of the tag, and white space before it, that began the reading
+        self._calls_before = 0  # the reading
+        self._in_header = False  # the reader is at one
+        self._call_open = False
+        self._arguments: list[str] = []  # of the open call
         self.calls = 0  # tool calls begun
         self.complete_calls = 0
         self._events = log
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
-        self._watched: tuple[str, ...] = ()
+        self._meanings: dict[str, _Meaning] = {}
+        self._spelled: tuple[str, ...] = ()  # tags that may come in pieces
+        self._search: re.Pattern[str] | None = None
         self._trigger: re.Pattern[str] | None = None
         self._plain: set[str] = set()
         self._watch()
+        if opening is Opening.HEADER:
+            self._start_header(0)
 
     @property
     def in_reasoning(self) -> bool:
-        return self._channel is Channel.REASONING
+        return self._in_reasoning
 
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
-        free = not self._held and not self._after_tag and self._body is None
+        free = not (self._held or self._after_tag or self._fresh) and self._source is None
         if free and (text in self._plain or self._is_plain(text)):
             # Nothing before it is open, so its span needs no looking up.
             self._events.append(self._kind(text, self._end, tokens))
@@ -102,7 +123,7 @@ class OutputParser:
 
     def _passes(self, text: str) -> bool:
         """Whether no part of this text can belong to a tag."""
-        if self._held or self._after_tag or self._body is not None:
+        if self._held or self._after_tag or self._fresh or self._source is not None:
             return False
         return self._is_plain(text)
 
@@ -116,165 +137,253 @@ class OutputParser:
         return True
 
     def _feed_held(self, text: str) -> None:
-        self._held += text
+        if self._source is not None:
+            self._source.feed(text)
+        else:
+            self._held += text
         while self._step():
             pass
 
     def finish(self, *, truncated: bool) -> None:
         """No more text comes. ``truncated``: the model was cut off (``length``), so that an
         unfinished call is a call all the same and not text."""
-        if self._body is None:
-            self._emit_text(self._take_held(len(self._held)))
-        elif self._closing or self._body.state is BodyState.TAIL:
-            self._drop(len(self._held))
-            self._end_call()
-        elif self._begun:
-            self._drop(len(self._held))
-        elif truncated:
-            self._drop(len(self._raw_call) + len(self._held))
-        else:
-            self._release_call()
-            self._emit_text(self._take_held(len(self._held)))
+        while self._source is not None:
+            self._source.end()
+            if self._read(truncated=truncated) or self._source is None:
+                while self._step():
+                    pass
+        kept = len(self._held)
+        if truncated:
+            held = self._possible_tag()
+            half_tag = self._held[kept - held :].lstrip()
+            if len(half_tag) > 1 and not half_tag[0].isalnum():
+                kept -= held  # it would have been a tag; a word may be the text's own
+        self._emit_text(self._take_held(kept))
 
     # --- one step of the machine: True while there may be more to do -----------------------------
 
     def _step(self) -> bool:
-        if self._body is None:
-            return self._step_text()
-        if self._closing:
-            return self._step_closing()
-        return self._step_body(self._body)
+        return self._step_text() if self._source is None else self._read()
 
     def _step_text(self) -> bool:
-        if self._after_tag:
-            rest = self._held.lstrip()
-            self._drop(len(self._held) - len(rest))
-            if not rest:
-                return False
-            self._after_tag = False
+        if self._after_tag or self._fresh:
+            started = self._step_start()
+            if started is not None:
+                return started
         found = self._first_tag()
         if found is None:
             self._emit_text(self._take_held(len(self._held) - self._possible_tag()))
             return False
         start, tag = found
-        before = self._held[:start]
-        self._emit_text(self._take_held(len(before.rstrip())))
+        before = self._held[:start].rstrip()
+        self._emit_text(self._take_held(len(before)))
         self._enter(tag)
         return True
 
+    def _step_start(self) -> bool | None:
+        """Where a stretch of text begins. None: it goes on as text."""
+        rest = self._held.lstrip()
+        if self._after_tag:
+            self._drop(len(self._held) - len(rest))
+        if not rest:
+            return False
+        self._after_tag = False
+        if self._fresh and not self._in_reasoning:
+            self._fresh = False
+            if self._tags is not None and rest[0] == self._tags.bare:
+                self._drop(len(self._held) - len(rest))
+                self._start_calls(0)
+                return True
+        return None
+
     def _enter(self, tag: str) -> None:
         size = self._held.index(tag) + len(tag)
-        if self._tool_call is not None and tag == self._tool_call.open:
-            self._raw_call = self._held[:size]
-            self._held = self._held[size:]
-            self._body = ToolBody(self._tool_call)
-            self._begun = False
+        meaning = self._meanings[tag]
+        if meaning is _Meaning.CALLS:
+            self._start_calls(size)
+            return
+        if meaning is _Meaning.HEADER:
+            self._start_header(size)
             return
         self._drop(size)
         self._after_tag = True
-        opens = self._reasoning is not None and tag == self._reasoning.open
-        self._channel = Channel.REASONING if opens else Channel.TEXT
+        if meaning is not _Meaning.NOTHING:
+            self._switch(reasoning=meaning is _Meaning.REASONING)
+
+    def _switch(self, *, reasoning: bool) -> None:
+        self._in_reasoning = reasoning
+        self._after_tag = True
+        self._fresh = self._reads_bare_calls and not reasoning
         self._watch()
 
-    def _step_body(self, body: ToolBody) -> bool:
-        text, self._held = self._held, ""
-        if not text:
-            return False
-        arguments = body.feed(text)
-        self._raw_call += text
-        if body.state is BodyState.INVALID:
-            self._release_call()
-            return bool(self._held)
-        if body.state is BodyState.HEAD:
-            return False
-        if body.state is BodyState.COMPLETE:
-            self._held = body.rest
-        consumed = len(self._raw_call) - len(self._held)
-        self._raw_call = ""
-        self._stream_call(body, arguments, consumed)
-        if body.state is BodyState.COMPLETE:
-            self._closing = True
-            return True
-        return False
+    @property
+    def _reads_bare_calls(self) -> bool:
+        return self._tags is not None and bool(self._tags.bare)
 
-    def _stream_call(self, body: ToolBody, arguments: str, consumed: int) -> None:
-        """``consumed``: characters of text that these events account for."""
-        self._offset += consumed
-        end = self._spans.tokens_before(self._offset)
-        if not self._begun:
-            self._begun = True
-            self._events.append(
-                ToolCallBegin(self.calls, self._mint_id(), body.name, self._end, end)
-            )
-            self.calls += 1
-            self._end = end
-        if arguments:
-            self._events.append(ToolArgumentsDelta(self.calls - 1, arguments, self._end, end))
-            self._end = end
+    # --- calls -----------------------------------------------------------------------------------
 
-    def _step_closing(self) -> bool:
-        """After a complete body: its closing tag, or anything else if the model forgot it."""
-        assert self._tool_call is not None
-        rest = self._held.lstrip()
-        self._drop(len(self._held) - len(rest))
-        close = self._tool_call.close
-        if rest.startswith(close):
-            self._drop(len(close))
-        elif close.startswith(rest):
+    def _start_calls(self, size: int) -> None:
+        """``size``: of the white space and tag in front of the calls."""
+        assert self._tags is not None
+        source = self._begin_reading(size)
+        self._reader = read_calls(source, self, self._tags, self._tools)
+        self._in_header = False
+
+    def _start_header(self, size: int) -> None:
+        assert self._channels is not None
+        source = self._begin_reading(size)
+        self._reader = read_header(source, self, self._channels, calls=self._calls_in_channels)
+        self._in_header = True
+
+    def _begin_reading(self, size: int) -> Source:
+        source = self._source = Source(self._held, self._offset)
+        source.take(size)
+        self._held = ""
+        self._opened = size
+        self._calls_before = self.calls
+        return source
+
+    def _read(self, *, truncated: bool = False) -> bool:
+        """Let the reader go on with what has come."""
+        source, reader = self._source, self._reader
+        assert source is not None
+        assert reader is not None
+        try:
+            next(reader)
+        except StopIteration:
+            self._stop_reading(source)
+        except NotACallError:
+            self._release(source)
+        except EndOfTextError:
+            # What stands between calls, or behind the last, is a tag that was not finished.
+            if truncated or self._in_header or self.calls > self._calls_before:
+                self._stop_reading(source)
+                self._held = ""
+            else:
+                self._release(source)
+        else:
             return False
-        self._end_call()
-        return bool(self._held)
+        return True
 
-    def _end_call(self) -> None:
-        assert self._body is not None
-        if self._body.valid_arguments:
-            end = self._spans.tokens_before(self._offset)
+    def _stop_reading(self, source: Source) -> None:
+        self._offset = source.offset
+        self._held = source.rest
+        self._source = self._reader = None
+        self._call_open = False
+        self._after_tag = True
+
+    def _release(self, source: Source) -> None:
+        """It was no call: what looked like one is text. A later tag in it still counts."""
+        raw = "" if self._call_open else source.unsettled
+        self._stop_reading(source)
+        self._after_tag = False
+        self._offset -= len(raw)
+        self._held = raw + self._held
+        if self.calls == self._calls_before:
+            self._emit_text(self._take_held(self._opened))
+
+    # --- what readers find (CallSink) ------------------------------------------------------------
+
+    def begin(self, name: str, call_id: str | None = None) -> None:
+        check_name(name, self._tools, known=self._opened == 0 and not self._in_header)
+        source = self._source
+        assert source is not None
+        source.settle()
+        self._call_open = True
+        self._arguments = []
+        end = self._account(source)
+        self._events.append(
+            ToolCallBegin(self.calls, call_id or self._mint_id(), name, self._end, end)
+        )
+        self.calls += 1
+        self._end = end
+
+    def arguments(self, text: str) -> None:
+        source = self._source
+        assert source is not None
+        self._arguments.append(text)
+        end = self._account(source)
+        self._events.append(ToolArgumentsDelta(self.calls - 1, text, self._end, end))
+        self._end = end
+
+    def end(self) -> None:
+        source = self._source
+        assert source is not None
+        source.watch()
+        self._call_open = False
+        if isinstance(loads("".join(self._arguments)), dict):
+            end = self._account(source)
             self._events.append(ToolCallEnd(self.calls - 1, self._end, end))
             self._end = end
             self.complete_calls += 1
-        self._body = None
-        self._closing = False
-        self._after_tag = True
+        self._arguments = []
 
-    def _release_call(self) -> None:
-        """It was no call: what looked like one is text. A later tag in it still counts."""
-        raw, self._raw_call = self._raw_call, ""
-        assert self._tool_call is not None
-        self._body = None
-        self._held = raw + self._held
-        opened = self._held.index(self._tool_call.open) + len(self._tool_call.open)
-        self._emit_text(self._take_held(opened))
+    def _account(self, source: Source) -> int:
+        """How many tokens made what was read so far."""
+        self._offset = source.offset
+        return self._spans.tokens_before(self._offset)
+
+    # --- what a header says (HeaderSink) ---------------------------------------------------------
+
+    def channel(self, *, reasoning: bool) -> None:
+        """What follows is text, or reasoning."""
+        self._in_reasoning = reasoning
+        self._fresh = False
+        self._watch()
 
     # --- text and its offsets --------------------------------------------------------------------
 
     def _watch(self) -> None:
         """Which tags mean something in the present channel, and what its text is."""
-        self._kind = ReasoningDelta if self._channel is Channel.REASONING else TextDelta
-        tags: list[str] = []
-        if self._reasoning is not None:
-            in_reasoning = self._channel is Channel.REASONING
-            tags.append(self._reasoning.close if in_reasoning else self._reasoning.open)
-        if self._tool_call is not None:
-            tags.append(self._tool_call.open)
-        self._watched = tuple(tags)
+        self._kind = ReasoningDelta if self._in_reasoning else TextDelta
+        meanings = self._meanings = dict(self._meanings_now())
+        tags = sorted(meanings, key=len, reverse=True)
+        self._spelled = tuple(tag for tag in tags if tag not in self._one_token)
+        self._search = re.compile("|".join(map(re.escape, tags))) if tags else None
         starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
         self._trigger = re.compile(rf"[{starts}]|\s\Z") if tags else None
         self._plain = _PLAIN_TEXTS.setdefault(starts if tags else "", set())
 
+    def _meanings_now(self) -> Iterable[tuple[str, _Meaning]]:
+        form = self._format
+        yield from ((tag, _Meaning.NOTHING) for tag in form.ignored)
+        if self._reasoning is not None:
+            if self._in_reasoning:
+                yield from ((tag, _Meaning.TEXT) for tag in self._reasoning.closes)
+            else:
+                yield from ((tag, _Meaning.REASONING) for tag in self._reasoning.opens)
+        if self._channels is not None:
+            yield from ((tag, _Meaning.TEXT) for tag in self._channels.closes)
+            yield from ((tag, _Meaning.HEADER) for tag in self._channels.opens)
+        if self._tags is not None:
+            yield from ((tag, _Meaning.NOTHING) for tag in self._tags.around)
+            if self._tags.open:
+                yield self._tags.open, _Meaning.CALLS
+
     def _first_tag(self) -> tuple[int, str] | None:
-        found = [(start, tag) for tag in self._watched if (start := self._held.find(tag)) >= 0]
-        return min(found, default=None)
+        if self._search is None:
+            return None
+        start = 0
+        while (match := self._search.search(self._held, start)) is not None:
+            tag = match[0]
+            if tag not in self._one_token or self._spans.is_one_piece(
+                self._offset + match.start(), len(tag)
+            ):
+                return match.start(), tag
+            start = match.start() + 1
+        return None
 
     def _possible_tag(self) -> int:
         """Length of the longest end of the held text that may turn out to begin a tag, with the
         white space before it."""
-        if not self._watched:
+        if not self._meanings:
             return 0
         held = self._held
-        longest = max(map(len, self._watched)) - 1
+        longest = max(map(len, self._spelled), default=1) - 1
         partial = 0
         for length in range(min(longest, len(held)), 0, -1):
-            if any(tag.startswith(held[-length:]) for tag in self._watched):
+            end = held[-length:]
+            if any(tag.startswith(end) and len(tag) > length for tag in self._spelled):
                 partial = length
                 break
         return len(held) - len(held[: len(held) - partial].rstrip())

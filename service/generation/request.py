@@ -14,10 +14,11 @@ from engine.messages import SamplingParams
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink, EngineSequence, Waker
 from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
+from service.generation.calls.sink import ToolSchemas
 from service.generation.choice import Choice, StopRules
 from service.generation.detokenizer import new_detokenizer
 from service.generation.events import Event
-from service.generation.formats import PLAIN
+from service.generation.formats import PLAIN, Opening
 from service.generation.parser import OutputParser
 from service.generation.spans import TokenSpans
 
@@ -30,7 +31,8 @@ class GenerationRequest:
     """What any API's request comes down to.
 
     Each of ``prompts`` is continued ``n`` times; choices are numbered prompt by prompt. ``parse``
-    looks for reasoning, and for tool calls where ``tools`` is set; without it all text is text.
+    looks for reasoning, and for calls of ``tools`` if there are any; without it all text is text.
+    ``opening``: what the prompts leave open.
     ``continues_text``: the output goes on from the prompt's text rather than answering it.
     """
 
@@ -43,8 +45,8 @@ class GenerationRequest:
     stop: StopRules = field(default_factory=StopRules)
     skip_special_tokens: bool = True
     parse: bool = False
-    tools: bool = False
-    in_reasoning: bool = False
+    tools: ToolSchemas | None = None
+    opening: Opening = Opening.TEXT
     continues_text: bool = False
     priority: int = 0
     cache_salt: str = ""
@@ -142,11 +144,11 @@ class Generator:
     def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
         self._link = link
         self._checkpoint = checkpoint
-        shown = (checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags)
+        ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}
+        tokens = {tag: token for tag, token in ids.items() if token is not None}
         # Tags that the tokenizer declares special must still reach the parser.
-        self._parsed_vocabulary = checkpoint.vocabulary.without_specials(
-            frozenset(token for token in shown if token is not None)
-        )
+        self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
+        self._one_token = frozenset(tokens)
 
     def start(self, request: GenerationRequest) -> Generation:
         """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
@@ -187,7 +189,8 @@ class Generator:
             spans,
             log,
             tools=request.tools,
-            in_reasoning=request.in_reasoning,
+            opening=request.opening,
+            one_token=self._one_token,
         )
         detokenizer = new_detokenizer(
             vocabulary,

@@ -8,11 +8,12 @@ from collections import deque
 class TokenSpans:
     """Text is pushed as tokens complete it; offsets asked for must not fall."""
 
-    __slots__ = ("_ends", "_last", "total")
+    __slots__ = ("_ends", "_last", "_start", "total")
 
     def __init__(self) -> None:
         self.total = 0  # characters pushed
         self._last = 0
+        self._start = 0  # of the first piece in _ends
         self._ends: deque[tuple[int, int]] = deque()
 
     def push(self, characters: int, tokens: int) -> None:
@@ -26,7 +27,17 @@ class TokenSpans:
         ends = self._ends
         if offset >= self.total:
             ends.clear()
+            self._start = self.total
             return self._last
         while ends[0][0] < offset:
-            ends.popleft()
+            self._start = ends.popleft()[0]
         return ends[0][1]
+
+    def is_one_piece(self, offset: int, size: int) -> bool:
+        """Whether one token completed the ``size`` characters from ``offset`` on."""
+        start = self._start
+        for end, _ in self._ends:
+            if offset < end:
+                return start <= offset and offset + size <= end
+            start = end
+        return False

@@ -63,6 +63,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return [_template_tool(tool) for tool in self.tools]
 
+    def tool_schemas(self) -> dict[str, JsonObject | None] | None:
+        """The arguments' schemas by the tools' names; None unless they may be called."""
+        if not self.calls_tools:
+            return None
+        return {tool.name: tool.parameters for tool in self.tools}
+
     def thinking_variables(self) -> JsonObject:
         """The template variables by which model families switch reasoning."""
         thinking = self.thinking

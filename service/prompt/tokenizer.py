@@ -28,6 +28,7 @@ class Tokenizer:
         size = max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         tokens = [self._fast.id_to_token(token_id) for token_id in range(size)]
         special = frozenset(token_id for token_id, token in added.items() if token.special)
+        self._added = {token.content: token_id for token_id, token in added.items()}
         self.vocabulary: Vocabulary = read_vocabulary(tokens, special, json.loads(text)["decoder"])
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -49,6 +50,7 @@ class Tokenizer:
         texts: list[str] = self._fast.decode_batch([ids], skip_special_tokens=skip_special_tokens)
         return texts[0]
 
-    def token_id(self, token: str) -> int | None:
-        token_id: int | None = self._fast.token_to_id(token)
-        return token_id
+    def token_id(self, text: str) -> int | None:
+        """The token that this text always is, wherever it stands; None for a text that may come in
+        pieces."""
+        return self._added.get(text)

@@ -13,7 +13,7 @@ from service.checkpoint import Checkpoint
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.generation.constraint import AnswerShape, ConstraintRequest, ToolShape
 from service.generation.constraint_grammar import constraint_of
-from service.generation.formats import OutputFormat
+from service.generation.formats import OutputFormat, opening_of
 from service.generation.record import RequestRecord
 from service.generation.request import Generation, GenerationRequest
 from service.prompt.conversation import Conversation
@@ -130,8 +130,12 @@ def conversation_generation(
         stop=stop_rules(sampling),
         skip_special_tokens=sampling.skip_special_tokens,
         parse=True,
-        tools=conversation.calls_tools,
-        in_reasoning=_ends_in_reasoning(conversation, prompt.text, checkpoint),
+        tools=conversation.tool_schemas(),
+        opening=opening_of(
+            checkpoint.output_format,
+            prompt.text,
+            continues=conversation.continue_final_message,
+        ),
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
         cache_salt=sampling.cache_salt or "",
@@ -166,9 +170,7 @@ async def start_conversation(
         token_limit=token_limit,
         logprobs=logprobs,
     )
-    asked = conversation_constraint(
-        conversation, answer, tools=tools, in_reasoning=wanted.in_reasoning
-    )
+    asked = conversation_constraint(conversation, answer, tools=tools, opening=wanted.opening)
     wanted = await constrained(wanted, asked, services.checkpoint.output_format, services)
     generation = services.generator.start(wanted)
     exchange.began(generation)
@@ -190,16 +192,6 @@ async def constrained(
         return wanted
     params = msgspec.structs.replace(wanted.params, constraint=constraint)
     return dataclasses.replace(wanted, params=params)
-
-
-def _ends_in_reasoning(conversation: Conversation, text: str, checkpoint: Checkpoint) -> bool:
-    """Whether the template left a reasoning tag open for the model to go on in."""
-    tags = checkpoint.output_format.reasoning
-    if tags is None:
-        return False
-    if conversation.continue_final_message:
-        return text.rfind(tags.open) > text.rfind(tags.close)
-    return text.rstrip().endswith(tags.open)
 
 
 async def completion_prompts(

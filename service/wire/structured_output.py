@@ -21,6 +21,7 @@ from service.generation.constraint import (
     Regex,
     ToolShape,
 )
+from service.generation.formats import Opening
 from service.prompt.conversation import Conversation, ToolChoice
 from service.wire.sampling import SamplingFields
 
@@ -199,7 +200,7 @@ def conversation_constraint(
     answer: AnswerShape | None,
     *,
     tools: tuple[ToolShape, ...] | None = None,
-    in_reasoning: bool,
+    opening: Opening,
 ) -> ConstraintRequest:
     """What a conversation's tools and an answer's form ask for together. ``tools`` stands for the
     conversation's own."""
@@ -208,7 +209,7 @@ def conversation_constraint(
         tools=_function_shapes(conversation) if tools is None else tools,
         tool_choice=conversation.tool_choice,
         parallel_tool_calls=conversation.parallel_tool_calls,
-        in_reasoning=in_reasoning,
+        opening=opening,
         reasoning=_may_reason(conversation),
     )
 

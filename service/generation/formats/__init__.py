@@ -1,14 +1,42 @@
 """Output formats: how a model family's text marks reasoning and tool calls. Data, not code."""
 
-from service.generation.formats.format import PLAIN, OutputFormat, ReasoningTags, ToolCallTags
-from service.generation.formats.known import detect_format
+from service.generation.formats.format import (
+    PLAIN,
+    Channels,
+    JsonBody,
+    NamedJsonBody,
+    OutputFormat,
+    ParametersBody,
+    PythonBody,
+    ReasoningTags,
+    RelaxedBody,
+    ToolCallTags,
+)
+from service.generation.formats.opening import Opening, opening_of
 from service.generation.formats.response_template import read_response_template
+from service.generation.formats.shipped import (
+    ShippedFormat,
+    detect_format,
+    named_format,
+    shipped_formats,
+)
 
 __all__ = [
     "PLAIN",
+    "Channels",
+    "JsonBody",
+    "NamedJsonBody",
+    "Opening",
     "OutputFormat",
+    "ParametersBody",
+    "PythonBody",
     "ReasoningTags",
+    "RelaxedBody",
+    "ShippedFormat",
     "ToolCallTags",
     "detect_format",
+    "named_format",
+    "opening_of",
     "read_response_template",
+    "shipped_formats",
 ]

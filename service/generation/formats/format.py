@@ -1,38 +1,192 @@
-"""The description by which the one parser reads any family's output."""
+"""The description by which the one parser reads any family's output, and constraints write it."""
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import msgspec
+from msgspec import Meta
+
+Delimiter = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class ReasoningTags(msgspec.Struct, frozen=True):
-    """Text between ``open`` and ``close`` is reasoning."""
+class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Text between ``open`` and ``close`` is reasoning. ``other_opens`` and ``other_closes`` are
+    further spellings that models use."""
 
-    open: str
-    close: str
+    open: Delimiter
+    close: Delimiter
+    other_opens: tuple[Delimiter, ...] = ()
+    other_closes: tuple[Delimiter, ...] = ()
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return (self.open, *self.other_opens)
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        return (self.close, *self.other_closes)
 
 
-class ToolCallTags(msgspec.Struct, frozen=True):
-    """Between ``open`` and ``close`` stands one JSON object with the tool's name under
-    ``name_key`` and its arguments, an object, under one of ``arguments_keys``."""
+# --- how calls are written between their tags ----------------------------------------------------
 
-    open: str
-    close: str
+
+class JsonBody(msgspec.Struct, frozen=True, tag="json", forbid_unknown_fields=True):
+    """``{"name": …, "arguments": {…}}``, or an array of such objects.
+
+    ``array``: families that always write the array. ``keyed_by_name``: ``{"get_weather": {…}}``
+    instead. ``id_key``: the object names the call's id too.
+    """
+
     name_key: str = "name"
     arguments_keys: tuple[str, ...] = ("arguments", "parameters")
+    id_key: str | None = None
+    array: bool = False
+    keyed_by_name: bool = False
+
+
+class NamedJsonBody(msgspec.Struct, frozen=True, tag="named_json", forbid_unknown_fields=True):
+    """A name, ``separator``, and the arguments as a JSON object, then ``end``.
+
+    ``prefix`` stands before the name. ``header``: a regex with the group ``name`` (and ``id``) for
+    families whose header holds more than the name; ``written`` is then the header to write, with
+    ``{name}`` and ``{index}`` (the call's number) in it.
+    """
+
+    separator: Delimiter
+    prefix: str = ""
+    end: str = ""
+    header: str | None = None
+    written: str = "{name}"
+
+
+class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unknown_fields=True):
+    """Calls spelled with tags, one for each argument, whose values are bare text:
+    ``<function=NAME><parameter=KEY>VALUE</parameter></function>``.
+
+    - ``call_open NAME name_end … call_close`` is one call. Without ``name_end`` the name ends where
+      the first argument begins; without ``call_open`` the call's own tags hold one call.
+    - ``key_open KEY key_end value_open VALUE value_close`` is one argument.
+    - ``attributes``: after the key come XML attributes up to ``>``; ``string="true"`` or
+      ``"false"`` tells whether the value is text or JSON.
+    - ``trims_newline``: a line break after the opening and before the closing tag is no part of
+      the value.
+    - ``untyped_json``: a value whose type the tool's schema does not tell is JSON where it can be.
+    """
+
+    key_open: Delimiter
+    key_end: Delimiter
+    value_close: Delimiter
+    call_open: str = ""
+    name_end: str = ""
+    call_close: str = ""
+    value_open: str = ""
+    attributes: bool = False
+    trims_newline: bool = False
+    untyped_json: bool = False
+
+
+class PythonBody(msgspec.Struct, frozen=True, tag="python", forbid_unknown_fields=True):
+    """Calls as Python: ``[get_weather(city="Oslo"), ping()]``; without ``brackets``, one a line."""
+
+    brackets: bool = True
+
+
+class RelaxedBody(msgspec.Struct, frozen=True, tag="relaxed", forbid_unknown_fields=True):
+    """``call_open NAME {key:value,…}``: an object with bare keys, whose strings stand between two
+    ``quote``."""
+
+    call_open: str
+    quote: Delimiter
+
+
+Body = JsonBody | NamedJsonBody | ParametersBody | PythonBody | RelaxedBody
+
+
+class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Calls stand between ``open`` and ``close``, as ``body`` says: one, or several.
+
+    - Without ``close`` they end where the body does.
+    - ``bare``: the first character of calls that stand in no tags. Such calls are looked for where
+      an answer begins, and only names of the request's own tools make one.
+    - ``around``: tags of a section that holds the calls; they mean nothing by themselves.
+      ``section`` is the pair that is written around calls.
+    - ``several``: one pair of tags holds all calls that are made together, not one of them.
+    - ``ids``: how ids are made: random ones, or nine letters and digits.
+    """
+
+    open: str
+    close: str = ""
+    body: Body = JsonBody()
+    bare: str = ""
+    around: tuple[Delimiter, ...] = ()
+    section: tuple[str, str] = ("", "")
+    several: bool = False
+    ids: Literal["random", "nine"] = "random"
+
+
+class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages with a header that says what they are (Harmony): ``message`` ends the header.
+
+    ``reasoning`` is a regex that a reasoning message's header matches, ``call`` one with the group
+    ``name`` for a call's. Every other message is text. To write, there are the headers ``written``
+    (a call's), ``reasoning_name`` and ``answer_name``, and what stands ``between`` two messages.
+    """
+
+    opens: tuple[Delimiter, ...]
+    message: Delimiter
+    closes: tuple[Delimiter, ...]
+    reasoning: str
+    call: str
+    written: str
+    reasoning_name: str
+    answer_name: str
+    between: str
 
 
 class OutputFormat(msgspec.Struct, frozen=True):
-    """None where a family has no such thing. White space around the tags belongs to them."""
+    """None where a family has no such thing. White space around the tags belongs to them.
+    ``ignored`` are further tags that mean nothing to a client. ``name`` is for logs."""
 
     reasoning: ReasoningTags | None = None
     tool_call: ToolCallTags | None = None
+    channels: Channels | None = None
+    ignored: tuple[str, ...] = ()
+    name: str = ""
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Every tag, for a tokenizer that declares some of them special."""
-        pairs = (self.reasoning, self.tool_call)
-        return tuple(tag for pair in pairs if pair is not None for tag in (pair.open, pair.close))
+        tags: list[str] = [*self.ignored]
+        if self.reasoning is not None:
+            tags += (*self.reasoning.opens, *self.reasoning.closes)
+        if self.channels is not None:
+            tags += (*self.channels.opens, self.channels.message, *self.channels.closes)
+            tags += _special_parts(self.channels.written)
+        call = self.tool_call
+        if call is not None:
+            tags += (call.open, call.close, *call.around, *_body_tags(call.body))
+        return tuple(dict.fromkeys(tag for tag in tags if tag))
+
+
+def _special_parts(text: str) -> list[str]:
+    """The parts of a header that look like special tokens."""
+    return [f"<{part.split('>')[0]}>" for part in text.split("<")[1:]]
+
+
+def _body_tags(body: Body) -> tuple[str, ...]:
+    match body:
+        case NamedJsonBody():
+            return (body.separator, *_special_parts(body.header or ""), body.prefix)
+        case ParametersBody():
+            return (
+                *(body.call_open, body.name_end, body.call_close),
+                *(body.key_open, body.key_end, body.value_open, body.value_close),
+            )
+        case RelaxedBody():
+            return (body.quote,)
+        case JsonBody() | PythonBody():
+            return ()
 
 
 PLAIN = OutputFormat()

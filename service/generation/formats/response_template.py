@@ -29,6 +29,7 @@ def read_response_template(declared: Any) -> OutputFormat | None:
     return OutputFormat(
         None if reasoning_tags is None else ReasoningTags(*reasoning_tags),
         None if call_tags is None else ToolCallTags(*call_tags),
+        name="response_template",
     )
 
 

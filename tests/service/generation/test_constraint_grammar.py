@@ -22,7 +22,7 @@ from service.generation.constraint import (
     ToolShape,
 )
 from service.generation.constraint_grammar import constraint_for
-from service.generation.formats import PLAIN, OutputFormat, ReasoningTags, ToolCallTags
+from service.generation.formats import PLAIN, Opening, OutputFormat, ReasoningTags, ToolCallTags
 from tests.service.generation.grammars import accepts, spelled, token_id
 
 THINKING = OutputFormat(
@@ -84,7 +84,7 @@ def test_an_answer_has_its_shape_behind_free_reasoning(
 
 @FORMATS
 def test_reasoning_that_the_prompt_began_is_ended_before_the_answer(tags: OutputFormat) -> None:
-    asked = constraint(tags, answer=Regex(pattern="[a-z]+", param="p"), in_reasoning=True)
+    asked = constraint(tags, answer=Regex(pattern="[a-z]+", param="p"), opening=Opening.REASONING)
     assert tags.reasoning is not None
     assert accepts(asked, f"let me see{tags.reasoning.close}\nyes")
     assert not accepts(asked, "yes")
@@ -201,7 +201,7 @@ def test_an_answer_s_shape_leaves_calls_possible(tags: OutputFormat) -> None:
 
 
 def test_reasoning_that_the_prompt_began_may_be_cut_where_calls_are_optional() -> None:
-    asked = constraint(THINKING, tools=(WEATHER,), in_reasoning=True)
+    asked = constraint(THINKING, tools=(WEATHER,), opening=Opening.REASONING)
     rome = call(THINKING, "get_weather", {"city": "Rome"})
     for text in (
         "hm",

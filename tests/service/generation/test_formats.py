@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from service.generation.formats import (
+    Opening,
     OutputFormat,
     ReasoningTags,
     ToolCallTags,
     detect_format,
+    named_format,
+    opening_of,
     read_response_template,
 )
-from service.generation.formats.known import HERMES, THINK
 
+THINK = ReasoningTags("<think>", "</think>")
+HERMES = ToolCallTags("<tool_call>", "</tool_call>")
+CODER = named_format("tool_calls", "qwen3_coder").calls
 THINKING = {"open": "<think>\n", "close": "\n</think>"}
 CALLS = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True}
 
@@ -24,12 +29,13 @@ CALLS = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "rep
     [
         ("{{ '<think>' }}", OutputFormat(THINK, None)),
         ("{{ content.split('</think>') }}<tool_call>", OutputFormat(THINK, HERMES)),
-        ("<tool_call><function=NAME>", OutputFormat(None, None)),
+        ("<tool_call>\n<function=NAME>", OutputFormat(None, CODER)),
         ("{{ messages }}", OutputFormat(None, None)),
     ],
 )
 def test_a_chat_template_shows_its_familys_tags(template: str, expected: OutputFormat) -> None:
-    assert detect_format(template) == expected
+    found = detect_format(template)
+    assert (found.reasoning, found.tool_call) == (expected.reasoning, expected.tool_call)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +60,46 @@ def test_a_chat_template_shows_its_familys_tags(template: str, expected: OutputF
 def test_a_response_template_is_followed_where_that_can_be_exact(
     declared: Any, expected: OutputFormat | None
 ) -> None:
-    assert read_response_template(declared) == expected
+    found = read_response_template(declared)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert (found.reasoning, found.tool_call) == (expected.reasoning, expected.tool_call)
+
+
+def test_a_name_overrides_what_the_template_shows() -> None:
+    template = "<think></think><tool_call></tool_call>"
+    kimi = detect_format(template, calls="kimi_k2", reasoning="none")
+    assert kimi.tool_call == named_format("tool_calls", "kimi_k2").calls
+    assert kimi.reasoning is None
+    with pytest.raises(ValueError, match=r"there are .*hermes"):
+        detect_format(template, calls="no such")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "continues", "expected"),
+    [
+        ("<|im_start|>assistant\n<think>\n", False, Opening.REASONING),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False, Opening.TEXT),
+        ("<|im_start|>assistant\n<think>\nso", True, Opening.REASONING),
+        ("what is <think>? <|im_start|>assistant\n", False, Opening.TEXT),
+    ],
+)
+def test_a_prompt_shows_where_it_leaves_the_model(
+    prompt: str, continues: bool, expected: Opening
+) -> None:
+    assert opening_of(OutputFormat(THINK), prompt, continues=continues) is expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("<|start|>user<|message|>Hi<|end|><|start|>assistant", Opening.HEADER),
+        ("<|start|>assistant<|channel|>final<|message|>Well", Opening.TEXT),
+        ("<|start|>assistant<|channel|>analysis<|message|>Well", Opening.REASONING),
+    ],
+)
+def test_a_prompt_of_messages_with_headers_ends_in_a_header_or_a_message(
+    prompt: str, expected: Opening
+) -> None:
+    harmony = OutputFormat(channels=named_format("tool_calls", "openai").channels)
+    assert opening_of(harmony, prompt, continues=True) is expected

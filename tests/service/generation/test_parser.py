@@ -2,90 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.generation.events import (
-    Delta,
-    Event,
-    Finished,
-    ReasoningDelta,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallBegin,
-    ToolCallEnd,
-)
-from service.generation.formats import PLAIN, OutputFormat
-from service.generation.formats.known import HERMES, THINK
-from service.generation.parser import OutputParser
-from service.generation.spans import TokenSpans
+from service.generation.events import Delta, TextDelta, ToolArgumentsDelta
+from service.generation.formats import PLAIN, Opening, OutputFormat, detect_format, named_format
+from tests.service.generation import parsing
+from tests.service.generation.parsing import Summary, cut, summary
 
-FORMAT = OutputFormat(THINK, HERMES)
-
-Summary = list[tuple[str, ...]]
+FORMAT = detect_format("<think></think><tool_call></tool_call>")
 
 
 def parse(
-    pieces: Iterable[str],
-    *,
-    output_format: OutputFormat = FORMAT,
-    tools: bool = True,
-    in_reasoning: bool = False,
-    truncated: bool = False,
-    by_token: bool = True,
+    pieces: Iterable[str], output_format: OutputFormat = FORMAT, **options: Any
 ) -> list[Delta]:
-    """Events of a text that arrives in these pieces, one token each."""
-    spans = TokenSpans()
-    ids = (f"call_{number}" for number in itertools.count())
-    log: list[Event] = []
-    parser = OutputParser(
-        output_format,
-        spans,
-        log,
-        tools=tools,
-        in_reasoning=in_reasoning,
-        mint_id=lambda: next(ids),
-    )
-    for tokens, piece in enumerate(pieces, start=1):
-        if piece and by_token:
-            parser.feed_token(piece, tokens)
-        elif piece:
-            spans.push(len(piece), tokens)
-            parser.feed(piece)
-    parser.finish(truncated=truncated)
-    return [event for event in log if not isinstance(event, Finished)]
+    return parsing.parse(pieces, output_format, **options)
 
 
-def summary(events: list[Delta]) -> Summary:
-    """What was said, adjacent pieces of a kind joined, spans left out."""
-    result: Summary = []
-    for event in events:
-        match event:
-            case TextDelta(text):
-                entry: tuple[str, ...] = ("text", text)
-            case ReasoningDelta(text):
-                entry = ("reasoning", text)
-            case ToolCallBegin(_, call_id, name):
-                entry = ("call", call_id, name)
-            case ToolArgumentsDelta(_, text):
-                entry = ("arguments", text)
-            case ToolCallEnd():
-                entry = ("end",)
-        if result and result[-1][0] == entry[0] and entry[0] in ("text", "reasoning", "arguments"):
-            result[-1] = (entry[0], result[-1][1] + entry[1])
-        else:
-            result.append(entry)
-    return result
-
-
-def of(text: str, **options: object) -> Summary:
-    return summary(parse([text], **options))  # type: ignore[arg-type]  # options are parse's own
+def of(text: str, **options: Any) -> Summary:
+    return summary(parse([text], **options))
 
 
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
@@ -134,7 +75,7 @@ def test_a_call_inside_reasoning_is_a_call_and_reasoning_goes_on() -> None:
 
 
 def test_a_prompt_that_ends_inside_reasoning_starts_there() -> None:
-    assert of("\nstill thinking\n</think>\nDone.", in_reasoning=True) == [
+    assert of("\nstill thinking\n</think>\nDone.", opening=Opening.REASONING) == [
         ("reasoning", "still thinking"),
         ("text", "Done."),
     ]
@@ -251,15 +192,14 @@ def _texts() -> st.SearchStrategy[str]:
     text=_texts(),
     places=st.lists(st.integers(0, 10_000), max_size=12),
     tools=st.booleans(),
-    in_reasoning=st.booleans(),
+    opening=st.sampled_from([Opening.TEXT, Opening.REASONING]),
     truncated=st.booleans(),
 )
 def test_the_same_text_cut_anywhere_gives_the_same_events(
-    text: str, places: list[int], tools: bool, in_reasoning: bool, truncated: bool
+    text: str, places: list[int], tools: bool, opening: Opening, truncated: bool
 ) -> None:
-    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
-    pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
-    options = {"tools": tools, "in_reasoning": in_reasoning, "truncated": truncated}
+    pieces = cut(text, places)
+    options: dict[str, Any] = {"tools": tools, "opening": opening, "truncated": truncated}
     whole = of(text, **options)
     assert summary(parse(pieces, **options)) == whole
     assert summary(parse(list(text), **options)) == whole
@@ -268,8 +208,7 @@ def test_the_same_text_cut_anywhere_gives_the_same_events(
 
 @given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))
 def test_spans_touch_never_overlap_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
-    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
-    pieces = [text[a:b] for a, b in itertools.pairwise(edges)]
+    pieces = cut(text, places)
     position = 0
     for event in parse(pieces):
         assert event.start == position
@@ -307,3 +246,13 @@ def test_a_call_that_is_a_list_after_much_white_space_is_text() -> None:
         events = parse(pieces)
         assert all(isinstance(event, TextDelta) for event in events)
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text
+
+
+@pytest.mark.parametrize("rest", ["]", ",", "a=]", "a=,)", "=", "a=(]", "'", "a='\\"])
+def test_python_that_is_none_ends_the_call_and_loses_nothing_behind_it(rest: str) -> None:
+    form = OutputFormat(tool_call=named_format("tool_calls", "lfm2").calls)
+    text = f"<|tool_call_start|>[f({rest} and on"
+    for pieces in ([text], list(text)):
+        found = summary(parse(pieces, form))
+        assert found[0] == ("call", "call_0", "f")
+        assert ("end",) not in found

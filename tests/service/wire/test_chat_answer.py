@@ -17,8 +17,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from engine.messages import Finished, FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineLink, EngineSequence
+from service.generation.formats import Opening
 from service.generation.request import Generation, GenerationRequest, Generator
-from service.wire.chat import decode_chat
+from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -74,7 +75,7 @@ class Played:
         frames: Iterator[int],
         *,
         reason: FinishReason = FinishReason.STOP,
-        in_reasoning: bool = False,
+        opening: Opening = Opening.TEXT,
         **fields: Any,
     ) -> None:
         desk = Desk()
@@ -87,8 +88,8 @@ class Played:
                 params=SamplingParams(max_tokens=999),
                 arrival_time=0.0,
                 parse=True,
-                tools=chat.calls_tools,
-                in_reasoning=in_reasoning,
+                tools=chat_conversation(chat).tool_schemas(),
+                opening=opening,
             )
         )
         answer = ChatAnswer(
@@ -206,7 +207,7 @@ def test_reasoning_can_be_left_out_of_both_forms(checkpoint: Checkpoint) -> None
 
 
 def test_a_prompt_that_opened_reasoning_is_continued_there(checkpoint: Checkpoint) -> None:
-    played = Played(checkpoint, "so\n</think>\nyes", one_each(), in_reasoning=True)
+    played = Played(checkpoint, "so\n</think>\nyes", one_each(), opening=Opening.REASONING)
     assert played.whole.choices[0].message.content == "yes"
     assert played.whole.choices[0].message.to_dict()["reasoning"] == "so"
 

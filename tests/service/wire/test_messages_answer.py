@@ -50,7 +50,7 @@ class Played:
                 params=SamplingParams(max_tokens=999),
                 arrival_time=0.0,
                 parse=True,
-                tools=True,
+                tools={},
             )
         )
         answer = MessagesAnswer(

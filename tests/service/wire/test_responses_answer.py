@@ -76,7 +76,7 @@ class Played:
                 params=SamplingParams(max_tokens=999),
                 arrival_time=0.0,
                 parse=True,
-                tools=True,
+                tools={},
             )
         )
         self.endings: list[Ending] = []

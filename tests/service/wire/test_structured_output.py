@@ -17,6 +17,7 @@ from service.generation.constraint import (
     NamedTool,
     Regex,
 )
+from service.generation.formats import Opening
 from service.prompt.conversation import Conversation, ToolDefinition
 from service.wire.chat import chat_conversation, decode_chat
 from service.wire.completions import decode_completion
@@ -106,14 +107,14 @@ def test_a_chat_s_tools_are_carried_with_their_places() -> None:
     request = decode_chat(
         chat(tools=tools, tool_choice="required", parallel_tool_calls=False), max_choices=4
     )
-    asked = conversation_constraint(chat_conversation(request), None, in_reasoning=True)
+    asked = conversation_constraint(chat_conversation(request), None, opening=Opening.REASONING)
     first, second = asked.tools
     assert (first.name, first.parameters, first.strict) == ("f", SCHEMA, True)
     assert (second.name, second.parameters, second.strict) == ("g", None, False)
     assert second.param == "tools.1.function.parameters"
     assert asked.tool_choice == "required"
     assert not asked.parallel_tool_calls
-    assert asked.in_reasoning
+    assert asked.opening is Opening.REASONING
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,6 @@ def test_reasoning_is_left_out_where_it_is_switched_off(
     fields: dict[str, Any], reasons: bool
 ) -> None:
     conversation = Conversation(messages=[], tools=(ToolDefinition(name="f"),), **fields)
-    asked = conversation_constraint(conversation, None, in_reasoning=False)
+    asked = conversation_constraint(conversation, None, opening=Opening.TEXT)
     assert asked.reasoning is reasons
     assert msgspec.json.encode(asked)  # plain data throughout

@@ -1,0 +1,39 @@
+"""Where a prompt leaves the model to go on: in text, in reasoning, in a message's header."""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from service.generation.formats.format import Channels, OutputFormat
+
+
+class Opening(enum.Enum):
+    TEXT = enum.auto()
+    REASONING = enum.auto()
+    HEADER = enum.auto()
+
+
+def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> Opening:
+    """``continues``: the prompt ends in an unfinished message of the assistant's."""
+    channels = output_format.channels
+    if channels is not None:
+        return _in_channel(channels, prompt)
+    tags = output_format.reasoning
+    if tags is None:
+        return Opening.TEXT
+    if continues:
+        last_open = max(prompt.rfind(tag) for tag in tags.opens)
+        last_close = max(prompt.rfind(tag) for tag in tags.closes)
+        open_now = last_open > last_close
+    else:
+        open_now = prompt.rstrip().endswith(tags.opens)
+    return Opening.REASONING if open_now else Opening.TEXT
+
+
+def _in_channel(channels: Channels, prompt: str) -> Opening:
+    start = prompt.rfind(channels.opens[0])
+    header, message, _ = prompt[max(start, 0) :].partition(channels.message)
+    if not message:
+        return Opening.HEADER
+    return Opening.REASONING if re.search(channels.reasoning, header) else Opening.TEXT
