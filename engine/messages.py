@@ -138,6 +138,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     num_kv_blocks: int
     kv_cache_bytes: int
     load_seconds: float
+    eos_token_ids: tuple[int, ...] = ()  # those that end a sequence, unless it ignores them
 
 
 class Fatal(msgspec.Struct, frozen=True, tag="fatal"):

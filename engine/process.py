@@ -149,6 +149,7 @@ class EngineProcess:
                     num_kv_blocks=info.num_kv_blocks,
                     kv_cache_bytes=info.kv_cache_bytes,
                     load_seconds=load_seconds,
+                    eos_token_ids=tuple(sorted(info.eos_token_ids)),
                 )
             )
         )

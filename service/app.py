@@ -20,7 +20,7 @@ from service.checkpoint import load_checkpoint
 from service.engine_link import EngineLink
 from service.generation.admission import Admission, Drain
 from service.generation.constraint_trial import GrammarTrial
-from service.generation.request import Generator
+from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
 from service.routes.chat import chat_completions

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 import time
 from dataclasses import dataclass, field
 
-import msgspec
-
 from engine.messages import Finished as SequenceRecord
 from engine.messages import SamplingParams
-from service.checkpoint import Checkpoint
-from service.engine_link import EngineLink, EngineSequence, Waker
-from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
+from service.engine_link import EngineLink, EngineSequence
+from service.errors import QuireError
 from service.generation.calls.sink import ToolSchemas
 from service.generation.choice import Choice, StopRules
-from service.generation.detokenizer import new_detokenizer
-from service.generation.events import Event
-from service.generation.formats import PLAIN, Opening
-from service.generation.parser import OutputParser
-from service.generation.spans import TokenSpans
+from service.generation.formats import Opening
 
-_SEED_BITS = 63
-_MAX_SEED = (1 << _SEED_BITS) - 1
+SEED_BITS = 63
+_MAX_SEED = (1 << SEED_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +42,7 @@ class GenerationRequest:
     continues_text: bool = False
     priority: int = 0
     cache_salt: str = ""
+    length_penalty: float | None = None  # of a beam search; None: outputs are sampled
 
 
 def choice_seed(seed: int, index: int) -> int:
@@ -57,7 +50,7 @@ def choice_seed(seed: int, index: int) -> int:
     if index == 0:
         return seed & _MAX_SEED
     digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> (64 - _SEED_BITS)
+    return int.from_bytes(digest, "little") >> (64 - SEED_BITS)
 
 
 class Generation:
@@ -107,11 +100,14 @@ class Generation:
     def fail(self, error: QuireError) -> None:
         """Make what still runs end by this error at the next ``take_in``; its blocks are freed
         now."""
-        running = [choice.sequence for choice in self._open]
+        running = self._running()
         self._link.abort(running)
         for sequence in running:
             sequence.failure = error
         self.waker.wake()
+
+    def _running(self) -> list[EngineSequence]:
+        return [choice.sequence for choice in self._open]
 
     def close(self) -> None:
         """Stop whatever still runs, freeing its blocks. Safe to call twice."""
@@ -136,65 +132,3 @@ class Generation:
     @property
     def output_tokens(self) -> int:
         return sum(len(choice.tokens) for choice in self.choices)
-
-
-class Generator:
-    """Turns requests into running generations of one model."""
-
-    def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
-        self._link = link
-        self._checkpoint = checkpoint
-        ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}
-        tokens = {tag: token for tag, token in ids.items() if token is not None}
-        # Tags that the tokenizer declares special must still reach the parser.
-        self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
-        self._one_token = frozenset(tokens)
-
-    def start(self, request: GenerationRequest) -> Generation:
-        """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
-        that is too long to send."""
-        seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
-        waker = Waker()
-        choices: list[Choice] = []
-        try:
-            for prompt in request.prompts:
-                for _ in range(request.n):
-                    index = len(choices)
-                    params = msgspec.structs.replace(
-                        request.params, seed=choice_seed(seed, index % request.n)
-                    )
-                    sequence = self._link.submit(
-                        prompt,
-                        params,
-                        request_id=request.request_id,
-                        waker=waker,
-                        priority=request.priority,
-                        cache_salt=request.cache_salt,
-                        arrival_time=request.arrival_time,
-                    )
-                    choices.append(self._choice(request, index, sequence))
-        except (ConnectionError, ValueError) as error:
-            self._link.abort([choice.sequence for choice in choices])
-            if isinstance(error, ConnectionError):
-                raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
-            raise InvalidRequestError(str(error)) from error
-        return Generation(self._link, request, choices)
-
-    def _choice(self, request: GenerationRequest, index: int, sequence: EngineSequence) -> Choice:
-        vocabulary = self._parsed_vocabulary if request.parse else self._checkpoint.vocabulary
-        spans = TokenSpans()
-        log: list[Event] = []
-        parser = OutputParser(
-            self._checkpoint.output_format if request.parse else PLAIN,
-            spans,
-            log,
-            tools=request.tools,
-            opening=request.opening,
-            one_token=self._one_token,
-        )
-        detokenizer = new_detokenizer(
-            vocabulary,
-            skip_special_tokens=request.skip_special_tokens,
-            continues_text=request.continues_text,
-        )
-        return Choice(index, sequence, detokenizer, parser, spans, log, request.stop)

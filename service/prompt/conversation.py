@@ -51,6 +51,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     variables: JsonObject = {}
     add_generation_prompt: bool = True
     continue_final_message: bool = False
+    add_special_tokens: bool = False  # templates write them themselves
     param: str = "messages"
 
     @property

@@ -35,6 +35,7 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     record.operation = "text_completion"
     record.stream = bool(completion.stream)
     record.model = services.model_name(completion.model)
+    record.client_request_id = record.client_request_id or completion.request_id
     services.admission.check()
     prompts, texts = await completion_prompts(completion, services)
     wanted = completion_generation(completion, prompts, services, record)

@@ -58,6 +58,7 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
         message_id=record.response_id,
         model=wanted.model,
         shows_thinking=thinking is None or thinking.display != "omitted",
+        shows_timings=wanted.timings,
     )
     if wanted.stream:
         return stream_answer(request, services, exchange, generation, answer)

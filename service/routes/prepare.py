@@ -27,6 +27,7 @@ from service.wire.sampling import (
     default_max_tokens,
     sampling_params,
     stop_rules,
+    truncated,
 )
 from service.wire.structured_output import conversation_constraint
 
@@ -79,7 +80,7 @@ def _render(
     except TemplateError as error:
         raise InvalidRequestError(f"{error}.", param=param) from error
     try:
-        ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        ids = checkpoint.tokenizer.encode(text, add_special_tokens=conversation.add_special_tokens)
     except UnicodeEncodeError as error:
         raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
     return RenderedPrompt(text, ids)
@@ -111,7 +112,8 @@ def conversation_generation(
     Raises ContextTooLongError or InvalidRequestError.
     """
     checkpoint, engine = services.checkpoint, services.engine
-    room = _room(len(prompt.ids), engine.max_model_len, conversation.param)
+    prompt_ids = truncated(prompt.ids, sampling, engine.max_model_len)
+    room = _room(len(prompt_ids), engine.max_model_len, conversation.param)
     limit = token_limit or default_max_tokens(checkpoint.defaults, room)
     params = sampling_params(
         sampling,
@@ -122,7 +124,7 @@ def conversation_generation(
     )
     return GenerationRequest(
         request_id=record.request_id,
-        prompts=[prompt.ids],
+        prompts=[prompt_ids],
         params=params,
         arrival_time=record.received_time,
         n=sampling.n or 1,
@@ -139,6 +141,7 @@ def conversation_generation(
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
         cache_salt=sampling.cache_salt or "",
+        length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
 
 
@@ -190,6 +193,11 @@ async def constrained(
     )
     if constraint is None:
         return wanted
+    if wanted.length_penalty is not None:
+        raise InvalidRequestError(
+            "A form for the output is not served together with 'use_beam_search'.",
+            param="use_beam_search",
+        )
     params = msgspec.structs.replace(wanted.params, constraint=constraint)
     return dataclasses.replace(wanted, params=params)
 
@@ -206,14 +214,16 @@ async def completion_prompts(
             encoded = await tokenizer.encode_async(
                 prompt, add_special_tokens=request.add_special_tokens
             )
-            texts.append(prompt)
+            text = prompt
         else:
             encoded = prompt
             check_token_ids(prompt, services.engine.vocab_size, "prompt")
-            texts.append(tokenizer.decode(prompt) if request.echo else "")
+            text = tokenizer.decode(prompt) if request.echo else ""
         if not encoded:
             raise InvalidRequestError("'prompt' must not be empty.", param="prompt")
-        ids.append(encoded)
+        kept = truncated(encoded, request, services.engine.max_model_len)
+        ids.append(kept)
+        texts.append(tokenizer.decode(kept) if request.echo and len(kept) < len(encoded) else text)
     return ids, texts
 
 
@@ -227,13 +237,15 @@ def completion_generation(
     limit = request.max_tokens if request.max_tokens is not None else None
     if limit is None:
         limit = default_max_tokens(checkpoint.defaults, room, DEFAULT_MAX_TOKENS)
+    # The best are told by how likely the model holds them.
+    ranking = 0 if request.ranks else None
     wants_prompt_logprobs = request.echo and request.logprobs is not None
     params = sampling_params(
         request,
         checkpoint,
         vocab_size=engine.vocab_size,
         max_tokens=min(max(limit, 1), room),
-        logprobs=request.logprobs,
+        logprobs=ranking if request.logprobs is None else request.logprobs,
         prompt_logprobs=request.logprobs if wants_prompt_logprobs else None,
     )
     return GenerationRequest(
@@ -241,13 +253,14 @@ def completion_generation(
         prompts=prompts,
         params=params,
         arrival_time=record.received_time,
-        n=request.n or 1,
+        n=request.best_of or request.n or 1,
         seed=request.seed,
         stop=stop_rules(request),
         skip_special_tokens=request.skip_special_tokens,
         continues_text=True,
         priority=request.priority,
         cache_salt=request.cache_salt or "",
+        length_penalty=request.length_penalty if request.use_beam_search else None,
     )
 
 

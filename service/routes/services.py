@@ -11,7 +11,7 @@ from service.engine_link import EngineLink, LinkPhase
 from service.errors import LoadingError, ModelNotFoundError
 from service.generation.admission import Admission, Drain
 from service.generation.constraint_trial import GrammarTrial
-from service.generation.request import Generator
+from service.generation.generator import Generator
 from service.generation.run import RunRegistry
 from service.observer import Telemetry
 from service.settings import ServiceSettings

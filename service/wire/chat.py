@@ -12,6 +12,8 @@ from service.errors import InvalidRequestError
 from service.prompt.conversation import (
     Conversation,
     JsonObject,
+    NamedTool,
+    ToolChoice,
     ToolDefinition,
     call_arguments,
 )
@@ -55,7 +57,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Any role's message. What the server itself sent as an assistant's message is accepted back
     whole."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content | None = None
     name: Name | None = None
     tool_calls: Annotated[list[ToolCall], Meta(max_length=256)] | None = None
@@ -65,7 +67,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     refusal: str | None = None
     annotations: list[Any] | None = None
     audio: None = None
-    function_call: None = None
+    function_call: FunctionCall | None = None  # of an answer to ``functions``
 
 
 class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +80,10 @@ class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["function"]
     function: FunctionDefinition
+
+
+class FunctionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
 
 
 class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,19 +102,33 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     documents: Annotated[list[dict[str, Any]], Meta(max_length=1024)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
+    add_special_tokens: bool = False
+    echo: bool = False
     include_reasoning: bool = True
+    # What tools were before there were tools; the answer then tells of a call in the same way.
+    functions: Annotated[list[FunctionDefinition], Meta(min_length=1, max_length=512)] | None = None
+    function_call: Literal["none", "auto"] | FunctionName | None = None
+    # Hints that change nothing here.
+    prediction: Any = None
+    verbosity: Literal["low", "medium", "high"] | None = None
     # Known to OpenAI, not served here: refused by name unless null or as harmless as absent.
     audio: Any = None
-    function_call: Any = None
-    functions: Any = None
     modalities: Any = None
-    prediction: Any = None
-    verbosity: Any = None
     web_search_options: Any = None
 
     @property
-    def calls_tools(self) -> bool:
-        return bool(self.tools) and self.tool_choice != "none"
+    def echoed(self) -> str:
+        """The text that comes before the answer's own: the message that it continues."""
+        last = self.messages[-1]
+        if not self.echo or last.role != "assistant" or self.generation_prompt:
+            return ""
+        return _text(last)
+
+    @property
+    def callables(self) -> list[FunctionDefinition]:
+        if self.functions is not None:
+            return self.functions
+        return [tool.function for tool in self.tools or ()]
 
     @property
     def token_limit(self) -> int | None:
@@ -137,10 +157,7 @@ def _never(value: Any) -> bool:
 
 _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
     "modalities": lambda value: value == ["text"],
-    "verbosity": lambda value: value == "medium",
-    **dict.fromkeys(
-        ("audio", "function_call", "functions", "prediction", "web_search_options"), _never
-    ),
+    **dict.fromkeys(("audio", "web_search_options"), _never),
 }
 
 
@@ -156,6 +173,10 @@ def decode_chat(body: bytes, *, max_choices: int) -> ChatRequest:
             "'continue_final_message' and 'add_generation_prompt' exclude each other.",
             param="continue_final_message",
         )
+    if request.functions is not None and request.tools is not None:
+        raise InvalidRequestError(
+            "'functions' is what 'tools' was before: give one of them.", param="functions"
+        )
     for index, message in enumerate(request.messages):
         _check_message(message, f"messages[{index}]")
     return request
@@ -166,11 +187,15 @@ def _check_message(message: Message, path: str) -> None:
         raise InvalidRequestError(
             "A tool message must say which call it answers.", param=f"{path}.tool_call_id"
         )
+    if message.role == "function" and message.name is None:
+        raise InvalidRequestError(
+            "A function's message must say which function it is.", param=f"{path}.name"
+        )
     if message.role != "assistant" and message.content is None:
         raise InvalidRequestError(
             f"A {message.role} message must have content.", param=f"{path}.content"
         )
-    if message.role != "assistant" and message.tool_calls:
+    if message.role != "assistant" and (message.tool_calls or message.function_call):
         raise InvalidRequestError("Only an assistant calls tools.", param=f"{path}.tool_calls")
 
 
@@ -181,15 +206,32 @@ def chat_conversation(request: ChatRequest) -> Conversation:
     """The request's messages and tools, whatever API they came by."""
     return Conversation(
         messages=[_template_message(message) for message in request.messages],
-        tools=tuple(_tool(tool.function) for tool in request.tools or ()),
-        tool_choice=tool_choice(request.tool_choice),
-        parallel_tool_calls=request.parallel_tool_calls is not False,
+        tools=tuple(_tool(function) for function in request.callables),
+        tool_choice=_choice_of(request),
+        parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
         reasoning_effort=request.reasoning_effort,
         documents=request.documents,
         variables=request.chat_template_kwargs or {},
         add_generation_prompt=request.generation_prompt,
         continue_final_message=request.continue_final_message,
+        add_special_tokens=request.add_special_tokens,
     )
+
+
+def _choice_of(request: ChatRequest) -> ToolChoice:
+    asked = request.function_call
+    if request.functions is None or asked is None:
+        return tool_choice(request.tool_choice)
+    return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked
+
+
+def ignored_fields(request: ChatRequest) -> list[str]:
+    """What was asked for, does nothing here, and could have changed the answer or its speed."""
+    found = {
+        "prediction": request.prediction is not None,
+        "verbosity": request.verbosity in ("low", "high"),
+    }
+    return [name for name, asked in found.items() if asked]
 
 
 def _tool(function: FunctionDefinition) -> ToolDefinition:
@@ -201,10 +243,13 @@ def _tool(function: FunctionDefinition) -> ToolDefinition:
     )
 
 
+_TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
+
+
 def _template_message(message: Message) -> JsonObject:
     """Text content as one string, the arguments of tool calls as objects, the developer as
     system."""
-    role = "system" if message.role == "developer" else message.role
+    role = _TEMPLATE_ROLES.get(message.role, message.role)
     result: JsonObject = {"role": role, "content": _text(message)}
     if message.name is not None:
         result["name"] = message.name
@@ -213,6 +258,8 @@ def _template_message(message: Message) -> JsonObject:
     reasoning = message.reasoning_content or message.reasoning
     if reasoning:
         result["reasoning_content"] = reasoning
+    if message.function_call:
+        result["tool_calls"] = [_template_call(ToolCall(function=message.function_call))]
     if message.tool_calls:
         result["tool_calls"] = [_template_call(call) for call in message.tool_calls]
     return result

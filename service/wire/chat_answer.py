@@ -21,6 +21,7 @@ from service.prompt.vocabulary import Vocabulary
 from service.wire.chat import ChatRequest
 from service.wire.logprobs import ChatLogprobs, PromptLogprobs, chat_logprobs, prompt_logprobs
 from service.wire.sse import DONE, error_event
+from service.wire.timings import Timings, timings_of
 from service.wire.usage import Usage, running_usage, usage_of
 
 _json = msgspec.json.Encoder().encode
@@ -46,6 +47,7 @@ class AnswerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: str | msgspec.UnsetType = msgspec.UNSET
     reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
     tool_calls: list[AnsweredToolCall] | msgspec.UnsetType = msgspec.UNSET
+    function_call: AnsweredFunction | msgspec.UnsetType = msgspec.UNSET
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[AnswerChoice]
     usage: Usage
     system_fingerprint: str | None = None
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
     prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
     prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
@@ -103,6 +106,7 @@ class ChatAnswer:
             model=self._model,
             choices=[self._choice(choice) for choice in generation.choices],
             usage=usage_of(generation),
+            timings=timings_of(generation) if request.timings else msgspec.UNSET,
             prompt_token_ids=prompt if request.return_token_ids else msgspec.UNSET,
         )
         if request.prompt_logprobs is not None:
@@ -121,22 +125,30 @@ class ChatAnswer:
             for call in folded.tool_calls
         ]
         reasoning = folded.reasoning if self._request.include_reasoning else ""
-        said = folded.content or not (calls or folded.reasoning)
+        content = self._request.echoed + folded.content
+        said = content or not (calls or folded.reasoning)
+        legacy = self._request.functions is not None
         return AnswerChoice(
             index=choice.index,
             message=AnswerMessage(
                 role="assistant",
-                content=folded.content if said else None,
+                content=content if said else None,
                 refusal=None,
                 reasoning=reasoning or msgspec.UNSET,
                 reasoning_content=reasoning or msgspec.UNSET,
-                tool_calls=calls or msgspec.UNSET,
+                tool_calls=msgspec.UNSET if legacy else calls or msgspec.UNSET,
+                function_call=calls[0].function if legacy and calls else msgspec.UNSET,
             ),
             logprobs=self._logprobs(choice, 0, folded.shown_tokens),
-            finish_reason=finished.reason,
+            finish_reason=self.finish_reason(finished),
             stop_reason=finished.matched,
             token_ids=choice.tokens if self._request.return_token_ids else msgspec.UNSET,
         )
+
+    def finish_reason(self, finished: Finished) -> str:
+        if finished.reason == "tool_calls" and self._request.functions is not None:
+            return "function_call"
+        return finished.reason
 
     def _logprobs(self, choice: Choice, start: int, end: int) -> ChatLogprobs | None:
         if not self._request.logprobs:
@@ -185,6 +197,7 @@ class ChatStream:
         self._continuous = request.continuous_usage
         self._rich = bool(request.logprobs or request.return_token_ids or self._continuous)
         self._reasons = request.include_reasoning
+        self._legacy = request.functions is not None
         self._read = [0] * len(answer.generation.choices)  # events encoded, per choice
         self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs are out
         self._prefix = [
@@ -203,7 +216,9 @@ class ChatStream:
             if choice.index == 0 and self._answer.request.return_token_ids:
                 extra = b',"prompt_token_ids":' + _json(self._generation.request.prompts[0])
             tail = b',"logprobs":null,"finish_reason":null}]' + extra + self._usage_part()
-            pieces.append(self._prefix[choice.index] + b'{"role":"assistant","content":""}' + tail)
+            content = _json(self._answer.request.echoed)
+            delta = b'{"role":"assistant","content":%b}' % content
+            pieces.append(self._prefix[choice.index] + delta + tail)
         return b"".join(pieces)
 
     def advance(self, choices: list[Choice]) -> bytes:
@@ -223,11 +238,13 @@ class ChatStream:
         return b"".join([self._chunk(choice, event) for event in events[read:]])
 
     def end(self) -> bytes:
-        """Usage, if asked for, and the end mark."""
-        if not self._answer.request.include_usage:
-            return DONE
-        usage = _json(usage_of(self._generation))
-        return self._head + b'"choices":[],"usage":' + usage + b"}\n\n" + DONE
+        """Usage and timings, if asked for, and the end mark."""
+        request, tail = self._answer.request, b""
+        if request.include_usage:
+            tail += b',"usage":' + _json(usage_of(self._generation))
+        if request.timings:
+            tail += b',"timings":' + _json(timings_of(self._generation))
+        return self._head + b'"choices":[]' + tail + b"}\n\n" + DONE if tail else DONE
 
     def fail(self, error: QuireError) -> bytes:
         return error_event(error)
@@ -259,6 +276,10 @@ class ChatStream:
                     return None
                 quoted = _json(text)
                 return b'{"reasoning":%b,"reasoning_content":%b}' % (quoted, quoted)
+            case ToolCallBegin(_, _, name) if self._legacy:
+                return b'{"function_call":{"name":%b,"arguments":""}}' % _json(name)
+            case ToolArgumentsDelta(_, text) if self._legacy:
+                return b'{"function_call":{"arguments":%b}}' % _json(text)
             case ToolCallBegin(index, call_id, name):
                 return (
                     b'{"tool_calls":[{"index":%d,"id":%b,"type":"function",'
@@ -290,7 +311,7 @@ class ChatStream:
         return b'%b{}%b,"finish_reason":%b,"stop_reason":%b}]%b' % (
             self._prefix[choice.index],
             self._token_details(choice, shown, event.tokens),
-            _json(event.reason),
+            _json(self._answer.finish_reason(event)),
             _json(event.matched),
             self._usage_part(),
         )

@@ -44,6 +44,11 @@ class CompletionRequest(
         return split_prompts(self.prompt)
 
     @property
+    def ranks(self) -> bool:
+        """Whether more choices are made than told: the most likely ones are."""
+        return self.best_of is not None and self.best_of > (self.n or 1)
+
+    @property
     def only_echo(self) -> bool:
         """No output is wanted, only the prompt and its logprobs."""
         return self.max_tokens == 0
@@ -58,8 +63,13 @@ def decode_completion(body: bytes, *, max_choices: int) -> CompletionRequest:
     refuse_unserved(request, {"suffix": lambda suffix: suffix == ""})
     check_limits(request, max_choices=max_choices)
     n = request.n or 1
-    if request.best_of is not None and request.best_of != n:
-        raise InvalidRequestError("'best_of' is only served when equal to 'n'.", param="best_of")
+    if request.best_of is not None:
+        _check_best_of(request, n, max_choices)
+        n = request.best_of
+    if request.use_beam_search and len(request.prompts) > 1:
+        raise InvalidRequestError(
+            "'use_beam_search' is served for one prompt at a time.", param="use_beam_search"
+        )
     if request.only_echo and not request.echo:
         raise InvalidRequestError("'max_tokens' may be 0 only with 'echo'.", param="max_tokens")
     if len(request.prompts) * n > MAX_PROMPTS:
@@ -68,6 +78,24 @@ def decode_completion(body: bytes, *, max_choices: int) -> CompletionRequest:
             param="prompt",
         )
     return request
+
+
+def _check_best_of(request: CompletionRequest, n: int, max_choices: int) -> None:
+    best_of = request.best_of or n
+    if best_of < n:
+        raise InvalidRequestError("'best_of' must not be less than 'n'.", param="best_of")
+    if best_of > max_choices:
+        raise InvalidRequestError(
+            f"'best_of' may be at most {max_choices} on this server.", param="best_of"
+        )
+    if request.ranks and request.stream:
+        raise InvalidRequestError(
+            "'best_of' is not served with 'stream': the best is known at the end.", param="best_of"
+        )
+    if request.ranks and request.use_beam_search:
+        raise InvalidRequestError(
+            "'best_of' is not served together with 'use_beam_search'.", param="best_of"
+        )
 
 
 def split_prompts(prompt: str | list[Any]) -> list[str] | list[PromptIds]:

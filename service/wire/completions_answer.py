@@ -13,6 +13,7 @@ from service.prompt.vocabulary import Vocabulary
 from service.wire.completions import CompletionRequest
 from service.wire.logprobs import PromptLogprobs, TextLogprobs, prompt_logprobs, text_logprobs
 from service.wire.sse import DONE, error_event
+from service.wire.timings import Timings, timings_of
 from service.wire.usage import Usage, running_usage, usage_of
 
 _json = msgspec.json.Encoder().encode
@@ -39,6 +40,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[TextChoice]
     usage: Usage
     system_fingerprint: str | None = None
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
 
 
 class CompletionAnswer:
@@ -71,10 +73,26 @@ class CompletionAnswer:
                 id=self._id,
                 created=self._created,
                 model=self._model,
-                choices=[self._choice(choice) for choice in self.generation.choices],
+                choices=[
+                    msgspec.structs.replace(self._choice(choice), index=index)
+                    for index, choice in enumerate(self._told())
+                ],
                 usage=usage_of(self.generation, completion_tokens=0 if only_echo else None),
+                timings=timings_of(self.generation) if self.request.timings else msgspec.UNSET,
             )
         )
+
+    def _told(self) -> list[Choice]:
+        """All choices; of each prompt the ``n`` most likely ones, where more were made."""
+        choices = self.generation.choices
+        if not self.request.ranks:
+            return choices
+        made, told = self.generation.request.n, self.request.n or 1
+        return [
+            choice
+            for start in range(0, len(choices), made)
+            for choice in sorted(choices[start : start + made], key=_mean_logprob)[-told:][::-1]
+        ]
 
     def echo_of(self, choice: Choice) -> str:
         """The prompt's text, if it is to be repeated."""
@@ -146,6 +164,12 @@ class CompletionAnswer:
         )
 
 
+def _mean_logprob(choice: Choice) -> float:
+    """Over the tokens of its text; what ended it is one of them."""
+    values = [entry.logprob for entry in choice.logprobs]
+    return sum(values) / len(values) if values else 0.0
+
+
 def _joined(first: TextLogprobs, second: TextLogprobs) -> TextLogprobs:
     return TextLogprobs(
         first.tokens + second.tokens,
@@ -205,11 +229,14 @@ class CompletionStream:
         return echo + b"".join([self._chunk(choice, event) for event in events[read:]])
 
     def end(self) -> bytes:
-        """Usage, if asked for, and the end mark."""
-        if not self._request.include_usage:
-            return DONE
-        usage = _json(usage_of(self._generation, completion_tokens=self._told_tokens))
-        return self._head + b'"choices":[],"usage":' + usage + b"}\n\n" + DONE
+        """Usage and timings, if asked for, and the end mark."""
+        request, tail = self._request, b""
+        if request.include_usage:
+            usage = usage_of(self._generation, completion_tokens=self._told_tokens)
+            tail += b',"usage":' + _json(usage)
+        if request.timings:
+            tail += b',"timings":' + _json(timings_of(self._generation))
+        return self._head + b'"choices":[]' + tail + b"}\n\n" + DONE if tail else DONE
 
     def fail(self, error: QuireError) -> bytes:
         return error_event(error)

@@ -121,6 +121,7 @@ class MessagesRequest(PromptFields, frozen=True, kw_only=True):
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
     stream: bool = False
+    timings: bool = False  # ours
     metadata: dict[str, Any] | None = None
     service_tier: Name | None = None
     context_management: dict[str, Any] | None = None

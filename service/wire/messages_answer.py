@@ -26,6 +26,7 @@ from service.generation.request import Generation
 from service.wire.error_shapes import anthropic_type
 from service.wire.partial_json import read_cut_object
 from service.wire.signatures import Signer
+from service.wire.timings import Timings, timings_of
 
 _json = msgspec.json.Encoder().encode
 
@@ -66,6 +67,7 @@ class AnsweredMessage(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None
     stop_sequence: str | None
     usage: MessagesUsage
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
 
 
 class TokenCount(msgspec.Struct, frozen=True):
@@ -168,8 +170,10 @@ class MessagesAnswer:
         message_id: str,
         model: str,
         shows_thinking: bool = True,
+        shows_timings: bool = False,
     ) -> None:
         self.generation = generation
+        self.shows_timings = shows_timings
         self.signer = signer
         self.shows_thinking = shows_thinking
         self._id = message_id
@@ -182,7 +186,10 @@ class MessagesAnswer:
         assert finished is not None
         reason, sequence = stop_reason(finished)
         content = [self._content(block) for block in blocks_of(choice.events)]
-        return _json(self.message(content, reason, sequence, self.usage()))
+        message = self.message(content, reason, sequence, self.usage())
+        if self.shows_timings:
+            message = msgspec.structs.replace(message, timings=timings_of(self.generation))
+        return _json(message)
 
     def message(
         self,
@@ -254,11 +261,13 @@ class MessagesStream:
         finished = self._choice.finished
         assert finished is not None
         reason, sequence = stop_reason(finished)
-        delta = {
+        delta: dict[str, Any] = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": sequence},
             "usage": self._answer.usage(),
         }
+        if self._answer.shows_timings:
+            delta["timings"] = timings_of(self._answer.generation)
         return _event(b"message_delta", _json(delta)) + _event(
             b"message_stop", b'{"type":"message_stop"}'
         )

@@ -118,6 +118,7 @@ _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
         ("context_management", "conversation", "moderation", "prompt", "prompt_logprobs"), _never
     ),
     "n": lambda value: value == 1,
+    "use_beam_search": lambda value: not value,
     "response_format": _never,  # that is text.format here
 }
 

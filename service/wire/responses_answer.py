@@ -21,6 +21,7 @@ from service.wire.logprobs import ChatTokenLogprob, chat_logprobs
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_items import ItemBuilder
 from service.wire.responses_tools import Toolbox
+from service.wire.timings import Timings, timings_of
 from service.wire.usage import usage_of
 
 Status = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
@@ -95,6 +96,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     metadata: dict[str, str]
     ignored: list[str] | msgspec.UnsetType = msgspec.UNSET
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -215,6 +217,11 @@ class ResponseAnswer:
                 user=request.user,
                 metadata=request.metadata or {},
                 ignored=self._ignored or msgspec.UNSET,
+                timings=(
+                    timings_of(self._generation)
+                    if request.timings and usage is not None
+                    else msgspec.UNSET
+                ),
             )
         )
 

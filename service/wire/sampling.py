@@ -8,7 +8,7 @@ Fields of OpenAI that do not change the answer of a local model are accepted and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 
 MAX_TOP_LOGPROBS = 20
+MAX_BEAMS = 10  # each beam's step asks for the likeliest tokens, twice as many as there are beams
 _INT63 = 2**63 - 1
 
 Name = Annotated[str, Meta(max_length=512)]
@@ -80,6 +81,12 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     bad_words: Annotated[list[StopString], Meta(max_length=128)] | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_token_ids: bool = False
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31)] | None = None
+    truncation_side: Literal["left", "right"] = "left"
+    use_beam_search: bool = False
+    length_penalty: Annotated[float, Meta(ge=-10, le=10)] = 1.0
+    timings: bool = False
+    request_id: Name | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     cache_salt: Name | None = None
 
@@ -114,6 +121,30 @@ def check_limits(request: SamplingFields, *, max_choices: int) -> None:
     if request.prompt_logprobs is not None and request.stream:
         raise InvalidRequestError(
             "'prompt_logprobs' is only served when 'stream' is false.", param="prompt_logprobs"
+        )
+    if request.use_beam_search:
+        _check_beam_search(request)
+
+
+# What would change how likely an output is; a beam search compares outputs by the model alone.
+_NOT_WITH_BEAMS = (
+    *("logit_bias", "allowed_token_ids", "bad_words", "presence_penalty", "frequency_penalty"),
+    *("min_tokens", "prompt_logprobs", "ignore_eos"),
+)
+
+
+def _check_beam_search(request: SamplingFields) -> None:
+    if (request.n or 1) > MAX_BEAMS:
+        raise InvalidRequestError(f"A beam search keeps at most {MAX_BEAMS} beams.", param="n")
+    for name in _NOT_WITH_BEAMS:
+        if getattr(request, name):
+            raise InvalidRequestError(
+                f"'{name}' is not served together with 'use_beam_search'.", param=name
+            )
+    if request.repetition_penalty not in (None, 1.0):
+        raise InvalidRequestError(
+            "'repetition_penalty' is not served together with 'use_beam_search'.",
+            param="repetition_penalty",
         )
 
 
@@ -177,6 +208,23 @@ def sampling_params(
             prompt_logprobs if request.prompt_logprobs is None else request.prompt_logprobs
         ),
     )
+
+
+def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int]:
+    """The prompt cut to ``truncate_prompt_tokens``; -1 stands for the whole context but one token
+    for the answer."""
+    wanted = request.truncate_prompt_tokens
+    if wanted is None:
+        return ids
+    size = context - 1 if wanted == -1 else wanted
+    if size >= len(ids):
+        return ids
+    if size == 0:
+        raise InvalidRequestError(
+            "'truncate_prompt_tokens' leaves nothing of the prompt.",
+            param="truncate_prompt_tokens",
+        )
+    return ids[-size:] if request.truncation_side == "left" else ids[:size]
 
 
 def default_max_tokens(defaults: SamplingDefaults, room: int, fallback: int | None = None) -> int:

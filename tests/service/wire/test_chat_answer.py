@@ -18,7 +18,8 @@ from engine.messages import Finished, FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineLink, EngineSequence
 from service.generation.formats import Opening
-from service.generation.request import Generation, GenerationRequest, Generator
+from service.generation.generator import Generator
+from service.generation.request import Generation, GenerationRequest
 from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
 

@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 from engine.messages import FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
-from service.generation.request import GenerationRequest, Generator
+from service.generation.generator import Generator
+from service.generation.request import GenerationRequest
 from service.wire.messages_answer import MessagesAnswer
 from service.wire.signatures import Signer
 from tests.service.wire.test_chat_answer import CALL, Desk, finish

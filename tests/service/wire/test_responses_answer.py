@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 from engine.messages import FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
-from service.generation.request import Generation, GenerationRequest, Generator
+from service.generation.generator import Generator
+from service.generation.request import Generation, GenerationRequest
 from service.wire.responses import decode_responses
 from service.wire.responses_answer import Ending, ResponseAnswer
 from service.wire.responses_conversation import own_items, read_request

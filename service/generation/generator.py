@@ -1,0 +1,97 @@
+"""From a request to its running generation."""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+
+from service.checkpoint import Checkpoint
+from service.engine_link import EngineLink, EngineSequence, Waker
+from service.errors import EngineUnavailableError, InvalidRequestError
+from service.generation.beam import BeamGeneration, unsubmitted
+from service.generation.choice import Choice
+from service.generation.detokenizer import new_detokenizer
+from service.generation.events import Event
+from service.generation.formats import PLAIN
+from service.generation.parser import OutputParser
+from service.generation.request import SEED_BITS, Generation, GenerationRequest, choice_seed
+from service.generation.spans import TokenSpans
+
+
+class Generator:
+    """Turns requests into running generations of one model."""
+
+    def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
+        self._link = link
+        self._checkpoint = checkpoint
+        ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}
+        tokens = {tag: token for tag, token in ids.items() if token is not None}
+        # Tags that the tokenizer declares special must still reach the parser.
+        self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
+        self._one_token = frozenset(tokens)
+
+    def start(self, request: GenerationRequest) -> Generation:
+        """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
+        that is too long to send."""
+        begin = self._sample if request.length_penalty is None else self._search
+        try:
+            return begin(request)
+        except ConnectionError as error:
+            raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from error
+
+    def _sample(self, request: GenerationRequest) -> Generation:
+        seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        waker = Waker()
+        choices: list[Choice] = []
+        try:
+            for prompt in request.prompts:
+                for index in range(request.n):
+                    params = msgspec.structs.replace(request.params, seed=choice_seed(seed, index))
+                    sequence = self._link.submit(
+                        prompt,
+                        params,
+                        request_id=request.request_id,
+                        waker=waker,
+                        priority=request.priority,
+                        cache_salt=request.cache_salt,
+                        arrival_time=request.arrival_time,
+                    )
+                    choices.append(self._choice(request, len(choices), sequence))
+        except (ConnectionError, ValueError):
+            self._link.abort([choice.sequence for choice in choices])
+            raise
+        return Generation(self._link, request, choices)
+
+    def _search(self, request: GenerationRequest) -> Generation:
+        waker = Waker()
+        choices = [
+            self._choice(request, index, unsubmitted(request, waker)) for index in range(request.n)
+        ]
+        ready = self._link.state.ready
+        if ready is None:
+            raise ConnectionError(self._link.state.detail)
+        return BeamGeneration(
+            self._link, request, choices, eos_token_ids=frozenset(ready.eos_token_ids)
+        )
+
+    def _choice(self, request: GenerationRequest, index: int, sequence: EngineSequence) -> Choice:
+        vocabulary = self._parsed_vocabulary if request.parse else self._checkpoint.vocabulary
+        spans = TokenSpans()
+        log: list[Event] = []
+        parser = OutputParser(
+            self._checkpoint.output_format if request.parse else PLAIN,
+            spans,
+            log,
+            tools=request.tools,
+            opening=request.opening,
+            one_token=self._one_token,
+        )
+        detokenizer = new_detokenizer(
+            vocabulary,
+            skip_special_tokens=request.skip_special_tokens,
+            continues_text=request.continues_text,
+        )
+        return Choice(index, sequence, detokenizer, parser, spans, log, request.stop)

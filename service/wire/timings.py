@@ -1,0 +1,60 @@
+"""Where a request's time went, for clients that ask (``timings: true``): the same on every API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from service.generation.request import Generation
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """Milliseconds since the request came, but ``mean_itl_ms``: mean time between two tokens of one
+    choice. Null for what was never reached. Rates are tokens a second, of all choices together."""
+
+    queue_ms: float | None
+    time_to_first_token_ms: float | None
+    total_ms: float | None
+    mean_itl_ms: float | None
+    prompt_tokens_per_second: float | None
+    output_tokens_per_second: float | None
+
+
+def timings_of(generation: Generation) -> Timings:
+    """From the engine's own records, so far."""
+    records = generation.records()
+    arrival = generation.request.arrival_time
+    scheduled = _least(record.first_scheduled_time for record in records)
+    first = _least(record.first_token_time for record in records)
+    last = max((r.last_token_time for r in records if r.last_token_time is not None), default=None)
+    gaps = sum(max(0, record.output_tokens - 1) for record in records)
+    decoding = sum(
+        record.last_token_time - record.first_token_time
+        for record in records
+        if record.last_token_time is not None and record.first_token_time is not None
+    )
+    return Timings(
+        queue_ms=_milliseconds(arrival, scheduled),
+        time_to_first_token_ms=_milliseconds(arrival, first),
+        total_ms=_milliseconds(arrival, last),
+        mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,
+        prompt_tokens_per_second=_rate(
+            generation.prompt_tokens - generation.cached_tokens, scheduled, first
+        ),
+        output_tokens_per_second=_rate(gaps, first, last),
+    )
+
+
+def _least(times: Iterable[float | None]) -> float | None:
+    return min((time for time in times if time is not None), default=None)
+
+
+def _milliseconds(start: float, end: float | None) -> float | None:
+    return None if end is None else round((end - start) * 1e3, 3)
+
+
+def _rate(tokens: int, start: float | None, end: float | None) -> float | None:
+    if start is None or end is None or end <= start:
+        return None
+    return round(tokens / (end - start), 1)
