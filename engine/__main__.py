@@ -72,6 +72,12 @@ def load_model(config: EngineConfig, progress: Progress) -> Runner:
         from engine.simulation.runner import SimulatedRunner
 
         return SimulatedRunner(config, progress)
+    from engine.model.encoder_config import is_encoder
+
+    if is_encoder(config.model):
+        from engine.encoder_runner import EncoderRunner
+
+        return EncoderRunner(config, progress)
     from engine.runner import ModelRunner
 
     return ModelRunner(config, progress)

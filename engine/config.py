@@ -75,6 +75,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     enable_prefix_caching: Annotated[
         bool, Meta(description="Reuse KV-cache blocks of equal prompt prefixes.")
     ] = True
+    pooling: Annotated[
+        Literal["auto", "mean", "last", "cls"],
+        Meta(
+            description="What an embedding is made of: all tokens, the last or the first. auto: as "
+            "the checkpoint says, else last for a decoder and mean for an encoder."
+        ),
+    ] = "auto"
     threads: (
         Annotated[
             int,

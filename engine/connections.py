@@ -80,7 +80,13 @@ class _SubmitHandle(msgspec.Struct, tag="submit"):
     handle: Handle
 
 
-_handle_decoder = msgspec.msgpack.Decoder(_SubmitHandle)
+class _EmbedHandle(msgspec.Struct, tag="embed"):
+    """The same of an ``Embed``."""
+
+    handle: Handle
+
+
+_handle_decoder = msgspec.msgpack.Decoder(_SubmitHandle | _EmbedHandle)
 
 
 @dataclass(slots=True, eq=False)

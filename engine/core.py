@@ -21,12 +21,17 @@ from typing import Protocol
 
 from engine.constraint.constraints import Constraints
 from engine.constraint.guided import GuidedSequences
-from engine.kv.blocks import OutOfBlocksError
+from engine.inputs import InputScheduler
+from engine.kv.blocks import BlockCounts, OutOfBlocksError
 from engine.messages import (
+    MAX_FRAME_BYTES,
     Admitted,
+    Embed,
+    Embedded,
     EngineStats,
     Finished,
     FinishReason,
+    Pooling,
     PromptLogprobs,
     SamplingParams,
     StepOutputs,
@@ -40,13 +45,14 @@ from engine.sequence import Sequence
 from engine.step import (
     DeviceLostError,
     ModelInfo,
-    SampledToken,
+    PooledVector,
+    Sampled,
     ScheduledSequence,
     StepPlan,
     StepResult,
     Withheld,
 )
-from engine.submission import refusal
+from engine.submission import embed_refusal, refusal
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +62,10 @@ _NO_CONSTRAINTS = (
     "this engine cannot constrain output: it needs llguidance and a tokenizer.json in the model's "
     "directory"
 )
+
+
+_PROBE = Embed(handle=0, request_id="probe", prompt_token_ids=[0], arrival_time=0.0)
+_NO_SAMPLING = SamplingParams(max_tokens=1, temperature=0.0)
 
 
 class EngineDeadError(RuntimeError):
@@ -108,10 +118,8 @@ class EngineCore:
         """Without ``constraints``, sequences that bring one are refused."""
         self.runner = runner
         self.info = runner.info
-        self.scheduler = Scheduler(
-            num_kv_blocks=self.info.num_kv_blocks,
-            block_size=self.info.block_size,
-            max_model_len=self.info.max_model_len,
+        self.scheduler = _new_scheduler(
+            self.info,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
@@ -144,7 +152,10 @@ class EngineCore:
         """
         self._require_unused(connection, submit.handle)
         limit = self.scheduler.max_sequence_len
-        reason = refusal(submit, vocab_size=self.info.vocab_size, max_sequence_len=limit)
+        if self.info.generates:
+            reason = refusal(submit, vocab_size=self.info.vocab_size, max_sequence_len=limit)
+        else:
+            reason = f"{self.info.architecture} does not generate"
         if reason is not None:
             self.reject(connection, submit.handle, reason, submit=submit)
             return
@@ -157,6 +168,7 @@ class EngineCore:
             priority=submit.priority,
             arrival_time=submit.arrival_time,
             cache_salt=submit.cache_salt,
+            needs_whole_prompt=submit.params.prompt_logprobs is not None,
         )
         entry = _Entry(connection, submit.handle, sequence)
         if self._is_full(sequence):
@@ -172,8 +184,39 @@ class EngineCore:
         self._entries[sequence.uid] = entry
         self._connections[connection][submit.handle] = entry
 
+    def embed(self, connection: Connection, embed: Embed) -> None:
+        """Queue a text to be made a vector. One that cannot run is finished at once, with the
+        reason. Raises ProtocolError when the handle is in use on this connection."""
+        self._require_unused(connection, embed.handle)
+        limit = self.scheduler.max_sequence_len
+        reason = embed_refusal(embed, self.info, max_sequence_len=limit)
+        if reason is not None:
+            self.reject(connection, embed.handle, reason, submit=embed)
+            return
+        sequence = Sequence(
+            uid=next(self._uids),
+            request_id=embed.request_id,
+            token_ids=embed.prompt_token_ids,
+            num_prompt_tokens=len(embed.prompt_token_ids),
+            params=_NO_SAMPLING,
+            priority=embed.priority,
+            arrival_time=embed.arrival_time,
+            cache_salt=embed.cache_salt,
+            embed=embed,
+            needs_whole_prompt=self.info.pooling is not Pooling.LAST,
+        )
+        self.scheduler.add(sequence)
+        entry = _Entry(connection, embed.handle, sequence)
+        self._entries[sequence.uid] = entry
+        self._connections[connection][embed.handle] = entry
+
     def reject(
-        self, connection: Connection, handle: int, error: str, *, submit: Submit | None = None
+        self,
+        connection: Connection,
+        handle: int,
+        error: str,
+        *,
+        submit: Submit | Embed | None = None,
     ) -> None:
         """Finish a handle that never became a sequence.
 
@@ -188,7 +231,7 @@ class EngineCore:
                 error=error,
                 prompt_tokens=len(submit.prompt_token_ids) if submit else 0,
                 cached_tokens=0,
-                output_tokens=len(submit.output_token_ids) if submit else 0,
+                output_tokens=len(submit.output_token_ids) if isinstance(submit, Submit) else 0,
                 preemptions=0,
                 arrival_time=submit.arrival_time if submit else now,
                 first_scheduled_time=None,
@@ -310,8 +353,9 @@ class EngineCore:
 
     def _probe(self, step_error: Exception) -> None:
         """Compute one token by itself: does the model run at all? Raises EngineDeadError."""
+        pool = self.scheduler.pool
         try:
-            block = self.scheduler.pool.allocate()
+            blocks = [] if pool is None else [pool.allocate()]
         except OutOfBlocksError:
             return  # others hold all blocks, and their own steps will tell
         sequence = Sequence(
@@ -319,21 +363,23 @@ class EngineCore:
             request_id="probe",
             token_ids=[0],
             num_prompt_tokens=1,
-            params=SamplingParams(max_tokens=1, temperature=0.0),
-            block_table=[block],
+            params=_NO_SAMPLING,
+            block_table=blocks,
+            embed=None if self.info.generates else _PROBE,
         )
         try:
             self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
         except Exception as error:
             raise EngineDeadError(f"no step works any more: {step_error}") from error
         finally:
-            self.scheduler.pool.release(block)
+            if pool is not None:
+                pool.release(blocks[0])
             self.runner.forget(sequence.uid)
 
     def _apply(
         self,
         item: ScheduledSequence,
-        sampled: SampledToken | Withheld | Exception | None,
+        sampled: Sampled,
         prompt_logprobs: list[TokenLogprobs] | None,
         now: float,
     ) -> None:
@@ -349,6 +395,11 @@ class EngineCore:
         if isinstance(sampled, Withheld):
             if sampled is Withheld.COMPLETE:
                 self._finish(entry, FinishReason.STOP)
+            return
+        if isinstance(sampled, PooledVector):
+            self.scheduler.update(item, None, now)
+            self._outboxes[entry.connection].embedded.append(Embedded(entry.handle, sampled.data))
+            self._finish(entry, FinishReason.STOP)
             return
         self.scheduler.update(item, sampled.token_id if sampled else None, now)
         if prompt_logprobs:
@@ -398,7 +449,8 @@ class EngineCore:
     # --- what goes out -----------------------------------------------------------------------
 
     def stats(self) -> EngineStats:
-        counts, counters = self.scheduler.pool.counts(), self.scheduler.counters
+        pool, counters = self.scheduler.pool, self.scheduler.counters
+        counts = BlockCounts(0, 0, 0) if pool is None else pool.counts()
         grammars = self._guided.counters
         return EngineStats(
             time=self._clock(),
@@ -484,6 +536,32 @@ class EngineCore:
                 outputs[connection] = step_outputs(box, figures, stats)
                 self._outboxes[connection] = Outbox()
         return outputs
+
+
+def _new_scheduler(
+    info: ModelInfo,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    enable_prefix_caching: bool,
+) -> Scheduler | InputScheduler:
+    if info.vector_size:
+        # All vectors of a step may have to travel in one message.
+        max_num_seqs = min(max_num_seqs, max(1, MAX_FRAME_BYTES // (8 * info.vector_size)))
+    if not info.num_kv_blocks:
+        return InputScheduler(
+            max_model_len=info.max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+        )
+    return Scheduler(
+        num_kv_blocks=info.num_kv_blocks,
+        block_size=info.block_size,
+        max_model_len=info.max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        enable_prefix_caching=enable_prefix_caching,
+    )
 
 
 def _describe(error: Exception) -> str:

@@ -43,6 +43,14 @@ class WaitingReason(enum.StrEnum):
     CONSTRAINT = "constraint"  # only grammars are waited for; they hold up nobody else
 
 
+class Pooling(enum.StrEnum):
+    """Which of an input's final hidden states its vector is made of."""
+
+    MEAN = "mean"  # the mean of all
+    LAST = "last"  # the last token's
+    CLS = "cls"  # the first token's
+
+
 class StepPhase(enum.StrEnum):
     PREFILL = "prefill"
     DECODE = "decode"
@@ -107,6 +115,26 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
 
 
+class Embed(msgspec.Struct, frozen=True, kw_only=True, tag="embed", omit_defaults=True):
+    """Make one vector of a text's tokens: its embedding, or the scores of a sequence classifier.
+
+    ``second_text``: how many tokens stand before the second of two texts, for encoders that tell
+    them apart; None: there is one text. ``dimensions``: keep only that many leading elements.
+    ``activate``: bring an embedding to length 1, or a score through the model's output function
+    to [0, 1]; None: as the checkpoint declares, but a shortened embedding always.
+    """
+
+    handle: Handle
+    request_id: str
+    prompt_token_ids: list[TokenId]
+    second_text: Annotated[int, Meta(ge=0)] | None = None
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+    activate: bool | None = None
+    priority: int = 0
+    arrival_time: float
+    cache_salt: str = ""
+
+
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
     """Stop these sequences and free their blocks. Unknown handles are ignored."""
 
@@ -139,6 +167,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     kv_cache_bytes: int
     load_seconds: float
     eos_token_ids: tuple[int, ...] = ()  # those that end a sequence, unless it ignores them
+    generates: bool = True
+    embedding_size: int = 0  # elements of an embedding; 0: the model makes none
+    num_scores: int = 0  # a sequence classifier's; 0: it is none
+    matryoshka_dimensions: tuple[int, ...] = ()  # the only ones that may be kept; empty: any
 
 
 class Fatal(msgspec.Struct, frozen=True, tag="fatal"):
@@ -173,6 +205,13 @@ class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
     handle: int
     tokens: list[TokenLogprobs]
+
+
+class Embedded(msgspec.Struct, frozen=True, array_like=True):
+    """What an ``Embed`` asked for. It comes in the same message as its ``Finished``."""
+
+    handle: int
+    vector: bytes  # little-endian float32
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +270,7 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
     token_ids: bytes = b""
     logprobs: dict[int, TokenLogprobs] = {}
     prompt_logprobs: list[PromptLogprobs] = []
+    embedded: list[Embedded] = []
     admitted: list[Admitted] = []
     finished: list[Finished] = []
     phase: StepPhase | None = None  # None: no forward pass (an abort outside a step)
@@ -269,7 +309,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ToTrial = TryGrammar | ConvertGrammar
-ToEngine = Submit | Abort
+ToEngine = Submit | Embed | Abort
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat
 
 _encoder = msgspec.msgpack.Encoder()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.messages import (
     Admitted,
+    Embedded,
     EngineStats,
     Finished,
     PromptLogprobs,
@@ -25,6 +26,7 @@ class Outbox:
     token_ids: list[int] = field(default_factory=list)
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
     prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
+    embedded: list[Embedded] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
 
@@ -70,6 +72,7 @@ def step_outputs(box: Outbox, figures: StepFigures, stats: EngineStats) -> StepO
         token_ids=struct.pack(f"<{count}i", *box.token_ids),
         logprobs=box.logprobs,
         prompt_logprobs=box.prompt_logprobs,
+        embedded=box.embedded,
         admitted=box.admitted,
         finished=box.finished,
         phase=figures.phase,

@@ -35,6 +35,7 @@ from engine.core import EngineCore, ProtocolError, Runner
 from engine.lifetime import watch_parent
 from engine.messages import (
     Abort,
+    Embed,
     Fatal,
     Heartbeat,
     Loading,
@@ -150,6 +151,10 @@ class EngineProcess:
                     kv_cache_bytes=info.kv_cache_bytes,
                     load_seconds=load_seconds,
                     eos_token_ids=tuple(sorted(info.eos_token_ids)),
+                    generates=info.generates,
+                    embedding_size=info.embedding_size,
+                    num_scores=info.num_scores,
+                    matryoshka_dimensions=info.matryoshka_dimensions,
                 )
             )
         )
@@ -159,6 +164,8 @@ class EngineProcess:
     def _load_constraints(self, runner: Runner) -> Constraints | None:
         """None where output cannot be constrained; only sequences that ask for it are refused."""
         info = runner.info
+        if not info.generates:
+            return None
         try:
             tokens = Tokens(
                 Path(info.tokenizer_dir),
@@ -223,6 +230,8 @@ class EngineProcess:
                     core.abort(connection, handles)
                 case Received(connection, Submit() as submit):
                     core.add(connection, submit)
+                case Received(connection, Embed() as embed):
+                    core.embed(connection, embed)
                 case Malformed(connection, handle, error):
                     core.reject(connection, handle, error)
         except ProtocolError as error:

@@ -17,21 +17,22 @@ from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
 from engine.cpu.library import Library, UnavailableError, library
 from engine.device import choose_device, choose_dtype, set_threads
-from engine.messages import SamplingParams, TokenLogprobs
+from engine.messages import Pooling, SamplingParams, TokenLogprobs
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
+from engine.pooling.declared import pooling_rules
+from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.sampling.logprobs import token_logprobs
 from engine.sampling.sampler import Sampler, SamplingError
 from engine.sequence import Sequence
 from engine.step import (
     DeviceLostError,
     ModelInfo,
-    SampledToken,
+    Sampled,
     ScheduledSequence,
     StepPlan,
     StepResult,
-    Withheld,
 )
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class ModelRunner:
             set_threads(config.threads, matrix)
         self._dtype = choose_dtype(config.dtype, self._model_config.dtype, self._device)
         limit = _length_limit(config, self._model_config)
+        self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.LAST)
+        self._pooler = Pooler(self._rules.pooling)
         progress("config", 1, 1)
         with torch.inference_mode():
             loaded = load_model(
@@ -102,6 +105,10 @@ class ModelRunner:
             kv_cache_bytes=self._cache.num_bytes,
             eos_token_ids=self._model_config.eos_token_ids,
             tokenizer_dir=config.model,
+            generates=self._model_config.generates,
+            embedding_size=self._model_config.hidden_size,
+            pooling=self._rules.pooling,
+            matryoshka_dimensions=self._rules.matryoshka_dimensions,
         )
         progress("warmup", 0, 1)
         self._warm_up()
@@ -119,6 +126,7 @@ class ModelRunner:
     def forget(self, uid: int) -> None:
         """Drop what is kept for a sequence that is finished."""
         self._sampler.forget(uid)
+        self._pooler.forget(uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
         batch = self._batches.build(plan)
@@ -127,7 +135,9 @@ class ModelRunner:
         reports_prompts = any(
             item.sequence.params.prompt_logprobs is not None for item in batch.items
         )
-        if reports_prompts or len(batch.items) == batch.token_ids.shape[0]:
+        pools = any(item.sequence.embed is not None for item in batch.items)
+        needs_every_row = reports_prompts or (pools and self._pooler.needs_every_token)
+        if needs_every_row or len(batch.items) == batch.token_ids.shape[0]:
             kept, last_rows = None, batch.last_rows
         else:
             kept = torch.from_numpy(batch.last_rows).to(self._device)
@@ -135,17 +145,20 @@ class ModelRunner:
         hidden = self._decoder.hidden_states(
             batch.token_ids, batch.positions, self._cache, batch.metadata, kept
         )
+        sampled = self._sample(batch, hidden, last_rows)
+        if pools:
+            self._pool(batch, hidden, last_rows, sampled)
         return StepResult(
-            sampled=self._sample(batch, hidden, last_rows),
+            sampled=sampled,
             prompt_logprobs=self._prompt_logprobs(batch, hidden) if reports_prompts else {},
         )
 
-    def _sample(
-        self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array
-    ) -> list[SampledToken | Withheld | Exception | None]:
+    def _sample(self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array) -> list[Sampled]:
         """``last_rows[i]``: the row of ``hidden`` that belongs to item i's last token."""
-        sampled: list[SampledToken | Withheld | Exception | None] = [None] * len(batch.items)
-        sampling = [i for i, item in enumerate(batch.items) if item.samples]
+        sampled: list[Sampled] = [None] * len(batch.items)
+        sampling = [
+            i for i, item in enumerate(batch.items) if item.samples and item.sequence.embed is None
+        ]
         if not sampling:
             return sampled
         if len(sampling) < hidden.shape[0]:
@@ -160,6 +173,35 @@ class ModelRunner:
                 # before reuse: a masked slot still spoils a sum if it holds infinity.
                 self._has_bad_blocks = True
         return sampled
+
+    def _pool(
+        self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array, sampled: list[Sampled]
+    ) -> None:
+        """Put the vectors of pooled sequences that are whole into ``sampled``."""
+        whole: list[tuple[int, Tensor]] = []
+        for i, item in enumerate(batch.items):
+            if item.sequence.embed is None:
+                continue
+            end = int(last_rows[i]) + 1
+            first = end - (item.num_tokens if self._pooler.needs_every_token else 1)
+            vector = self._pooler.take(item, hidden[first:end])
+            if vector is not None:
+                whole.append((i, vector))
+        if not whole:
+            return
+        vectors = torch.stack([vector for _, vector in whole]).cpu().numpy()
+        for (i, _), values in zip(whole, vectors, strict=True):
+            embed = batch.items[i].sequence.embed
+            assert embed is not None
+            try:
+                sampled[batch.order[i]] = shape_vector(
+                    values,
+                    dimensions=embed.dimensions,
+                    normalize=self._rules.normalizes_for(embed),
+                )
+            except PoolingError as error:
+                sampled[batch.order[i]] = error
+                self._has_bad_blocks = True  # as in ``_sample``
 
     def _prompt_logprobs(self, batch: StepBatch, hidden: Tensor) -> dict[int, list[TokenLogprobs]]:
         found: dict[int, list[TokenLogprobs]] = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.constraint.guide import Guide
-from engine.messages import SamplingParams, TokenLogprobs
+from engine.messages import Embed, SamplingParams, TokenLogprobs
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A prompt being continued.
+    """A prompt being continued, or one to be made a vector of (``embed``).
 
     ``token_ids`` is prompt then output. ``block_table[i]`` holds the KV cache of tokens
     [i*block_size, (i+1)*block_size); the first ``num_computed_tokens`` are in the cache. Both are
@@ -26,6 +26,8 @@ class Sequence:
     arrival_time: float = 0.0
     cache_salt: str = ""
 
+    embed: Embed | None = None
+    needs_whole_prompt: bool = False  # every token is computed, also where a cache knows it
     guide: Guide | None = None  # its place in the grammar of ``params.constraint``
     block_table: list[int] = field(default_factory=list)
     block_hashes: list[bytes] = field(default_factory=list)  # prefix-cache keys, see engine.kv

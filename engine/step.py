@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.messages import TokenLogprobs
+from engine.messages import Pooling, TokenLogprobs
 from engine.sequence import Sequence
 
 
 class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
     """Compute tokens [start, start + num_tokens) of a sequence; its block table already holds
-    room for them. ``samples``: these reach the sequence's last token, so a next one is sampled."""
+    room for them. ``samples``: these reach the sequence's last token, so a next one is sampled, or
+    a pooled sequence is whole."""
 
     sequence: Sequence
     start: int
@@ -39,6 +40,13 @@ class SampledToken:
     logprobs: TokenLogprobs | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PooledVector:
+    """The vector of a sequence that asked for one: little-endian float32."""
+
+    data: bytes
+
+
 class Withheld(enum.Enum):
     """Why a sequence that should have been given a token got none, and nothing is wrong."""
 
@@ -46,14 +54,17 @@ class Withheld(enum.Enum):
     COMPLETE = "complete"  # its grammar's text is whole
 
 
+Sampled = SampledToken | PooledVector | Withheld | Exception | None
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token, None where the item does not
-    sample, why a token is withheld, or the exception that makes this one sequence fail.
+    """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token or a vector, None where the item
+    does not sample, why a token is withheld, or the exception that makes this one sequence fail.
     ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step predicted, for
     sequences that ask for them."""
 
-    sampled: list[SampledToken | Withheld | Exception | None]
+    sampled: list[Sampled]
     prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
 
 
@@ -69,10 +80,20 @@ class ModelInfo:
     vocab_size: int
     max_model_len: int  # tokens, prompt plus output
     block_size: int  # tokens
-    num_kv_blocks: int  # all of them may be handed out: blocks 0 to num_kv_blocks - 1
+    num_kv_blocks: int  # blocks 0 to num_kv_blocks - 1 may be handed out; 0: an encoder, without
     kv_cache_bytes: int
     eos_token_ids: frozenset[int]
     tokenizer_dir: str = ""  # where tokenizer.json lies, if there is one
+    generates: bool = True
+    embedding_size: int = 0  # elements; 0: it makes no embeddings
+    num_scores: int = 0  # of a sequence classifier; 0: it is none
+    pooling: Pooling | None = None  # None: it pools nothing
+    matryoshka_dimensions: tuple[int, ...] = ()
+
+    @property
+    def vector_size(self) -> int:
+        """Elements of what an ``Embed`` is answered; 0: it cannot be."""
+        return self.num_scores or self.embedding_size
 
 
 class DeviceLostError(RuntimeError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from engine.messages import MAX_FRAME_BYTES, SamplingParams, Submit
+from engine.messages import MAX_FRAME_BYTES, Embed, SamplingParams, Submit
+from engine.step import ModelInfo
 
 # What a token's logprobs take at most in a frame: an array header, two numbers, and for each of the
 # most likely tokens its id and number.
@@ -38,6 +39,38 @@ def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | 
     if outside is not None:
         return f"token id {outside} is not in the vocabulary of {vocab_size}"
     return _params_refusal(submit.params, vocab_size)
+
+
+def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> str | None:
+    """Why this model cannot make this vector; None if it can."""
+    prompt_len = len(embed.prompt_token_ids)
+    if not info.vector_size:
+        return f"{info.architecture} makes no vectors"
+    if prompt_len == 0:
+        return "the text has no tokens"
+    if prompt_len > max_sequence_len:
+        return f"the text has {prompt_len} tokens; it can have {max_sequence_len}"
+    if embed.second_text is not None and embed.second_text > prompt_len:
+        return f"the second text begins at {embed.second_text}, behind the {prompt_len} tokens"
+    outside = _outside(embed.prompt_token_ids, info.vocab_size)
+    if outside is not None:
+        return f"token id {outside} is not in the vocabulary of {info.vocab_size}"
+    if embed.dimensions is None:
+        return None
+    return _dimensions_refusal(embed.dimensions, info)
+
+
+def _dimensions_refusal(dimensions: int, info: ModelInfo) -> str | None:
+    if not info.embedding_size:
+        return "a score has no dimensions to keep"
+    if dimensions > info.embedding_size:
+        return f"dimensions {dimensions} exceeds the embedding's {info.embedding_size}"
+    allowed = (*info.matryoshka_dimensions, info.embedding_size)
+    if info.matryoshka_dimensions and dimensions not in allowed:
+        return f"dimensions {dimensions} is none of those the model was trained for: " + ", ".join(
+            map(str, allowed)
+        )
+    return None
 
 
 def _params_refusal(params: SamplingParams, vocab_size: int) -> str | None:

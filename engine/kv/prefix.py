@@ -43,9 +43,9 @@ class PrefixCache:
         """The cached blocks of this sequence's longest known prefix; none is held yet.
 
         At least the last token is left to compute, since its logits are wanted. A sequence that
-        asks for prompt logprobs needs every prompt token computed, so it matches nothing.
+        needs every prompt token computed (for logprobs, or to pool them all) matches nothing.
         """
-        if not self.enabled or sequence.params.prompt_logprobs is not None:
+        if not self.enabled or sequence.needs_whole_prompt:
             return []
         blocks: list[int] = []
         find = self.pool.find

@@ -17,6 +17,15 @@ ARCHITECTURES = {
     "Qwen3ForCausalLM": "qwen3",
     "GPT2LMHeadModel": "gpt2",
 }
+# The same without an output head: they embed, and generate nothing.
+BARE_ARCHITECTURES = {
+    "LlamaModel": "llama",
+    "MistralModel": "mistral",
+    "Qwen2Model": "qwen2",
+    "Qwen3Model": "qwen3",
+    "GPT2Model": "gpt2",
+}
+_FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
 DTYPES = ("float32", "bfloat16", "float16")
 
 _ACTIVATIONS = {
@@ -60,6 +69,7 @@ class ModelConfig:
     sliding_windows: tuple[int | None, ...]
     attention_scales: tuple[float, ...]
     dtype: str  # the checkpoint's
+    generates: bool  # False: no output head, so that it can embed only
     eos_token_ids: frozenset[int]
 
     @property
@@ -110,7 +120,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     generation = directory / "generation_config.json"
     if generation.is_file():
         eos |= set(read_object(generation).token_ids("eos_token_id"))
-    read = _read_gpt2 if ARCHITECTURES[architecture] == "gpt2" else _read_llama_like
+    read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
     return read(fields, architecture, frozenset(eos))
 
 
@@ -120,19 +130,21 @@ def _architecture(fields: Fields) -> str:
     if not names:
         raise ConfigError(f"{fields.source} names no architectures; served are: {served}")
     for name in names:
-        if name in ARCHITECTURES:
+        if name in _FAMILIES:
             return name
     raise ConfigError(f"{fields.source}: {', '.join(names)} is not served; served are: {served}")
 
 
-def _dtype(fields: Fields) -> str:
+def read_dtype(fields: Fields) -> str:
+    """The checkpoint's own type, one of DTYPES."""
     name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
     if name not in DTYPES:
         raise fields.error("dtype", "one of " + ", ".join(DTYPES), name)
     return name
 
 
-def _activation(fields: Fields, name: str, default: str) -> str:
+def read_activation(fields: Fields, name: str, default: str) -> str:
+    """Its name among ``engine.model.layers.ACTIVATIONS``."""
     activation = fields.text(name, default)
     if activation not in _ACTIVATIONS:
         raise fields.error(name, "one of " + ", ".join(_ACTIVATIONS), activation)
@@ -150,7 +162,8 @@ def _head_dim(fields: Fields, hidden_size: int, num_heads: int, default: int | N
 
 
 def _read_llama_like(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
-    family = ARCHITECTURES[architecture]
+    family = _FAMILIES[architecture]
+    is_bare = architecture in BARE_ARCHITECTURES
     defaults = _FAMILY_DEFAULTS[family]
     hidden_size = fields.integer("hidden_size", low=1, high=_MAX_SIZE)
     num_layers = fields.integer("num_hidden_layers", low=1, high=4096)
@@ -183,16 +196,17 @@ def _read_llama_like(fields: Fields, architecture: str, eos: frozenset[int]) -> 
         head_dim=head_dim,
         max_position_embeddings=positions,
         norm_eps=fields.number("rms_norm_eps", defaults.norm_eps, low=0.0, high=1.0),
-        activation=_activation(fields, "hidden_act", "silu"),
+        activation=read_activation(fields, "hidden_act", "silu"),
         rope=read_rope(fields, positions),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", False),
+        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", False),
         qkv_bias=defaults.qkv_bias or (family in ("llama", "qwen3") and biased),
         output_bias=family in ("llama", "qwen3") and biased,
         mlp_bias=family == "llama" and fields.flag("mlp_bias", False),
         qk_norm=defaults.qk_norm,
         sliding_windows=_sliding_windows(fields, family, num_layers),
         attention_scales=(head_dim**-0.5,) * num_layers,
-        dtype=_dtype(fields),
+        dtype=read_dtype(fields),
+        generates=not is_bare,
         eos_token_ids=eos,
     )
 
@@ -223,6 +237,7 @@ def _sliding_windows(fields: Fields, family: str, num_layers: int) -> tuple[int 
 
 
 def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+    is_bare = architecture in BARE_ARCHITECTURES
     hidden_size = fields.integer("n_embd", 768, low=1, high=_MAX_SIZE)
     num_layers = fields.integer("n_layer", 12, low=1, high=4096)
     num_heads = fields.integer("n_head", 12, low=1, high=4096)
@@ -243,9 +258,9 @@ def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelC
         head_dim=head_dim,
         max_position_embeddings=fields.integer("n_positions", 1024, low=1, high=1 << 24),
         norm_eps=fields.number("layer_norm_epsilon", 1e-5, low=0.0, high=1.0),
-        activation=_activation(fields, "activation_function", "gelu_new"),
+        activation=read_activation(fields, "activation_function", "gelu_new"),
         rope=None,
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", True),
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
@@ -254,6 +269,7 @@ def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelC
         attention_scales=tuple(
             scale / (layer + 1) if by_depth else scale for layer in range(num_layers)
         ),
-        dtype=_dtype(fields),
+        dtype=read_dtype(fields),
+        generates=not is_bare,
         eos_token_ids=eos,
     )

@@ -91,8 +91,8 @@ class Fields:
         return default if value is None else value
 
 
-def read_object(path: Path) -> Fields:
-    """The JSON object in ``path``. Raises ConfigError when it is no readable JSON object."""
+def read_json(path: Path) -> object:
+    """What ``path`` holds. Raises ConfigError when it is no readable JSON."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_CONFIG_BYTES + 1)
@@ -101,9 +101,15 @@ def read_object(path: Path) -> Fields:
     if len(data) > _MAX_CONFIG_BYTES:
         raise ConfigError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes")
     try:
-        values = json.loads(data)
+        value: object = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid JSON: {error}") from error
+    return value
+
+
+def read_object(path: Path) -> Fields:
+    """The JSON object in ``path``. Raises ConfigError when it is no readable JSON object."""
+    values = read_json(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a JSON object, not {type(values).__name__}")
     return Fields(str(path), values)

@@ -1,9 +1,10 @@
-"""From a model directory to a decoder on a device."""
+"""From a model directory to a model on a device."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import torch
 
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, fits
-from engine.model import gpt2, llama
+from engine.model import bert, gpt2, llama
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder
+from engine.model.encoder_config import EncoderConfig
 from engine.model.weights import Checkpoint, RandomWeights, Shapes, WeightSource
 
 Progress = Callable[[str, int, int], None]
@@ -22,6 +24,12 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     decoder: Decoder
+    num_parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEncoder:
+    encoder: bert.BertEncoder
     num_parameters: int
 
 
@@ -50,21 +58,49 @@ def load_model(
     the compiled one, if it knows the model. Raises WeightsError.
     """
     shapes = parameter_shapes(config)
-    num_parameters = sum(math.prod(shape) for shape in shapes.values())
+    unused = [llama.HEAD] if config.tie_word_embeddings else []
+    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
+        decoder = _build(config, source, max_positions, device, library)
+    return LoadedModel(decoder, _num_parameters(shapes))
 
+
+def load_encoder(
+    directory: Path,
+    config: EncoderConfig,
+    *,
+    dummy_seed: int | None,
+    dtype: torch.dtype,
+    device: torch.device,
+    progress: Progress,
+) -> LoadedEncoder:
+    """The encoder with its weights, as ``load_model`` loads a decoder. Raises WeightsError."""
+    shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
+    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
+        encoder = bert.BertEncoder(config, source)
+    return LoadedEncoder(encoder, _num_parameters(shapes))
+
+
+def _num_parameters(shapes: Shapes) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def _weights(
+    directory: Path,
+    shapes: Shapes,
+    unused: list[str],
+    dummy_seed: int | None,
+    dtype: torch.dtype,
+    device: torch.device,
+    progress: Progress,
+) -> AbstractContextManager[WeightSource]:
     def report(done: int, total: int) -> None:
         progress("weights", done, total)
 
     if dummy_seed is not None:
-        source = RandomWeights(shapes, seed=dummy_seed, dtype=dtype, device=device, progress=report)
-        return LoadedModel(_build(config, source, max_positions, device, library), num_parameters)
-    unused = [llama.HEAD] if config.tie_word_embeddings else []
-    with Checkpoint(
-        directory, shapes, unused=unused, dtype=dtype, device=device, progress=report
-    ) as checkpoint:
-        return LoadedModel(
-            _build(config, checkpoint, max_positions, device, library), num_parameters
+        return nullcontext(
+            RandomWeights(shapes, seed=dummy_seed, dtype=dtype, device=device, progress=report)
         )
+    return Checkpoint(directory, shapes, unused=unused, dtype=dtype, device=device, progress=report)
 
 
 def _build(

@@ -23,10 +23,13 @@ Shapes = Mapping[str, Shape]
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
-# Checkpoints of the bare decoder leave these prefixes out.
-_OPTIONAL_PREFIXES = ("model.", "transformer.")
+# Checkpoints of the bare model leave these prefixes out.
+_OPTIONAL_PREFIXES = ("model.", "transformer.", "bert.", "roberta.")
 # Buffers that older exporters saved along: recomputed, or never used.
-_IGNORED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+_IGNORED_SUFFIXES = (
+    *(".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"),
+    *("embeddings.position_ids", "embeddings.token_type_ids"),
+)
 _FLOATING = ("F64", "F32", "F16", "BF16")
 _SHOWN = 5
 

@@ -29,11 +29,11 @@ from engine.simulation.spec import Simulation, parse_spec
 from engine.simulation.tokens import TextTokens
 from engine.step import (
     ModelInfo,
+    Sampled,
     SampledToken,
     ScheduledSequence,
     StepPlan,
     StepResult,
-    Withheld,
 )
 
 ARCHITECTURE = "simulated"
@@ -125,10 +125,8 @@ class SimulatedRunner:
         self._sampler.forget(uid)
         self._author.forget(uid)
 
-    def _sample(
-        self, items: Items[ScheduledSequence]
-    ) -> list[SampledToken | Withheld | Exception | None]:
-        sampled: list[SampledToken | Withheld | Exception | None] = [None] * len(items)
+    def _sample(self, items: Items[ScheduledSequence]) -> list[Sampled]:
+        sampled: list[Sampled] = [None] * len(items)
         open_places, wanted = [], []
         for place, item in enumerate(items):
             if not item.samples:

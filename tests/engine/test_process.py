@@ -25,6 +25,7 @@ from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
     Abort,
+    Embed,
     Fatal,
     FinishReason,
     Heartbeat,
@@ -215,6 +216,23 @@ def test_a_malformed_submission_is_answered_and_its_connection_lives_on(shared: 
     assert client.finished[2].reason is FinishReason.ERROR
     assert "max_tokens" in str(client.finished[2].error)
     assert client.finished[1].reason is FinishReason.LENGTH
+
+
+def test_a_malformed_text_to_embed_is_answered_too(shared: Path) -> None:
+    client = EngineClient(shared)
+    broken = {"type": "embed", "handle": 2, "request_id": "r", "prompt_token_ids": [1],
+              "arrival_time": 0.0, "dimensions": 0}  # fmt: skip
+    client.socket.sendall(raw(broken))
+    client.wait_finished(2)
+    assert client.finished[2].reason is FinishReason.ERROR
+    assert "dimensions" in str(client.finished[2].error)
+
+
+def test_a_model_without_vectors_says_so(shared: Path) -> None:
+    client = EngineClient(shared)
+    client.send(Embed(handle=3, request_id="r", prompt_token_ids=[1], arrival_time=0.0))
+    client.wait_finished(3)
+    assert client.finished[3].error == "checking makes no vectors"
 
 
 def test_a_handle_used_twice_closes_the_connection(shared: Path) -> None:

@@ -13,9 +13,16 @@ from engine.sequence import Sequence
 BLOCK_SIZE = 4
 
 
-def sequence(token_ids: list[int], salt: str = "", prompt_logprobs: int | None = None) -> Sequence:
-    params = SamplingParams(max_tokens=1, prompt_logprobs=prompt_logprobs)
-    return Sequence(0, "r", list(token_ids), len(token_ids), params, cache_salt=salt)
+def sequence(token_ids: list[int], salt: str = "", needs_whole_prompt: bool = False) -> Sequence:
+    return Sequence(
+        0,
+        "r",
+        list(token_ids),
+        len(token_ids),
+        SamplingParams(max_tokens=1),
+        cache_salt=salt,
+        needs_whole_prompt=needs_whole_prompt,
+    )
 
 
 def cache_holding(token_ids: list[int], salt: str = "", num_blocks: int = 8) -> PrefixCache:
@@ -69,9 +76,9 @@ def test_different_salts_share_nothing() -> None:
     assert num_hits(cache, [1, 2, 3, 4, 5, 6, 7, 8, 9]) == 0
 
 
-def test_a_sequence_that_wants_prompt_logprobs_matches_nothing_but_is_kept() -> None:
+def test_a_sequence_that_needs_its_whole_prompt_matches_nothing_but_is_kept() -> None:
     cache = cache_holding([1, 2, 3, 4])
-    assert cache.match(sequence([1, 2, 3, 4, 5], prompt_logprobs=0)) == []
+    assert cache.match(sequence([1, 2, 3, 4, 5], needs_whole_prompt=True)) == []
 
 
 def test_only_blocks_that_are_full_are_kept() -> None:

@@ -1,0 +1,130 @@
+"""How a checkpoint wants its hidden states pooled, read from sentence-transformers' files.
+
+``modules.json`` names a chain of modules; served are a transformer, then a pooling, then perhaps a
+normalisation. A directory without it says nothing: embeddings then have length 1, as clients of
+OpenAI's API expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.messages import Embed, Pooling
+from engine.model.errors import ConfigError
+from engine.model.fields import Fields, read_json, read_object
+
+MODULES = "modules.json"
+
+_MODES = {
+    "mean": Pooling.MEAN,
+    "lasttoken": Pooling.LAST,
+    "last": Pooling.LAST,
+    "cls": Pooling.CLS,
+}
+_OLD_FLAGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolingRules:
+    """``normalizes``: embeddings are brought to length 1 unless a request says otherwise.
+    ``max_tokens``: the longest text the checkpoint was made for, None if it does not say."""
+
+    pooling: Pooling
+    normalizes: bool = True
+    max_tokens: int | None = None
+    matryoshka_dimensions: tuple[int, ...] = ()
+
+    def normalizes_for(self, embed: Embed) -> bool:
+        """Whether this embedding gets length 1. A shortened one does unless refused."""
+        if embed.activate is not None:
+            return embed.activate
+        return self.normalizes or embed.dimensions is not None
+
+
+def pooling_rules(directory: Path, *, asked: str, default: Pooling) -> PoolingRules:
+    """``asked``: a pooling that overrides the checkpoint's, or ``auto``.
+
+    Raises ConfigError for files that cannot be read or ask for what is not served.
+    """
+    modules = _modules(directory)
+    declared = None if asked != "auto" else _declared_pooling(directory, modules)
+    pooling = Pooling(asked) if asked != "auto" else declared or default
+    return PoolingRules(
+        pooling=pooling,
+        normalizes=modules is None or any(kind == "Normalize" for kind, _ in modules),
+        max_tokens=_max_tokens(directory),
+        matryoshka_dimensions=_matryoshka(directory),
+    )
+
+
+def _modules(directory: Path) -> list[tuple[str, str]] | None:
+    """Kind and folder of each module, in order; None where nothing is declared."""
+    path = directory / MODULES
+    if not path.is_file():
+        return None
+    listed = read_json(path)
+    if not isinstance(listed, list):
+        raise ConfigError(f"{path} must hold a JSON list")
+    modules = []
+    for entry in listed:
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{path} must hold a list of objects")
+        fields = Fields(str(path), entry)
+        folder = fields.text("path", "")
+        if Path(folder).is_absolute() or ".." in Path(folder).parts:
+            raise ConfigError(f"{path} names {folder!r}, outside its directory")
+        modules.append((fields.text("type").rpartition(".")[2], folder))
+    unserved = [kind for kind, _ in modules if kind not in ("Transformer", "Pooling", "Normalize")]
+    if unserved:
+        raise ConfigError(
+            f"{path} asks for {', '.join(unserved)}; served are Transformer, Pooling, Normalize"
+        )
+    return modules
+
+
+def _declared_pooling(directory: Path, modules: list[tuple[str, str]] | None) -> Pooling | None:
+    folders = [folder for kind, folder in modules or () if kind == "Pooling"]
+    if not folders:
+        return None
+    path = directory / folders[0] / "config.json"
+    fields = read_object(path)
+    if fields.has("pooling_mode"):
+        mode = fields.text("pooling_mode")
+    else:
+        flagged = [mode for flag, mode in _OLD_FLAGS.items() if fields.flag(flag, False)]
+        mode = "+".join(flagged) or "mean"
+    if mode not in _MODES:
+        raise ConfigError(
+            f"{path}: pooling {mode} is not served; --pooling mean, last or cls overrides it"
+        )
+    return _MODES[mode]
+
+
+def _max_tokens(directory: Path) -> int | None:
+    path = directory / "sentence_bert_config.json"
+    if not path.is_file():
+        return None
+    fields = read_object(path)
+    if not fields.has("max_seq_length"):
+        return None
+    return fields.integer("max_seq_length", low=1, high=1 << 30)
+
+
+def _matryoshka(directory: Path) -> tuple[int, ...]:
+    path = directory / "config.json"
+    sizes = read_object(path).values.get("matryoshka_dimensions") if path.is_file() else None
+    if sizes is None:
+        return ()
+    if not isinstance(sizes, list) or not all(
+        isinstance(size, int) and 0 < size < 1 << 24 for size in sizes
+    ):
+        raise ConfigError(f"{path}: matryoshka_dimensions must be a list of sizes")
+    return tuple(sizes)
