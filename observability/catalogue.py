@@ -70,6 +70,9 @@ ROUTES = (
     "responses",
     "responses_stored",
     "streams",
+    "embeddings",
+    "rerank",
+    "score",
     "tokenize",
     "detokenize",
     "models",
@@ -317,7 +320,7 @@ class Span:
     attributes: tuple[Attribute, ...] = field(default=())
 
 
-ATTR_OPERATION = Attribute("gen_ai.operation.name", "chat or text_completion")
+ATTR_OPERATION = Attribute("gen_ai.operation.name", "chat, text_completion or embeddings")
 ATTR_PROVIDER = Attribute("gen_ai.provider.name", "quire")
 ATTR_REQUEST_MODEL = Attribute("gen_ai.request.model", "model as served")
 ATTR_MAX_TOKENS = Attribute("gen_ai.request.max_tokens", "token limit in force")

@@ -25,6 +25,7 @@ from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
 from service.routes.chat import chat_completions
 from service.routes.completions import completions
+from service.routes.embeddings import embeddings
 from service.routes.event_stream import SERVER_SEND
 from service.routes.exchange import ExchangeMiddleware, KeyRing
 from service.routes.failures import respond_to_failure
@@ -34,6 +35,7 @@ from service.routes.openapi import build_document
 from service.routes.operations import live, metrics, ready
 from service.routes.pages import docs, landing, openapi
 from service.routes.replay import resume_stream
+from service.routes.rerank import rerank, score
 from service.routes.responses import create_response
 from service.routes.responses_stored import (
     cancel_response,
@@ -56,6 +58,7 @@ _log = structlog.get_logger()
 ROUTES = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
     *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
+    *(embeddings, rerank, score),
     *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
 

@@ -23,6 +23,7 @@ from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
     Abort,
+    Embed,
     EngineStats,
     Fatal,
     Finished,
@@ -116,6 +117,7 @@ class EngineSequence:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] | None = None
+    vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
     cached_tokens: int = 0
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
@@ -229,11 +231,8 @@ class EngineLink:
     ) -> EngineSequence:
         """Raises ConnectionError when the engine is not ready, ValueError when the message is too
         long to send."""
-        if self._writer is None or self.state.phase is not LinkPhase.READY:
-            raise ConnectionError(self.state.detail)
-        handle = next(self._handles)
         message = Submit(
-            handle=handle,
+            handle=next(self._handles),
             request_id=request_id,
             prompt_token_ids=prompt_token_ids,
             params=params,
@@ -241,8 +240,43 @@ class EngineLink:
             arrival_time=arrival_time,
             cache_salt=cache_salt,
         )
+        return self._send(message, waker)
+
+    def embed(
+        self,
+        prompt_token_ids: list[int],
+        *,
+        second_text: int | None = None,
+        dimensions: int | None = None,
+        activate: bool | None = None,
+        request_id: str,
+        waker: Waker,
+        priority: int = 0,
+        cache_salt: str = "",
+        arrival_time: float,
+    ) -> EngineSequence:
+        """Ask for a vector, see ``engine.messages.Embed``. Raises as ``submit`` does."""
+        message = Embed(
+            handle=next(self._handles),
+            request_id=request_id,
+            prompt_token_ids=prompt_token_ids,
+            second_text=second_text,
+            dimensions=dimensions,
+            activate=activate,
+            priority=priority,
+            arrival_time=arrival_time,
+            cache_salt=cache_salt,
+        )
+        return self._send(message, waker)
+
+    def _send(self, message: Submit | Embed, waker: Waker) -> EngineSequence:
+        if self._writer is None or self.state.phase is not LinkPhase.READY:
+            raise ConnectionError(self.state.detail)
         self._writer.write(encode_frame(message))
-        sequence = EngineSequence(handle, len(prompt_token_ids), arrival_time, waker)
+        handle = message.handle
+        sequence = EngineSequence(
+            handle, len(message.prompt_token_ids), message.arrival_time, waker
+        )
         self._sequences[handle] = sequence
         self._waiting.add(handle)
         return sequence
@@ -317,10 +351,8 @@ class EngineLink:
                 sequence.cached_tokens = admitted.cached_tokens
                 self._waiting.discard(admitted.handle)
                 self._admissions.append(time.monotonic())
-        for prompt in step.prompt_logprobs:
-            sequence = sequences.get(prompt.handle)
-            if sequence is not None:
-                sequence.prompt_logprobs = [*(sequence.prompt_logprobs or ()), *prompt.tokens]
+        if step.prompt_logprobs or step.embedded:
+            self._spread_prompts(step)
         handles = memoryview(step.handles).cast("q")
         for handle, token in zip(handles, memoryview(step.token_ids).cast("i"), strict=True):
             sequence = sequences.get(handle)
@@ -340,6 +372,17 @@ class EngineLink:
                 sequence.finished = finished
                 self._waiting.discard(finished.handle)
                 sequence.waker.wake()
+
+    def _spread_prompts(self, step: StepOutputs) -> None:
+        """What was made of prompts themselves: their logprobs, their vectors."""
+        for prompt in step.prompt_logprobs:
+            sequence = self._sequences.get(prompt.handle)
+            if sequence is not None:
+                sequence.prompt_logprobs = [*(sequence.prompt_logprobs or ()), *prompt.tokens]
+        for embedded in step.embedded:
+            sequence = self._sequences.get(embedded.handle)
+            if sequence is not None:
+                sequence.vector = embedded.vector
 
     def _set_state(self, state: EngineState) -> None:
         if state == self.state:

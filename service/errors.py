@@ -2,7 +2,8 @@
 
     QuireError
     ├── InvalidRequestError       400  refused:invalid       the request itself is unsound
-    │   └── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
+    │   ├── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
+    │   └── WrongTaskError        400  refused:invalid       the model cannot do what is asked
     ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
     ├── NotFoundError             404  refused:not_found     no such path
     │   └── ModelNotFoundError    404  refused:not_found     no such model
@@ -94,6 +95,10 @@ class InvalidRequestError(QuireError):
 
 class ContextTooLongError(InvalidRequestError):
     kind = Kind(400, "invalid_request_error", "context_length_exceeded", "refused:invalid")
+
+
+class WrongTaskError(InvalidRequestError):
+    kind = Kind(400, "invalid_request_error", "unsupported_task", "refused:invalid")
 
 
 class UnauthorizedError(QuireError):

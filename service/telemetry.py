@@ -119,7 +119,8 @@ class Telemetry:
             self._observe(record, catalogue.DECODE_SECONDS, last - first)
         preemptions = sum(sequence.preemptions for sequence in record.sequences)
         self._observe(record, catalogue.REQUEST_PROMPT_TOKENS, record.prompt_tokens)
-        self._observe(record, catalogue.REQUEST_GENERATED_TOKENS, record.output_tokens)
+        if record.generates:
+            self._observe(record, catalogue.REQUEST_GENERATED_TOKENS, record.output_tokens)
         self._observe(record, catalogue.REQUEST_PREEMPTIONS, preemptions)
 
     def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:

@@ -12,6 +12,7 @@ from service.errors import (
     EngineUnavailableError,
     LoadingError,
     OverloadedError,
+    WrongTaskError,
 )
 from service.settings import ServiceSettings
 
@@ -60,8 +61,8 @@ class Drain:
 
 
 class Admission:
-    """The gate before generation. Status doctrine: 429 when capacity exists but is contended,
-    503 when there is none now."""
+    """The gate before any work of the engine. Status doctrine: 429 when capacity exists but is
+    contended, 503 when there is none now."""
 
     def __init__(self, settings: ServiceSettings, link: EngineLink, drain: Drain) -> None:
         self._most_waiting = settings.max_waiting_requests
@@ -70,7 +71,20 @@ class Admission:
         self._drain = drain
 
     def check(self) -> None:
-        """Raises DrainingError, LoadingError, EngineUnavailableError or OverloadedError."""
+        """The gate before generation. Raises WrongTaskError for a model that generates nothing,
+        else as ``check_open``."""
+        self.check_open()
+        ready = self._link.state.ready
+        if ready is not None and not ready.generates:
+            served = "/v1/embeddings" if ready.embedding_size else "/v1/rerank and /v1/score"
+            raise WrongTaskError(
+                f"This model ({ready.architecture}) does not generate text; it serves {served}.",
+                param="model",
+            )
+
+    def check_open(self) -> None:
+        """The gate before any work of the engine. Raises DrainingError, LoadingError,
+        EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
             raise DrainingError(
                 "The server is shutting down; retry, another replica may answer.",

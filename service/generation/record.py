@@ -35,6 +35,7 @@ class RequestRecord:
     response_id: str = ""
     stream: bool = False
     choices: int = 1
+    generates: bool = True  # False: it asks for vectors or scores
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
 
@@ -13,6 +14,29 @@ from service.prompt.vocabulary import Vocabulary, read_vocabulary
 # Encoding takes about half a microsecond a character; texts beyond this would stall the other
 # streams.
 THREAD_CHARS = 4 * 1024
+
+
+class EncodedText:
+    """Token ids of one text or of a pair, and what each token is. Read on demand: only few are
+    truncated, and only pairs have types."""
+
+    __slots__ = ("_encoding", "ids")
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+        self.ids: list[int] = encoding.ids
+
+    @property
+    def type_ids(self) -> list[int]:
+        """1 for tokens of a pair's second text, where the tokenizer tells them apart."""
+        types: list[int] = self._encoding.type_ids
+        return types
+
+    @property
+    def text_of_token(self) -> list[int | None]:
+        """0, or 1 for a pair's second text; None for special tokens that the tokenizer added."""
+        texts: list[int | None] = self._encoding.sequence_ids
+        return texts
 
 
 class Tokenizer:
@@ -38,6 +62,12 @@ class Tokenizer:
         encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         ids: list[int] = encoded[0].ids
         return ids
+
+    def encode_text(self, text: str | tuple[str, str], *, add_special_tokens: bool) -> EncodedText:
+        """A text, or a pair of texts that are to be read together."""
+        # One at a time: a batch would be spread over all cores, which are the engine's.
+        encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return EncodedText(encoded[0])
 
     async def encode_async(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Like ``encode``; a long text is encoded in a thread."""

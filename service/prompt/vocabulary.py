@@ -1,8 +1,9 @@
 """What each token id stands for: the tables from which output text is made.
 
-Read off a ``tokenizer.json``: the tokens, and the decoder's declared steps. Two families of
-decoders are known: byte-level BPE, where a token is a byte string, and SentencePiece-like, where it
-is a text piece and unknown characters are spelled as byte tokens. Others are refused at start.
+Read off a ``tokenizer.json``: the tokens, and the decoder's declared steps. Three families of
+decoders are known: byte-level BPE, where a token is a byte string; SentencePiece-like, where it is
+a text piece and unknown characters are spelled as byte tokens; and WordPiece, of encoders. Others
+are refused at start.
 """
 
 from __future__ import annotations
@@ -68,11 +69,13 @@ def read_vocabulary(
         token_bytes = tuple(b"" if token is None else _byte_level(token) for token in tokens)
         token_text = tuple(_text_or_replacement(piece) for piece in token_bytes)
         return Vocabulary(token_bytes, token_text, None, special_ids, str)
+    if kinds == {"WordPiece"}:
+        return _read_word_pieces(tokens, special_ids, steps[0]["prefix"])
     if kinds and kinds <= {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}:
         return _read_pieces(tokens, special_ids, steps)
     raise UnsupportedTokenizerError(
         f"the tokenizer's decoder ({', '.join(sorted(kinds)) or 'none'}) is not supported; "
-        "byte-level BPE and SentencePiece-like tokenizers are"
+        "byte-level BPE, SentencePiece-like and WordPiece tokenizers are"
     )
 
 
@@ -116,6 +119,23 @@ def _read_pieces(
     )
     strip = functools.partial(_strip_start, strips)
     return Vocabulary(token_bytes, tuple(texts), bytes_of, special_ids, strip)
+
+
+def _read_word_pieces(
+    tokens: list[str | None], special_ids: frozenset[int], prefix: str
+) -> Vocabulary:
+    """A token begins a word unless it bears the prefix. Spaces before punctuation, which the
+    library's own decoder tidies away, stay: single tokens are all that encoders show."""
+
+    def text(token_id: int, token: str) -> str:
+        if token_id in special_ids:
+            return token
+        return token.removeprefix(prefix) if token.startswith(prefix) else f" {token}"
+
+    texts = tuple(text(token_id, token or prefix) for token_id, token in enumerate(tokens))
+    return Vocabulary(
+        tuple(text.encode("utf-8") for text in texts), texts, None, special_ids, str.lstrip
+    )
 
 
 def _literal(pattern: dict[str, str]) -> str:

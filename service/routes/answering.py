@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from litestar import Request, Response
@@ -18,6 +18,8 @@ from service.routes.event_stream import EventStream
 from service.routes.exchange import EXCHANGE, Exchange
 
 HttpRequest = Request[Any, Any, Any]
+
+T = TypeVar("T")
 
 _log = structlog.get_logger()
 
@@ -67,21 +69,26 @@ async def answer_whole(
     settle: Settle | None = None,
 ) -> Response[bytes]:
     """Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
-    left = asyncio.ensure_future(client_left(receive))
-    work = asyncio.ensure_future(_complete(exchange, generation))
-    try:
-        await asyncio.wait({left, work}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise ClientGoneError("The client left before the answer was complete.")
-        work.result()
-    finally:
-        left.cancel()
-        work.cancel()
+    await unless_client_leaves(receive, _complete(exchange, generation))
     body = answer.whole()
     if settle is not None and not await settle():
         body = answer.whole()
     exchange.succeed(_outcome(generation))
     return respond(exchange, body)
+
+
+async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` returns or raises; ClientGoneError as soon as the client leaves."""
+    left = asyncio.ensure_future(client_left(receive))
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({left, working}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError("The client left before the answer was complete.")
+        return working.result()
+    finally:
+        left.cancel()
+        working.cancel()
 
 
 def answer_stream(

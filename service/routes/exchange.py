@@ -23,6 +23,7 @@ from service.generation.admission import Drain
 from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.observer import Telemetry
+from service.pooling.request import PooledTexts
 
 EXCHANGE = "quire_exchange"
 
@@ -75,6 +76,7 @@ class Exchange:
         self.patience = patience
         self.generation: Generation | None = None
         self.detached = False
+        self.pooled: PooledTexts | None = None
         self._telemetry = telemetry
         self._drain = drain
         self._ignored = ""
@@ -100,6 +102,11 @@ class Exchange:
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
         record.top_p = request.params.top_p
+
+    def began_pooling(self, pooled: PooledTexts) -> None:
+        """The engine makes vectors for this exchange from now on."""
+        self.pooled = pooled
+        self.record.generates = False
 
     def report_ignored(self, names: list[str]) -> None:
         """Tell the caller, in a header, which parts of its request do nothing here."""
@@ -154,6 +161,12 @@ class Exchange:
             ]
             times = [choice.sequence.last_token_time for choice in generation.choices]
             record.last_token_time = max((t for t in times if t is not None), default=None)
+        if self.pooled is not None:
+            self.pooled.close()
+            record.prompt_tokens = self.pooled.prompt_tokens
+            record.cached_tokens = self.pooled.cached_tokens
+            together = self.pooled.record()
+            record.sequences = [] if together is None else [together]
         self._telemetry.request_finished(record)
 
 

@@ -20,6 +20,7 @@ def _card(services: Services, name: str) -> ModelCard:
         root=services.names[0],
         max_model_len=None if ready is None else ready.max_model_len,
         architecture=None if ready is None else ready.architecture,
+        tasks=services.tasks,
     )
 
 

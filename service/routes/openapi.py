@@ -20,10 +20,12 @@ from service.wire.chat import ChatRequest
 from service.wire.chat_answer import ChatCompletion
 from service.wire.completions import CompletionRequest
 from service.wire.completions_answer import Completion
+from service.wire.embeddings import EmbeddingList, EmbeddingRequest
 from service.wire.error_shapes import AnthropicErrorBody
 from service.wire.messages import MessagesRequest, PromptFields
 from service.wire.messages_answer import AnsweredMessage, TokenCount
 from service.wire.models import ModelCard, ModelList
+from service.wire.rerank import RerankAnswer, RerankRequest, ScoreList, ScoreRequest
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_answer import ResponseObject
 from service.wire.tokenize import (
@@ -159,6 +161,25 @@ OPERATIONS: tuple[Operation, ...] = (
         "text/event-stream",
         query=(_STARTING_AFTER,),
         failures=(400, 401, 404),
+    ),
+    *(
+        Operation("post", path, summary, answer, request, failures=_GENERATION_FAILURES)
+        for paths, summary, answer, request in (
+            (
+                ("/v1/embeddings", "/embeddings"),
+                "Texts to vectors",
+                EmbeddingList,
+                EmbeddingRequest,
+            ),
+            (
+                ("/v1/rerank", "/rerank"),
+                "Order documents by how they answer a query",
+                RerankAnswer,
+                RerankRequest,
+            ),
+            (("/v1/score", "/score"), "Score pairs of texts", ScoreList, ScoreRequest),
+        )
+        for path in paths
     ),
     Operation("get", "/v1/models", "List the models served", ModelList, failures=(401,)),
     Operation("get", "/v1/models/{model_id}", "Describe a model", ModelCard, failures=(401, 404)),

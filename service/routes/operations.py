@@ -14,7 +14,8 @@ OPEN = {"open": True}
 
 class EngineHealth(msgspec.Struct, frozen=True):
     """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step.
-    ``architecture``: the model's, as its config.json says it; ``simulated`` where none computes."""
+    ``architecture``: the model's, as its config.json says it; ``simulated`` where none computes.
+    ``tasks``: what can be asked of it, of generate, embed and score."""
 
     phase: str
     detail: str
@@ -22,6 +23,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     waiting: int | None
     max_model_len: int | None
     architecture: str | None
+    tasks: tuple[str, ...] | None
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -41,6 +43,7 @@ def _health(services: Services) -> Health:
         None if stats is None else stats.waiting,
         None if state.ready is None else state.ready.max_model_len,
         None if state.ready is None else state.ready.architecture,
+        services.tasks,
     )
     return Health(services.health(), services.names[0], engine)
 

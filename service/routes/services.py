@@ -47,6 +47,19 @@ class Services:
             raise LoadingError(f"The model is not ready yet ({self.link.state.detail}); retry.")
         return ready
 
+    @property
+    def tasks(self) -> tuple[str, ...] | None:
+        """What the loaded model does, of generate, embed and score; None while there is none."""
+        ready = self.link.state.ready
+        if ready is None:
+            return None
+        does = {
+            "generate": ready.generates,
+            "embed": ready.embedding_size > 0,
+            "score": ready.embedding_size + ready.num_scores > 0,
+        }
+        return tuple(task for task, is_done in does.items() if is_done)
+
     def model_name(self, asked: str | None) -> str:
         """The name to answer under. Raises ModelNotFoundError."""
         if asked is None:

@@ -98,21 +98,21 @@ def _check_best_of(request: CompletionRequest, n: int, max_choices: int) -> None
         )
 
 
-def split_prompts(prompt: str | list[Any]) -> list[str] | list[PromptIds]:
-    """Raises InvalidRequestError for an empty or mixed list."""
+def split_prompts(prompt: str | list[Any], *, name: str = "prompt") -> list[str] | list[PromptIds]:
+    """``name``: the field it stands in. Raises InvalidRequestError for an empty or mixed list."""
     if isinstance(prompt, str):
         return [prompt]
     if not prompt:
-        raise InvalidRequestError("'prompt' must not be empty.", param="prompt")
+        raise InvalidRequestError(f"'{name}' must not be empty.", param=name)
     kind = type(prompt[0])
     if any(type(item) is not kind for item in prompt):
         raise InvalidRequestError(
-            "'prompt' must be a string, a list of strings, a list of token ids or a list of such "
+            f"'{name}' must be a string, a list of strings, a list of token ids or a list of such "
             "lists, not a mixture.",
-            param="prompt",
+            param=name,
         )
     if kind is int:
         return [prompt]
     if kind is list and not all(prompt):
-        raise InvalidRequestError("'prompt' holds an empty list of token ids.", param="prompt")
+        raise InvalidRequestError(f"'{name}' holds an empty list of token ids.", param=name)
     return prompt

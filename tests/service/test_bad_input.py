@@ -136,7 +136,7 @@ CASES: list[tuple[str, tuple[str, Any], int, str | None]] = [
     ("tokens too long", text(prompt=[5] * 600), 400, "context_length_exceeded"),
     ("neither prompt nor messages", ("/tokenize", {"model": "tiny"}), 400, "prompt"),
     ("a token that is none", ("/detokenize", {"tokens": [10**6]}), 400, "tokens"),
-    ("a path that is none", ("/v1/embeddings", {}), 404, "not_found"),
+    ("a path that is none", ("/v1/images", {}), 404, "not_found"),
 ]
 
 RAW: list[tuple[str, bytes]] = [

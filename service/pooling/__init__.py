@@ -1,0 +1,1 @@
+"""Texts to vectors and scores: what the routes for them share."""

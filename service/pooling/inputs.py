@@ -1,0 +1,117 @@
+"""From a request's texts, pairs of texts or token ids to what the engine takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.errors import ContextTooLongError, InvalidRequestError
+from service.prompt.tokenizer import THREAD_CHARS, EncodedText, Tokenizer
+
+Text = str | tuple[str, str]
+
+# What it costs to encode any text at all, in characters.
+_TEXT_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """``second_text``: tokens before a pair's second text, for models that tell them apart."""
+
+    token_ids: list[int]
+    second_text: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """``limit``: the most tokens that are kept, special ones counted; ``keep``: which end of the
+    text, or of a pair's second text."""
+
+    limit: int
+    keep: Literal["start", "end"] = "start"
+
+
+def truncation(
+    asked: int | None, side: Literal["left", "right"] | None, *, longest: int
+) -> Truncation | None:
+    """``asked``: as in ``truncate_prompt_tokens``, -1 for the model's own limit.
+
+    Raises InvalidRequestError for a limit beyond the model's.
+    """
+    if asked is None:
+        return None
+    if asked > longest:
+        raise InvalidRequestError(
+            f"'truncate_prompt_tokens' may be at most {longest} with this model.",
+            param="truncate_prompt_tokens",
+        )
+    return Truncation(longest if asked == -1 else asked, "end" if side == "left" else "start")
+
+
+async def encode_texts(
+    texts: Sequence[Text],
+    tokenizer: Tokenizer,
+    *,
+    add_special_tokens: bool = True,
+    truncated: Truncation | None = None,
+) -> list[Input]:
+    """Token ids of each; long work is done in a thread."""
+    work = len(texts) * _TEXT_CHARS + sum(map(_num_chars, texts))
+
+    def encode() -> list[Input]:
+        encode_text = tokenizer.encode_text
+        return [
+            _input(encode_text(text, add_special_tokens=add_special_tokens), truncated)
+            for text in texts
+        ]
+
+    return encode() if work < THREAD_CHARS else await asyncio.to_thread(encode)
+
+
+def _num_chars(text: Text) -> int:
+    return len(text) if isinstance(text, str) else sum(map(len, text))
+
+
+def _input(encoded: EncodedText, truncated: Truncation | None) -> Input:
+    ids, types = encoded.ids, encoded.type_ids
+    if truncated is not None and len(ids) > truncated.limit:
+        kept = kept_places(encoded.text_of_token, truncated)
+        ids, types = [ids[place] for place in kept], [types[place] for place in kept]
+    return Input(ids, types.index(1) if 1 in types else None)
+
+
+def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> list[int]:
+    """Which tokens a truncation keeps. ``text_of_token``: of each token the text it belongs to (0,
+    or 1 for a pair's second), None for a special one. Special tokens stay, and so does a pair's
+    first text, unless there is no room for even those."""
+    last = max((text for text in text_of_token if text is not None), default=0)
+    body = [place for place, text in enumerate(text_of_token) if text == last]
+    surplus = len(text_of_token) - truncated.limit
+    if surplus > len(body):
+        return list(range(truncated.limit))
+    dropped = set(body[:surplus] if truncated.keep == "end" else body[len(body) - surplus :])
+    return [place for place in range(len(text_of_token)) if place not in dropped]
+
+
+def truncate_ids(ids: list[int], truncated: Truncation | None) -> list[int]:
+    """Token ids that a client sent: none of them counts as special."""
+    if truncated is None or len(ids) <= truncated.limit:
+        return ids
+    return ids[-truncated.limit :] if truncated.keep == "end" else ids[: truncated.limit]
+
+
+def check_lengths(inputs: Sequence[Input], names: Sequence[str], *, longest: int) -> None:
+    """``names``: how the request calls each. Raises InvalidRequestError for an input without
+    tokens, ContextTooLongError for one that is too long."""
+    for one, name in zip(inputs, names, strict=True):
+        count = len(one.token_ids)
+        if count == 0:
+            raise InvalidRequestError(f"'{name}' is empty.", param=name)
+        if count > longest:
+            raise ContextTooLongError(
+                f"This model takes at most {longest} tokens at once, but '{name}' has {count}. "
+                "Shorten it, or set 'truncate_prompt_tokens' to -1.",
+                param=name,
+            )

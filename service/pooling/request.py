@@ -1,0 +1,142 @@
+"""A request for vectors, and its life in the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.messages import Finished, FinishReason
+from service.engine_link import EngineLink, EngineSequence, Waker
+from service.errors import (
+    EngineFailedError,
+    EngineUnavailableError,
+    InternalError,
+    InvalidRequestError,
+)
+from service.pooling.inputs import Input
+
+
+@dataclass(frozen=True, slots=True)
+class PoolingRequest:
+    """``most_open``: how many inputs may be in the engine at once, and ``most_open_tokens``: of how
+    many tokens together (a single input may have more), so that a long list neither fills the queue
+    nor delays others' requests by more than a few steps. The rest as in ``engine.messages.Embed``.
+    """
+
+    request_id: str
+    inputs: Sequence[Input]
+    arrival_time: float
+    most_open: int
+    most_open_tokens: int
+    dimensions: int | None = None
+    activate: bool | None = None
+    priority: int = 0
+    cache_salt: str = ""
+
+
+class PooledTexts:
+    """Await ``vectors``, then (always) ``close``."""
+
+    def __init__(self, link: EngineLink, request: PoolingRequest) -> None:
+        self.request = request
+        self._link = link
+        self._waker = Waker()
+        self._submitted: list[EngineSequence] = []
+        self._open: dict[int, EngineSequence] = {}  # by the input's index
+        self._open_tokens = 0
+
+    async def vectors(self) -> list[bytes]:
+        """A vector for each input, in their order: little-endian float32. Raises QuireError when
+        one of them failed; the others are of no use then."""
+        inputs = self.request.inputs
+        found: list[bytes] = [b""] * len(inputs)
+        while True:
+            while len(self._submitted) < len(inputs) and self._has_room(len(self._submitted)):
+                self._submit(len(self._submitted))
+            if not self._open:
+                return found
+            await self._waker.wait()
+            for index, sequence in list(self._open.items()):
+                if sequence.failure is not None:
+                    raise sequence.failure
+                if sequence.finished is not None:
+                    del self._open[index]
+                    self._open_tokens -= sequence.prompt_tokens
+                    found[index] = _vector(sequence)
+
+    def _has_room(self, index: int) -> bool:
+        """Whether this input may join those that are in the engine."""
+        if not self._open:
+            return True
+        tokens = self._open_tokens + len(self.request.inputs[index].token_ids)
+        return len(self._open) < self.request.most_open and tokens <= self.request.most_open_tokens
+
+    def _submit(self, index: int) -> None:
+        request, one = self.request, self.request.inputs[index]
+        try:
+            sequence = self._link.embed(
+                one.token_ids,
+                second_text=one.second_text,
+                dimensions=request.dimensions,
+                activate=request.activate,
+                request_id=request.request_id,
+                waker=self._waker,
+                priority=request.priority,
+                cache_salt=request.cache_salt,
+                arrival_time=request.arrival_time,
+            )
+        except ConnectionError as error:
+            raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from error
+        self._submitted.append(sequence)
+        self._open[index] = sequence
+        self._open_tokens += sequence.prompt_tokens
+
+    def close(self) -> None:
+        """Stop whatever still runs. Safe to call twice."""
+        self._link.abort(list(self._open.values()))
+        self._open = {}
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Of the inputs that reached the engine, so of all once ``vectors`` has returned."""
+        return sum(sequence.prompt_tokens for sequence in self._submitted)
+
+    @property
+    def cached_tokens(self) -> int:
+        return sum(sequence.cached_tokens for sequence in self._submitted)
+
+    def record(self) -> Finished | None:
+        """What all inputs cost together, as of one sequence; None if none reached the engine."""
+        if not self._submitted:
+            return None
+        now = time.monotonic()
+        records = [sequence.record(0, now) for sequence in self._submitted]
+        scheduled = [r.first_scheduled_time for r in records if r.first_scheduled_time is not None]
+        worst = next((r for r in records if r.reason is not FinishReason.STOP), records[0])
+        return Finished(
+            handle=records[0].handle,
+            reason=worst.reason,
+            error=worst.error,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=0,
+            preemptions=sum(r.preemptions for r in records),
+            arrival_time=self.request.arrival_time,
+            first_scheduled_time=min(scheduled, default=None),
+            first_token_time=None,
+            last_token_time=None,
+            finished_time=max(r.finished_time for r in records),
+        )
+
+
+def _vector(sequence: EngineSequence) -> bytes:
+    finished = sequence.finished
+    assert finished is not None
+    if finished.reason is not FinishReason.STOP:
+        raise EngineFailedError(finished.error or "the engine stopped this request")
+    if sequence.vector is None:
+        raise InternalError("The engine finished a text without its vector.")
+    return sequence.vector

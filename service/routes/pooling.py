@@ -1,0 +1,58 @@
+"""What the routes for vectors and scores do the same: submit texts, wait, mind the client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from litestar.types import Receive
+
+from service.pooling.inputs import Input, check_lengths
+from service.pooling.request import PooledTexts, PoolingRequest
+from service.routes.answering import unless_client_leaves
+from service.routes.exchange import Exchange
+from service.routes.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """``vectors``: of each input in order, little-endian float32."""
+
+    vectors: list[bytes]
+    prompt_tokens: int
+
+
+async def pooled_vectors(
+    inputs: Sequence[Input],
+    names: Sequence[str],
+    services: Services,
+    exchange: Exchange,
+    receive: Receive,
+    *,
+    dimensions: int | None = None,
+    activate: bool | None = None,
+    priority: int = 0,
+    cache_salt: str = "",
+) -> Pooled:
+    """``names``: how the request calls each input. Raises QuireError, ClientGoneError as soon as
+    the client leaves."""
+    engine = services.engine
+    check_lengths(inputs, names, longest=engine.max_model_len)
+    pooled = PooledTexts(
+        services.link,
+        PoolingRequest(
+            request_id=exchange.record.request_id,
+            inputs=inputs,
+            arrival_time=exchange.record.received_time,
+            # One step's worth runs while the next one's waits.
+            most_open=2 * engine.max_num_seqs,
+            most_open_tokens=2 * engine.max_num_batched_tokens,
+            dimensions=dimensions,
+            activate=activate,
+            priority=priority,
+            cache_salt=cache_salt,
+        ),
+    )
+    exchange.began_pooling(pooled)
+    vectors = await unless_client_leaves(receive, pooled.vectors())
+    return Pooled(vectors, pooled.prompt_tokens)

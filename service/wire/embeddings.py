@@ -1,0 +1,101 @@
+"""``POST /v1/embeddings``: the request, decoded, and the answer."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Literal, cast
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.pooling.scores import floats_of
+from service.wire.completions import PromptIds, split_prompts
+from service.wire.decode import decode
+from service.wire.sampling import Name, TokenId
+
+MAX_INPUTS = 2048
+
+TokenLimit = Annotated[int, Meta(ge=-1, le=2**31)]
+
+
+class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenAI's request, with the extensions that local servers share. ``normalize``: whether the
+    vectors get length 1; by default as the checkpoint declares."""
+
+    input: str | list[str | TokenId | PromptIds]
+    model: Name | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    user: Name | None = None
+    truncate_prompt_tokens: TokenLimit | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    add_special_tokens: bool = True
+    normalize: bool | None = None
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    cache_salt: Name | None = None
+
+    @property
+    def inputs(self) -> list[str] | list[PromptIds]:
+        """All texts or all token ids. Raises InvalidRequestError."""
+        return split_prompts(self.input, name="input")
+
+    @property
+    def names(self) -> list[str]:
+        """How errors call each input."""
+        count = len(self.inputs)
+        is_single = isinstance(self.input, str) or not isinstance(self.input[0], str | list)
+        return ["input"] if is_single else [f"input[{index}]" for index in range(count)]
+
+
+_decoder = msgspec.json.Decoder(EmbeddingRequest, strict=True)
+
+
+def decode_embeddings(body: bytes) -> EmbeddingRequest:
+    """Raises InvalidRequestError."""
+    request = decode(_decoder, body)
+    if len(request.inputs) > MAX_INPUTS:
+        raise InvalidRequestError(f"'input' may hold at most {MAX_INPUTS} texts.", param="input")
+    check_truncation(request.truncate_prompt_tokens)
+    return request
+
+
+def check_truncation(limit: int | None) -> None:
+    """Raises InvalidRequestError for a limit that keeps nothing."""
+    if limit == 0:
+        raise InvalidRequestError(
+            "'truncate_prompt_tokens' must be -1 or at least 1.", param="truncate_prompt_tokens"
+        )
+
+
+class PoolingUsage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """``embedding``: numbers, or with encoding_format base64 their little-endian float32."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: PoolingUsage
+
+
+def encode_embedding(index: int, vector: bytes, *, as_base64: bool) -> bytes:
+    """One ``Embedding`` as JSON. ``vector``: little-endian float32."""
+    shown = base64.b64encode(vector).decode() if as_base64 else floats_of(vector).tolist()
+    return msgspec.json.encode(Embedding(index=index, embedding=shown))
+
+
+def encode_list(embeddings: list[bytes], *, model: str, prompt_tokens: int) -> bytes:
+    """The answer, of embeddings that are JSON already."""
+    data = [cast(Embedding, msgspec.Raw(each)) for each in embeddings]
+    usage = PoolingUsage(prompt_tokens, prompt_tokens)
+    return msgspec.json.encode(EmbeddingList(data=data, model=model, usage=usage))

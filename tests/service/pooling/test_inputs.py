@@ -1,0 +1,106 @@
+"""Texts become token ids, cut where a request allows it, refused where it does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from service.errors import ContextTooLongError, InvalidRequestError
+from service.pooling.inputs import (
+    Input,
+    Truncation,
+    check_lengths,
+    encode_texts,
+    kept_places,
+    truncate_ids,
+    truncation,
+)
+from service.prompt.tokenizer import Tokenizer
+from tests.service.tiny_encoder import write_tiny_tokenizer
+
+# [CLS] a a a [SEP] b b [SEP]
+PAIR = [None, 0, 0, 0, None, 1, 1, None]
+SINGLE = [None, 0, 0, 0, 0, None]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    write_tiny_tokenizer(directory)
+    return Tokenizer(directory / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    ("truncated", "kept"),
+    [
+        (Truncation(6), [0, 1, 2, 3, 4, 5]),
+        (Truncation(5), [0, 1, 2, 3, 5]),
+        (Truncation(4, "end"), [0, 3, 4, 5]),
+        (Truncation(2), [0, 5]),
+        (Truncation(1), [0]),
+    ],
+)
+def test_a_texts_end_is_cut_and_its_special_tokens_stay(
+    truncated: Truncation, kept: list[int]
+) -> None:
+    assert kept_places(SINGLE, truncated) == kept
+
+
+def test_of_a_pair_the_second_text_is_cut() -> None:
+    assert kept_places(PAIR, Truncation(7)) == [0, 1, 2, 3, 4, 5, 7]
+    assert kept_places(PAIR, Truncation(7, "end")) == [0, 1, 2, 3, 4, 6, 7]
+
+
+@given(
+    st.lists(st.sampled_from([None, 0, 1]), max_size=30),
+    st.integers(1, 30),
+    st.sampled_from(["start", "end"]),
+)
+def test_truncation_keeps_exactly_its_limit(texts: list[int | None], limit: int, keep: str) -> None:
+    assume(len(texts) > limit)  # others are not truncated
+    kept = kept_places(texts, Truncation(limit, keep))  # type: ignore[arg-type]  # one of the two
+    assert kept == sorted(set(kept))
+    assert len(kept) == limit
+
+
+async def test_pairs_are_read_together_and_tell_where_the_second_text_begins(
+    tokenizer: Tokenizer,
+) -> None:
+    [pair, text] = await encode_texts([("fox dog", "lazy"), "fox"], tokenizer)
+    first = tokenizer.encode("fox dog", add_special_tokens=True)
+    assert pair.token_ids[: len(first)] == first
+    assert pair.second_text == len(first)
+    assert text == Input(tokenizer.encode("fox", add_special_tokens=True))
+
+
+async def test_long_and_many_texts_are_encoded_like_short_ones(tokenizer: Tokenizer) -> None:
+    texts = [f"fox {number} " * (number % 7) for number in range(300)]
+    inputs = await encode_texts(texts, tokenizer)
+    assert [one.token_ids for one in inputs] == [
+        tokenizer.encode(text, add_special_tokens=True) for text in texts
+    ]
+
+
+def test_token_ids_are_cut_at_either_end() -> None:
+    assert truncate_ids([1, 2, 3], None) == [1, 2, 3]
+    assert truncate_ids([1, 2, 3], Truncation(2)) == [1, 2]
+    assert truncate_ids([1, 2, 3], Truncation(2, "end")) == [2, 3]
+
+
+def test_a_truncation_beyond_the_model_is_refused() -> None:
+    assert truncation(None, None, longest=9) is None
+    assert truncation(-1, None, longest=9) == Truncation(9)
+    assert truncation(9, "left", longest=9) == Truncation(9, "end")
+    with pytest.raises(InvalidRequestError, match="at most 9"):
+        truncation(10, None, longest=9)
+
+
+def test_the_input_that_is_too_long_or_empty_is_named() -> None:
+    inputs = [Input([1]), Input([1] * 9)]
+    check_lengths(inputs, ["input[0]", "input[1]"], longest=9)
+    with pytest.raises(ContextTooLongError, match=r"at most 8 .* 'input\[1\]' has 9") as caught:
+        check_lengths(inputs, ["input[0]", "input[1]"], longest=8)
+    assert caught.value.param == "input[1]"
+    with pytest.raises(InvalidRequestError, match="'input' is empty"):
+        check_lengths([Input([])], ["input"], longest=8)
