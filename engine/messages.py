@@ -86,7 +86,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] = 1.0
     logit_bias: Annotated[dict[TokenId, float], Meta(max_length=1024)] = {}
     min_tokens: Annotated[int, Meta(ge=0)] = 0
     ignore_eos: bool = False

@@ -62,7 +62,7 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
     logit_bias: (
         Annotated[
             dict[Name, Annotated[float, Meta(ge=-100, le=100)]],
