@@ -129,7 +129,7 @@ CASES: list[tuple[str, tuple[str, Any], int, str | None]] = [
     ("a thousand prompts", text(prompt=["a"] * 1000), 400, "prompt"),
     ("prompts times n", text(prompt=["a"] * 100, n=16), 400, "prompt"),
     ("a suffix", text(suffix="end"), 400, "suffix"),
-    ("best of more", text(best_of=4), 400, "best_of"),
+    ("best of fewer", text(best_of=2, n=3), 400, "best_of"),
     ("nothing without echo", text(max_tokens=0), 400, "max_tokens"),
     ("a billion logprobs", text(logprobs=10**9), 400, "logprobs"),
     ("streamed prompt logprobs", text(prompt_logprobs=1, stream=True), 400, "prompt_logprobs"),

@@ -92,8 +92,8 @@ class OpenStream:
 @pytest.fixture
 def own(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
     """A service whose engine may be killed, slow enough that streams last."""
-    slow = ("--max-num-seqs", "8", "--cpu-path", "torch")
-    with RunningService(tiny_model, tmp_path, engine_args=slow) as running:
+    model = f"simulated:step=20ms,output=3000,tokenizer={tiny_model}"
+    with RunningService(tiny_model, tmp_path, engine_args=("--model", model)) as running:
         yield running
 
 
