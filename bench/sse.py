@@ -4,7 +4,8 @@
     python -m bench.sse --rows chat --seconds 20
 
 The real worker (``python -m service.worker``) serves a stand-in engine that speaks the engine's own
-protocol on a unix socket and gives every sequence one token per step. A client on loopback opens
+protocol on a unix socket and gives every sequence one token per step (in one row, 16 at once, as
+after a pause or from several tokens a step). A client on loopback opens
 all streams, then reads and counts events. Only the worker's CPU time counts, so that other load on
 the machine distorts little. ``events per write`` is 1 when every token is written by itself; it
 grows when tokens wait for their stream, which makes them cheaper. The last row is the limit: what a
@@ -53,6 +54,7 @@ CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, {}),
+    "chat, 16 tokens at once": (CHAT, {"priority": 16}),
     "chat, stop strings": (CHAT, {"stop": ["\u0001never", "\u0002never"]}),
     "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0}),
     "completions": ("/v1/completions", {"prompt": "Hello"}),
@@ -124,7 +126,15 @@ class StandInEngine:
     def _outputs(self) -> StepOutputs:
         now = time.monotonic()
         self._steps += 1
-        handles = array("q", self._running)
+        # Whoever waits for tokens that came meanwhile gets them at once: ``priority`` of them.
+        handles = array(
+            "q",
+            [
+                handle
+                for handle, submit in self._running.items()
+                for _ in range(max(1, submit.priority))
+            ],
+        )
         tokens = array("i", [64 + (self._steps + handle) % 26 for handle in handles])
         fresh, self._fresh = self._fresh, []
         logprobs = {
@@ -142,10 +152,10 @@ class StandInEngine:
             phase=StepPhase.DECODE,
             step_seconds=self._step,
             step_tokens=len(handles),
-            step_sequences=len(handles),
+            step_sequences=len(self._running),
             stats=EngineStats(
                 time=now,
-                running=len(handles),
+                running=len(self._running),
                 waiting=0,
                 waiting_reason=None,
                 kv_blocks_free=1,

@@ -48,7 +48,7 @@ APIS = {
     ),
     "messages": Api(
         "/v1/messages",
-        {"model": "tiny", "messages": MESSAGES, "max_tokens": 400},
+        {"model": "tiny", "messages": MESSAGES, "max_tokens": 400, "temperature": 0},
         "event: error\n",
         "event: message_stop\n",
     ),
