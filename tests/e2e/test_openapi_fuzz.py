@@ -1,4 +1,4 @@
-"""schemathesis against our own document: no server fault, and no answer that it does not describe."""
+"""schemathesis against our document: no server fault, and no answer that it does not describe."""
 
 from __future__ import annotations
 
