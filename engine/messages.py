@@ -167,6 +167,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     kv_cache_bytes: int
     load_seconds: float
     eos_token_ids: tuple[int, ...] = ()  # those that end a sequence, unless it ignores them
+    prefix_caching: bool = True
     generates: bool = True
     embedding_size: int = 0  # elements of an embedding; 0: the model makes none
     num_scores: int = 0  # a sequence classifier's; 0: it is none

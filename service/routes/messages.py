@@ -59,10 +59,18 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
         model=wanted.model,
         shows_thinking=thinking is None or thinking.display != "omitted",
         shows_timings=wanted.timings,
+        cache_block=_cache_block(body, services),
     )
     if wanted.stream:
         return stream_answer(request, services, exchange, generation, answer)
     return await answer_whole(exchange, generation, answer, request.receive)
+
+
+def _cache_block(body: bytes, services: Services) -> int:
+    """Caching needs no asking; who speaks of it is told what was written."""
+    # In a text the quotes would be escaped.
+    asks = b'"cache_control"' in body
+    return services.engine.block_size if asks and services.engine.prefix_caching else 0
 
 
 @post("/v1/messages/count_tokens", status_code=200, opt={"route": "count_tokens"})

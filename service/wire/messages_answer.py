@@ -50,7 +50,8 @@ Content = TextContent | ThinkingContent | ToolUseContent
 
 
 class MessagesUsage(msgspec.Struct, frozen=True):
-    """Prompt tokens found in the prefix cache are cache reads, and no input tokens."""
+    """Prompt tokens found in the prefix cache are cache reads, those newly written to it cache
+    creation; neither are input tokens."""
 
     input_tokens: int
     cache_creation_input_tokens: int
@@ -160,7 +161,8 @@ def stop_reason(finished: Finished) -> tuple[str, str | None]:
 
 class MessagesAnswer:
     """Encodes one request's answer. ``shows_thinking``: whether thinking is sent as text
-    (``display: omitted`` leaves it empty, with its signature)."""
+    (``display: omitted`` leaves it empty, with its signature). ``cache_block``: tokens of one block
+    of the prefix cache, where usage is to tell what was written to it; 0 where it is not."""
 
     def __init__(
         self,
@@ -171,9 +173,11 @@ class MessagesAnswer:
         model: str,
         shows_thinking: bool = True,
         shows_timings: bool = False,
+        cache_block: int = 0,
     ) -> None:
         self.generation = generation
         self.shows_timings = shows_timings
+        self._cache_block = cache_block
         self.signer = signer
         self.shows_thinking = shows_thinking
         self._id = message_id
@@ -227,8 +231,10 @@ class MessagesAnswer:
 
     def usage(self) -> MessagesUsage:
         generation = self.generation
-        cached = generation.cached_tokens
-        return MessagesUsage(generation.prompt_tokens - cached, 0, cached, generation.output_tokens)
+        prompt, read = generation.prompt_tokens, generation.cached_tokens
+        whole_blocks = prompt - prompt % self._cache_block if self._cache_block else 0
+        written = max(0, whole_blocks - read)
+        return MessagesUsage(prompt - read - written, written, read, generation.output_tokens)
 
 
 class MessagesStream:

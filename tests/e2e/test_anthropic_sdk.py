@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import anthropic
@@ -167,7 +168,24 @@ def test_counted_tokens_are_those_that_are_used(claude: anthropic.Anthropic) -> 
     }
     counted = claude.messages.count_tokens(**prompt).input_tokens
     usage = claude.messages.create(max_tokens=1, **prompt).usage
-    assert counted == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    assert counted == usage.input_tokens + read + written
+
+
+def test_what_is_written_to_the_prefix_cache_is_read_from_it_the_next_time(
+    claude: anthropic.Anthropic,
+) -> None:
+    block = {"type": "text", "text": f"{uuid.uuid4()} " * 4, "cache_control": {"type": "ephemeral"}}
+    ask: dict[str, Any] = {"model": "pocket", "max_tokens": 1, "system": [block], "messages": HELLO}
+    first, second = (claude.messages.create(**ask).usage for _ in range(2))
+    assert (first.cache_creation_input_tokens or 0) > 0
+    assert second.cache_creation_input_tokens == 0
+    assert second.cache_read_input_tokens == (first.cache_creation_input_tokens or 0) + (
+        first.cache_read_input_tokens or 0
+    )
+    plain = [{"type": "text", "text": f"{uuid.uuid4()} " * 4}]
+    usage = claude.messages.create(**{**ask, "system": plain}).usage
+    assert usage.cache_creation_input_tokens == 0
 
 
 def test_the_prompt_is_the_one_that_chat_makes(
