@@ -24,23 +24,28 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 
-class AnswerStream(Protocol):
-    """SSE bytes, in the order ``begin``, ``advance`` as often as needed, then ``end``, or
-    ``fail`` at any point: the API's own event that says the stream has not succeeded."""
+Piece = TypeVar("Piece")
+Piece_co = TypeVar("Piece_co", covariant=True)
 
-    def begin(self) -> bytes: ...
 
-    def advance(self, choices: list[Choice]) -> bytes: ...
+class AnswerStream(Protocol[Piece_co]):
+    """What is sent (SSE bytes, say), in the order ``begin``, ``advance`` as often as needed, then
+    ``end``, or ``fail`` at any point: the API's own event that says the stream has not
+    succeeded."""
 
-    def end(self) -> bytes: ...
+    def begin(self) -> Piece_co: ...
 
-    def fail(self, error: QuireError) -> bytes: ...
+    def advance(self, choices: list[Choice]) -> Piece_co: ...
+
+    def end(self) -> Piece_co: ...
+
+    def fail(self, error: QuireError) -> Piece_co: ...
 
 
 class Answer(Protocol):
     def whole(self) -> bytes: ...
 
-    def stream(self) -> AnswerStream: ...
+    def stream(self) -> AnswerStream[bytes]: ...
 
 
 def exchange_of(request: HttpRequest) -> Exchange:
@@ -114,10 +119,10 @@ async def _complete(exchange: Exchange, generation: Generation) -> None:
 async def stream_events(
     exchange: Exchange,
     generation: Generation,
-    stream: AnswerStream,
+    stream: AnswerStream[Piece],
     settle: Settle | None = None,
-) -> AsyncGenerator[bytes, None]:
-    """The stream's bytes, to its own last event, of success or of failure."""
+) -> AsyncGenerator[Piece, None]:
+    """The stream's pieces, to its own last event, of success or of failure."""
     try:
         opening = stream.begin()
         if opening:

@@ -10,9 +10,10 @@ from litestar.datastructures import State
 from engine.messages import Ready
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, Truncation, encode_texts, truncate_ids, truncation
-from service.routes.answering import HttpRequest, exchange_of, respond
+from service.routes.answering import HttpRequest, exchange_of, respond, unless_client_leaves
 from service.routes.body import read_body
-from service.routes.pooling import pooled_vectors
+from service.routes.exchange import Exchange
+from service.routes.pooling import Pooled, pooled_vectors
 from service.routes.prepare import check_token_ids
 from service.routes.services import Services
 from service.wire.embeddings import (
@@ -33,20 +34,7 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     wanted = decode_embeddings(body)
     record.operation = "embeddings"
     record.model = services.model_name(wanted.model)
-    services.admission.check_open()
-    engine = services.engine
-    _check_dimensions(wanted, engine)
-    pooled = await pooled_vectors(
-        await _inputs(wanted, services),
-        wanted.names,
-        services,
-        exchange,
-        request.receive,
-        dimensions=wanted.dimensions,
-        activate=wanted.normalize,
-        priority=wanted.priority,
-        cache_salt=wanted.cache_salt or "",
-    )
+    pooled = await unless_client_leaves(request.receive, embedded(wanted, services, exchange))
     encoded = []
     for index, vector in enumerate(pooled.vectors):
         as_base64 = wanted.encoding_format == "base64"
@@ -55,6 +43,22 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     answer = encode_list(encoded, model=record.model, prompt_tokens=pooled.prompt_tokens)
     exchange.succeed("stop")
     return respond(exchange, answer)
+
+
+async def embedded(wanted: EmbeddingRequest, services: Services, exchange: Exchange) -> Pooled:
+    """The vectors that any API's request asks for. Raises QuireError."""
+    services.admission.check_open()
+    _check_dimensions(wanted, services.engine)
+    return await pooled_vectors(
+        await _inputs(wanted, services),
+        wanted.names,
+        services,
+        exchange,
+        dimensions=wanted.dimensions,
+        activate=wanted.normalize,
+        priority=wanted.priority,
+        cache_salt=wanted.cache_salt or "",
+    )
 
 
 def _check_dimensions(wanted: EmbeddingRequest, engine: Ready) -> None:

@@ -40,15 +40,13 @@ class KeyRing:
     def check(self, authorization: bytes, api_key: bytes = b"") -> None:
         """Raises UnauthorizedError unless ``Authorization: Bearer`` or else ``x-api-key`` bears a
         known key. All keys are compared, each in constant time."""
-        scheme, _, key = authorization.partition(b" ")
-        if scheme.lower() != b"bearer" or not key.strip():
-            key = api_key
-        if not key.strip():
+        key = presented_key(authorization, api_key)
+        if not key:
             raise UnauthorizedError(
                 "You didn't provide an API key. Send it as 'Authorization: Bearer KEY' or as "
                 "'x-api-key: KEY'."
             )
-        digest = _digest(key.strip())
+        digest = _digest(key)
         found = False
         for known in self._digests:
             found |= hmac.compare_digest(digest, known)
@@ -214,15 +212,23 @@ class ExchangeMiddleware(ASGIMiddleware):
             self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
 
 
+def presented_key(authorization: bytes, api_key: bytes) -> bytes:
+    """The key of ``Authorization: Bearer``, or else of ``x-api-key``; empty if there is none."""
+    scheme, _, key = authorization.partition(b" ")
+    if scheme.lower() != b"bearer" or not key.strip():
+        key = api_key
+    return key.strip()
+
+
 def key_owner(scope: Scope, keys: Iterable[str]) -> str:
+    """``owner_of`` for what an HTTP request presents."""
+    return owner_of(header(scope, b"authorization"), header(scope, b"x-api-key"), keys)
+
+
+def owner_of(authorization: bytes, api_key: bytes, keys: Iterable[str]) -> str:
     """The digest of the caller's key, to whom what it makes belongs; without keys all is
     everybody's."""
-    if not any(keys):
-        return ""
-    scheme, _, key = header(scope, b"authorization").partition(b" ")
-    if scheme.lower() != b"bearer" or not key.strip():
-        key = header(scope, b"x-api-key")
-    return _digest(key.strip()).hex()
+    return _digest(presented_key(authorization, api_key)).hex() if any(keys) else ""
 
 
 def header(scope: Scope, name: bytes) -> bytes:

@@ -12,7 +12,8 @@ from service.routes.services import Services
 from service.wire.models import ModelCard, ModelList
 
 
-def _card(services: Services, name: str) -> ModelCard:
+def model_card(services: Services, name: str) -> ModelCard:
+    """What clients are told of a model; ``name``: the one of its names that they ask for."""
     ready = services.link.state.ready
     return ModelCard(
         id=name,
@@ -29,7 +30,7 @@ async def list_models(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)
     exchange.succeed("stop")
-    cards = [_card(services, name) for name in services.names]
+    cards = [model_card(services, name) for name in services.names]
     return respond(exchange, msgspec.json.encode(ModelList(data=cards)))
 
 
@@ -43,4 +44,4 @@ async def retrieve_model(
     name = services.model_name(str(model_id).removeprefix("/"))
     exchange.record.model = name
     exchange.succeed("stop")
-    return respond(exchange, msgspec.json.encode(_card(services, name)))
+    return respond(exchange, msgspec.json.encode(model_card(services, name)))

@@ -1,15 +1,12 @@
-"""What the routes for vectors and scores do the same: submit texts, wait, mind the client."""
+"""What the routes for vectors and scores do the same: submit texts and wait."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from litestar.types import Receive
-
 from service.pooling.inputs import Input, check_lengths
 from service.pooling.request import PooledTexts, PoolingRequest
-from service.routes.answering import unless_client_leaves
 from service.routes.exchange import Exchange
 from service.routes.services import Services
 
@@ -27,15 +24,13 @@ async def pooled_vectors(
     names: Sequence[str],
     services: Services,
     exchange: Exchange,
-    receive: Receive,
     *,
     dimensions: int | None = None,
     activate: bool | None = None,
     priority: int = 0,
     cache_salt: str = "",
 ) -> Pooled:
-    """``names``: how the request calls each input. Raises QuireError, ClientGoneError as soon as
-    the client leaves."""
+    """``names``: how the request calls each input. Raises QuireError."""
     engine = services.engine
     check_lengths(inputs, names, longest=engine.max_model_len)
     pooled = PooledTexts(
@@ -54,5 +49,4 @@ async def pooled_vectors(
         ),
     )
     exchange.began_pooling(pooled)
-    vectors = await unless_client_leaves(receive, pooled.vectors())
-    return Pooled(vectors, pooled.prompt_tokens)
+    return Pooled(await pooled.vectors(), pooled.prompt_tokens)

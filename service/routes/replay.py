@@ -57,7 +57,7 @@ def start_run(
     services: Services,
     exchange: Exchange,
     generation: Generation,
-    stream: AnswerStream,
+    stream: AnswerStream[bytes],
     *,
     background: bool = False,
     subject: RunSubject | None = None,

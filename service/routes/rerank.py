@@ -20,7 +20,7 @@ from litestar.types import Receive
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import encode_texts, truncation
 from service.pooling.scores import cosine, floats_of
-from service.routes.answering import HttpRequest, exchange_of, respond
+from service.routes.answering import HttpRequest, exchange_of, respond, unless_client_leaves
 from service.routes.body import read_body
 from service.routes.exchange import Exchange
 from service.routes.pooling import pooled_vectors
@@ -153,14 +153,16 @@ async def _scored(
         services.checkpoint.tokenizer,
         truncated=truncation(wanted.truncate_prompt_tokens, None, longest=engine.max_model_len),
     )
-    pooled = await pooled_vectors(
-        inputs,
-        names,
-        services,
-        exchange,
+    pooled = await unless_client_leaves(
         receive,
-        activate=wanted.use_activation if across else True,
-        priority=wanted.priority,
+        pooled_vectors(
+            inputs,
+            names,
+            services,
+            exchange,
+            activate=wanted.use_activation if across else True,
+            priority=wanted.priority,
+        ),
     )
     usage = PoolingUsage(pooled.prompt_tokens, pooled.prompt_tokens)
     if across:
