@@ -11,7 +11,8 @@ WORKDIR /src
 COPY pyproject.toml ./
 RUN mkdir /dist && python3 -c "import tomllib; \
 project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print(*project['dependencies'], *project['optional-dependencies']['dashboard'], sep='\n')" \
+print(*project['dependencies'], *project['optional-dependencies']['dashboard'], \
+*project['optional-dependencies']['grpc'], sep='\n')" \
     > /dist/requirements.txt
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \

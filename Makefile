@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 test test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench docs clean
+.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench docs proto clean
 
 help: ## List what can be done here
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench: $(VENV)/.develop ## Run the CPU benchmarks; each prints a table and write
 
 docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m observability.generate
+
+proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file
+	$(BIN)/python -m service.rpc.generate
 
 clean: ## Remove the environment and build products
 	rm -rf $(VENV) build dist *.egg-info

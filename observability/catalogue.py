@@ -47,6 +47,7 @@ OUTCOMES = (
     "tool_calls",
     "client_gone",
     "client_slow",
+    "deadline",
     "refused:invalid",
     "refused:unauthorized",
     "refused:not_found",
@@ -76,6 +77,11 @@ ROUTES = (
     "tokenize",
     "detokenize",
     "models",
+    "grpc_chat",
+    "grpc_generate",
+    "grpc_embed",
+    "grpc_models",
+    "grpc_abort",
 )
 
 MODEL = Label("model")
@@ -343,6 +349,10 @@ ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request failed")
 ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
 ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
 ATTR_HTTP_STATUS = Attribute("http.response.status_code", "status sent")
+ATTR_RPC_SYSTEM = Attribute("rpc.system", "grpc; the three http attributes are then absent")
+ATTR_RPC_SERVICE = Attribute("rpc.service", "quire.v1.Quire")
+ATTR_RPC_METHOD = Attribute("rpc.method", "Chat, Generate, …")
+ATTR_RPC_STATUS = Attribute("rpc.grpc.status_code", "status sent, as a number")
 
 SPAN_REQUEST = Span(
     "{operation} {model}",
@@ -353,6 +363,7 @@ SPAN_REQUEST = Span(
         *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
         *(ATTR_REQUEST_ID, ATTR_PREEMPTIONS, ATTR_ERROR_TYPE),
         *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
+        *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
     ),
 )
 SPAN_QUEUE = Span("queue", "From receipt to first scheduling.", (ATTR_CHOICE,))
@@ -387,7 +398,7 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("trace_id", "W3C trace id, also in the x-trace-id response header"),
     LogField("span_id", "the server span"),
     LogField("route", "which API"),
-    LogField("status", "HTTP status"),
+    LogField("status", "HTTP status; for gRPC the one that HTTP would have sent"),
     LogField("outcome", "how it ended"),
     LogField("error", "what went wrong, without content"),
     LogField("model", "model as served"),

@@ -6,7 +6,15 @@ from service.listener import Address
 from service.version import VERSION
 
 
-def banner(address: Address, *, model: str, path: str, needs_key: bool, note: str = "") -> str:
+def banner(
+    address: Address,
+    *,
+    model: str,
+    path: str,
+    needs_key: bool,
+    note: str = "",
+    grpc_port: int | None = None,
+) -> str:
     """Where the server listens and what to try, while ``model`` loads from ``path``."""
     url = address.url
     key = " -H 'Authorization: Bearer '$QUIRE_API_KEY" if needs_key else ""
@@ -17,6 +25,7 @@ def banner(address: Address, *, model: str, path: str, needs_key: bool, note: st
         f"  OpenAI base URL  {url}/v1",
         f"  API docs         {url}/docs",
         f"  metrics          {url}/metrics",
+        *([f"  gRPC             {address.local_host}:{grpc_port}"] if grpc_port else []),
         f"  dashboard        quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",
         "",

@@ -14,6 +14,7 @@ from engine.simulation.spec import SpecError
 from observability import logging
 from service import chat_terminal, doctor
 from service.child_process import package_environment
+from service.rpc.available import problem as grpc_problem
 from service.served_model import served_model
 from service.settings import ServiceSettings
 from service.supervisor import Supervisor
@@ -116,6 +117,9 @@ def _serve(namespace: argparse.Namespace) -> int:
     problem = doctor.model_problem(model.directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
+        return 1
+    if service.grpc_port is not None and (missing := grpc_problem()):
+        print(f"quire: {missing}", file=sys.stderr)
         return 1
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"

@@ -19,7 +19,8 @@
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
     ├── SlowReaderError           499  client_slow           cut: it did not read what was sent
     ├── InternalError             500  error:internal        a fault of ours
-    └── ClientGoneError           499  client_gone           never sent: nobody listens
+    ├── ClientGoneError           499  client_gone           never sent: nobody listens
+    └── DeadlineError             504  deadline              the time that the caller gave is over
 
 ``to_body`` gives OpenAI's shape. ``reason`` goes into the ``x-quire-reason`` header, so that a
 gateway can tell apart what shares a status.
@@ -170,3 +171,7 @@ class SlowReaderError(QuireError):
 
 class ClientGoneError(QuireError):
     kind = Kind(499, "client_gone", "client_gone", "client_gone")
+
+
+class DeadlineError(QuireError):
+    kind = Kind(504, "timeout", "deadline_exceeded", "deadline")

@@ -36,9 +36,7 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         catalogue.ATTR_REQUEST_ID: record.request_id,
         catalogue.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
         catalogue.ATTR_ERROR_TYPE: record.outcome if failed else None,
-        catalogue.ATTR_HTTP_METHOD: record.http_method,
-        catalogue.ATTR_HTTP_ROUTE: record.http_route,
-        catalogue.ATTR_HTTP_STATUS: record.status or None,
+        **_protocol_attributes(record),
     }
     name = catalogue.SPAN_REQUEST.name.format(
         operation=record.operation or record.route, model=record.model
@@ -51,6 +49,22 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         attributes,
         error=(record.error or record.outcome) if failed else None,
     )
+
+
+def _protocol_attributes(record: RequestRecord) -> dict[catalogue.Attribute, str | int | None]:
+    if record.grpc_status is None:
+        return {
+            catalogue.ATTR_HTTP_METHOD: record.http_method,
+            catalogue.ATTR_HTTP_ROUTE: record.http_route,
+            catalogue.ATTR_HTTP_STATUS: record.status or None,
+        }
+    service, _, method = record.http_route.strip("/").partition("/")
+    return {
+        catalogue.ATTR_RPC_SYSTEM: "grpc",
+        catalogue.ATTR_RPC_SERVICE: service,
+        catalogue.ATTR_RPC_METHOD: method,
+        catalogue.ATTR_RPC_STATUS: record.grpc_status,
+    }
 
 
 def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:

@@ -13,12 +13,24 @@ from msgspec import Meta
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the HTTP side listens, whom it lets in and how much it takes on."""
+    """How the service listens, whom it lets in and how much it takes on."""
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port to listen on; 0: any free one.")
     ] = 8000
+    grpc_port: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=65535,
+                description="Port for gRPC on the same address, without TLS; 0: any free one. "
+                "Default: no gRPC.",
+            ),
+        ]
+        | None
+    ) = None
     served_model_name: Annotated[
         tuple[str, ...],
         Meta(

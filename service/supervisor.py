@@ -256,6 +256,7 @@ class Supervisor:
             path=self._engine_config.model,
             needs_key=bool(self._settings.api_key),
             note=self._note,
+            grpc_port=self._settings.grpc_port,
         )
         print(text, flush=True)
 

@@ -1,4 +1,5 @@
-"""``python -m service.worker``: one API worker, the Litestar app served by granian in this process.
+"""``python -m service.worker``: one API worker, the Litestar app served by granian in this process,
+and beside it, with ``--grpc-port``, the gRPC server on the same event loop.
 
 The listening socket comes from the supervisor, which opened it before the worker ran and keeps it
 when a worker dies. SIGTERM drains: new requests are refused with a reason while running ones
@@ -17,7 +18,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import structlog
@@ -32,9 +33,14 @@ from service.app import create_app
 from service.generation.admission import Drain
 from service.http_server import HttpServer
 from service.listener import open_listening_socket
+from service.routes.services import Services
+from service.rpc.available import problem as grpc_problem
 from service.settings import ServiceSettings
 from service.telemetry import Telemetry
 from service.version import VERSION
+
+if TYPE_CHECKING:
+    from service.rpc.server import GrpcServer
 
 # After the drain, for responses on their way out and connections that still stand.
 CLOSE_SECONDS = 5.0
@@ -87,6 +93,8 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         server = HttpServer(app, self._listener())
+        # Whoever finds /health/ready good finds both.
+        grpc_server = await self._start_grpc(app.state.services)
         await server.start()
         # What is alive now stays: spare the garbage collector from looking at it again.
         gc.collect()
@@ -97,9 +105,26 @@ class Worker:
         await self._finish_requests(drain)
         watch.cancel()
         await server.shut_down_app()
-        if not await server.stop(CLOSE_SECONDS):
+        stopping = [server.stop(CLOSE_SECONDS)]
+        if grpc_server is not None:
+            stopping.append(grpc_server.stop(CLOSE_SECONDS))
+        if not all(await asyncio.gather(*stopping)):
             _log.warning("connections were cut", in_flight=drain.in_flight)
         return 0
+
+    async def _start_grpc(self, services: Services) -> GrpcServer | None:
+        settings = self._settings
+        if settings.grpc_port is None:
+            return None
+        if missing := grpc_problem():
+            raise RuntimeError(missing)
+        # The C core writes to stderr in a format of its own, also about what any client may do.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        from service.rpc.server import GrpcServer  # only now: it takes memory and time
+
+        server = GrpcServer(services)
+        await server.start(settings.host, settings.grpc_port)
+        return server
 
     async def _finish_requests(self, drain: Drain) -> None:
         drain.begin()

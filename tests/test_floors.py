@@ -63,7 +63,8 @@ def test_a_room_imports_only_from_floors_below(room: str) -> None:
     ("module", "never"),
     [
         ("service.app", ("torch", "transformers", "streamlit")),
-        ("service.cli", ("torch", "transformers", "streamlit")),
+        ("service.worker", ("torch", "grpc", "google.protobuf")),
+        ("service.cli", ("grpc", "torch", "transformers", "streamlit")),
         ("engine.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
         ("engine.simulation.spec", ("torch", "tokenizers")),
         ("engine.runner", ("litestar", "granian", "prometheus_client", "structlog", "tokenizers")),

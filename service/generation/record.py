@@ -1,4 +1,4 @@
-"""The record of one HTTP request, from which its metrics, span and log line are read.
+"""The record of one request, by HTTP or gRPC, from which its metrics, span and log line are read.
 
 The routes fill it in as the request goes; ``service.telemetry`` reads it once, at the end. It
 holds no content: no prompt, no output, no key.
@@ -40,7 +40,8 @@ class RequestRecord:
     temperature: float | None = None
     top_p: float | None = None
 
-    status: int = 0
+    status: int = 0  # of HTTP; for gRPC the one that HTTP would have sent
+    grpc_status: int | None = None  # None: the request came by HTTP
     outcome: str = ""  # one of observability.catalogue.OUTCOMES
     error: str | None = None  # what went wrong, without content
     finish_reasons: list[str] = field(default_factory=list)

@@ -5,13 +5,18 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from tests.e2e.quire_server import QuireServer
+from tests.e2e.quire_server import QuireServer, free_port
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[QuireServer]:
-    """The product as `make serve` starts it, with the embedded model."""
-    with QuireServer() as running:
+def grpc_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def server(grpc_port: int) -> Iterator[QuireServer]:
+    """The product as `make serve` starts it, with the embedded model, and gRPC beside HTTP."""
+    with QuireServer("--grpc-port", str(grpc_port)) as running:
         yield running
 
 

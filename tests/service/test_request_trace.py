@@ -55,6 +55,18 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
     assert span.attributes == expected
 
 
+def test_a_call_of_grpc_is_told_in_its_own_words() -> None:
+    span = server_span(record(http_route="/quire.v1.Quire/Chat", grpc_status=3))
+    told = {a.name: value for a, value in span.attributes.items() if a.name.startswith("rpc.")}
+    assert told == {
+        "rpc.system": "grpc",
+        "rpc.service": "quire.v1.Quire",
+        "rpc.method": "Chat",
+        "rpc.grpc.status_code": 3,
+    }
+    assert not [a for a in span.attributes if a.name.startswith("http.")]
+
+
 def test_the_phases_follow_one_another_for_each_choice() -> None:
     spans = list(phase_spans(record(sequences=[sequence(), sequence(output_tokens=5)])))
     assert [span.name for span in spans] == ["queue", "prefill", "decode"] * 2
@@ -115,8 +127,11 @@ def test_a_request_that_has_not_ended_has_no_span_yet() -> None:
 
 def test_every_attribute_written_is_one_that_the_catalogue_gives_this_span() -> None:
     subject = record(sequences=[sequence()])
-    spans = [server_span(subject), *phase_spans(subject)]
+    by_grpc = record(http_route="/quire.v1.Quire/Chat", grpc_status=0)
+    spans = [server_span(subject), server_span(by_grpc), *phase_spans(subject)]
     assert {span.span for span in spans} == set(catalogue.SPANS)
-    for span in spans:
-        written: set[Attribute] = set(span.attributes)
-        assert written == set(span.span.attributes)
+    for kind in catalogue.SPANS:
+        written: set[Attribute] = set()
+        for span in spans:
+            written |= set(span.attributes) if span.span is kind else set()
+        assert written == set(kind.attributes)

@@ -1,0 +1,24 @@
+"""Whether the packages that gRPC needs are installed; importing this imports none of them."""
+
+from __future__ import annotations
+
+import importlib.util
+
+_PACKAGES = {
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
+}
+
+
+def problem() -> str:
+    """What is missing and how to get it; empty if nothing is."""
+    missing = [
+        package for module, package in _PACKAGES.items() if importlib.util.find_spec(module) is None
+    ]
+    if not missing:
+        return ""
+    return (
+        f"--grpc-port needs {', '.join(missing)}, not installed here; get gRPC with\n"
+        "  pip install 'quire[grpc]'"
+    )

@@ -1,0 +1,157 @@
+"""Protobuf requests as the structs that HTTP's bodies become, by the same decoders.
+
+A message is written as the JSON body that asks for the same over HTTP and read by that API's own
+decoder: there is one set of bounds, rules and error texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from service.errors import InvalidRequestError
+from service.prompt.tokenizer import THREAD_CHARS
+from service.rpc import parts
+from service.rpc.proto.quire.v1 import quire_pb2 as pb
+from service.wire.chat import ChatRequest, decode_chat
+from service.wire.completions import CompletionRequest, decode_completion
+from service.wire.embeddings import EmbeddingRequest, decode_embeddings
+
+_JSON = "_json"
+
+Fields = dict[str, Any]
+T = TypeVar("T")
+
+
+async def decoded(data: bytes, read: Callable[[bytes], T]) -> T:
+    """``read(data)``, in a thread if it may take long: streams go on meanwhile."""
+    if len(data) < THREAD_CHARS:
+        return read(data)
+    return await asyncio.to_thread(read, data)
+
+
+def read_embedding(data: bytes) -> EmbeddingRequest:
+    """Raises InvalidRequestError."""
+    fields = _fields(read_message(pb.EmbedRequest, data))
+    if "input" in fields:
+        fields["input"] = [_input(one) for one in fields["input"]]
+    return decode_embeddings(msgspec.json.encode(fields))
+
+
+def _input(fields: Fields) -> str | list[int] | None:
+    """None, which is refused, for one that is neither."""
+    if "token_ids" in fields:
+        ids: list[int] = fields["token_ids"].get("ids", [])
+        return ids
+    return fields.get("text")
+
+
+def read_known(kind: Any, data: bytes) -> Any:
+    """As ``read_message``, but also raises for fields that this server does not know."""
+    message = read_message(kind, data)
+    _fields(message)
+    return message
+
+
+def read_message(kind: Any, data: bytes) -> Any:
+    """A message of generated class ``kind``. Raises InvalidRequestError."""
+    try:
+        parts.check_fields(data, kind)
+        return kind.FromString(data)
+    except parts.TooManyFieldsError:
+        limit = parts.MAX_FIELDS
+        raise InvalidRequestError(f"The message may have at most {limit} fields.") from None
+    except (ValueError, DecodeError):
+        name = kind.DESCRIPTOR.full_name
+        raise InvalidRequestError(f"The message is not a {name}.") from None
+
+
+def read_chat(data: bytes, *, max_choices: int) -> tuple[ChatRequest, int]:
+    """Also: the size of the body that would have asked for the same over HTTP, in bytes.
+
+    Raises InvalidRequestError.
+    """
+    fields = _streaming(_fields(read_message(pb.ChatRequest, data)))
+    for tool in fields.get("tools", ()):
+        tool["type"] = "function"
+    if "tool_choice" in fields:
+        choice = fields["tool_choice"]
+        if "function" in choice:
+            named = {"type": "function", "function": {"name": choice["function"]}}
+            fields["tool_choice"] = named
+        else:
+            fields["tool_choice"] = choice.get("mode")
+    body = msgspec.json.encode(fields)
+    return decode_chat(body, max_choices=max_choices), len(body)
+
+
+def read_completion(data: bytes, *, max_choices: int) -> CompletionRequest:
+    """Raises InvalidRequestError."""
+    fields = _streaming(_fields(read_message(pb.GenerateRequest, data)))
+    if "text" in fields:
+        fields["prompt"] = fields.pop("text")
+    elif "token_ids" in fields:
+        fields["prompt"] = fields.pop("token_ids").get("ids", [])
+    return decode_completion(msgspec.json.encode(fields), max_choices=max_choices)
+
+
+def _streaming(fields: Fields) -> Fields:
+    """What ``Sampling`` and ``StructuredOutputs`` hold, where HTTP has it."""
+    fields |= fields.pop("sampling", {})
+    form = fields.get("structured_outputs")
+    if form is not None:
+        if "schema" in form:
+            form["json"] = form.pop("schema")
+        if "choice" in form:
+            form["choice"] = form["choice"].get("options", [])
+    fields["stream"] = True
+    return fields
+
+
+def _fields(message: Any, at: str = "") -> Fields:
+    """The fields that are set, by HTTP's names. ``at``: the path of the message itself."""
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        raise InvalidRequestError(
+            f"Field {unknown[0].field_number} of {message.DESCRIPTOR.full_name} is not known to "
+            "this server.",
+            param=at or None,
+        )
+    fields: Fields = {}
+    for descriptor, value in message.ListFields():
+        name = descriptor.name.removesuffix(_JSON)
+        path = f"{at}.{name}" if at and at != "sampling" else name
+        read = _raw if descriptor.name.endswith(_JSON) else _value
+        kind = descriptor.message_type
+        if not descriptor.is_repeated:
+            fields[name] = read(value, path)
+        elif kind is None and read is _value:
+            fields[name] = list(value)
+        elif kind is not None and kind.GetOptions().map_entry:
+            fields[name] = {str(key): read(item, path) for key, item in value.items()}
+        else:
+            fields[name] = [read(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return fields
+
+
+def _value(value: Any, path: str) -> Any:
+    if hasattr(value, "ListFields"):
+        return _fields(value, path)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidRequestError(f"Invalid value for '{path}': not a finite number.", param=path)
+    return value
+
+
+def _raw(text: str, path: str) -> msgspec.Raw:
+    data = text.encode()
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"'{path}' is not valid JSON: {error}.", param=path) from None
+    return msgspec.Raw(data)

@@ -1,0 +1,98 @@
+"""The gRPC server of an API worker: on the worker's event loop, with the services that HTTP has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
+from grpc_reflection.v1alpha import reflection
+
+from service.http_server import MAX_CONNECTIONS
+from service.routes.services import Services
+from service.rpc.call import Calls
+from service.rpc.health import Health
+from service.rpc.methods import METHODS, SERVICE, Served
+
+_IDENTITY_ENCODING_ONLY = 1
+_STREAMS_PER_CONNECTION = 4096
+
+_log = structlog.get_logger()
+
+
+class GrpcServer:
+    """``start`` it once, then ``stop`` it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._health = Health(lambda: services.health() == "ok", (SERVICE,))
+        self._watch: asyncio.Task[None] | None = None
+        self._server = grpc.aio.server(
+            options=_options(services.settings.max_body_bytes),
+            maximum_concurrent_rpcs=MAX_CONNECTIONS,
+        )
+        calls = Calls(services)
+        handlers = {name: _handler(calls, name, served) for name, served in METHODS.items()}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), self._server
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that is listened on. Raises OSError."""
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            bound: int = self._server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {where} for gRPC: is the port in use?") from error
+        await self._server.start()
+        self._watch = asyncio.create_task(self._health.watch(), name="grpc-health")
+        _log.info("grpc accepts", host=host, port=bound)
+        return bound
+
+    async def stop(self, timeout_seconds: float) -> bool:
+        """No new calls; those that run may end by themselves until ``timeout_seconds`` are over.
+        False if some had to be cut then."""
+        self._health.close()
+        begin = time.monotonic()
+        await self._server.stop(timeout_seconds)
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        return time.monotonic() - begin < timeout_seconds
+
+
+def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        # The limit is on what comes in; what it would unpack to has none.
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
+        ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+        # Two servers on one port would each get some of the calls.
+        ("grpc.so_reuseport", 0),
+        # A caller whose machine is gone says nothing; its blocks shall be free all the same.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Callers that wait long may look likewise.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _handler(calls: Calls, name: str, served: Served) -> Any:
+    path = f"/{SERVICE}/{name}"
+
+    async def answer(_requests: Any, context: Any) -> None:
+        await calls.answer(context, path, served.route, served.method)
+
+    return grpc.stream_stream_rpc_method_handler(answer)

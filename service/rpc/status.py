@@ -1,0 +1,60 @@
+"""How a gRPC client is told of an error: status, message and trailing metadata, from the error tree
+that HTTP has too."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from grpc import StatusCode
+
+from service.errors import QuireError
+
+# By HTTP status, which each kind of error has.
+STATUS_CODES: Final = {
+    400: StatusCode.INVALID_ARGUMENT,
+    401: StatusCode.UNAUTHENTICATED,
+    404: StatusCode.NOT_FOUND,
+    405: StatusCode.UNIMPLEMENTED,
+    413: StatusCode.RESOURCE_EXHAUSTED,
+    429: StatusCode.RESOURCE_EXHAUSTED,
+    499: StatusCode.CANCELLED,
+    500: StatusCode.INTERNAL,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.DEADLINE_EXCEEDED,
+}
+
+# Clients take 8 KiB of metadata by default; on its way each of these bytes may become three.
+_MAX_MESSAGE_BYTES = 1024
+_MAX_PARAM_CHARS = 256
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Status(NamedTuple):
+    code: StatusCode
+    message: str
+    trailing: Metadata
+
+    @property
+    def number(self) -> int:
+        number: int = self.code.value[0]
+        return number
+
+
+def status_of(error: QuireError) -> Status:
+    """Message and names may quote the request and are cut to what metadata can hold."""
+    # An error may be of a status that HTTP has and this table lacks: still never a success.
+    code = STATUS_CODES.get(error.status, StatusCode.UNKNOWN)
+    message = error.message.encode("utf-8", "replace")[:_MAX_MESSAGE_BYTES].decode(
+        "utf-8", "ignore"
+    )
+    trailing = [("x-quire-reason", error.outcome)]
+    if error.kind.code is not None:
+        trailing.append(("quire-error-code", error.kind.code))
+    if error.param is not None:
+        param = quote(error.param[:_MAX_PARAM_CHARS], safe="_.-[]/ ", errors="replace")
+        trailing.append(("quire-error-param", param))
+    if error.retry_after is not None:
+        trailing.append(("retry-after", str(error.retry_after)))
+    return Status(code, message, tuple(trailing))

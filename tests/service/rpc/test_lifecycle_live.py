@@ -1,0 +1,239 @@
+"""Loading, keys, readers that do not read, engine death and shutdown, with real processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import (
+    HealthCheckRequest,
+    HealthCheckResponse,
+    HealthListRequest,
+)
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from service.rpc.proto.quire.v1 import quire_pb2 as pb
+from service.rpc.proto.quire.v1.quire_pb2_grpc import QuireStub
+from tests.service.rpc.clients import GrpcService, put_together, trailing
+from tests.service.running import ROOT, RunningService, free_port, until
+
+SERVING = HealthCheckResponse.SERVING
+NOT_SERVING = HealthCheckResponse.NOT_SERVING
+
+
+def long_chat(n: int = 4, **fields: Any) -> pb.ChatRequest:
+    return pb.ChatRequest(
+        messages=[pb.Message(role="user", content="Hi")],
+        max_tokens=480,
+        sampling=pb.Sampling(ignore_eos=True, n=n),
+        **fields,
+    )
+
+
+def failure_of(call: Any) -> grpc.RpcError:
+    """How a stream ends that must not succeed."""
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call)
+    return caught.value
+
+
+@pytest.fixture
+def own(tiny_model: Path, tmp_path: Path) -> Iterator[GrpcService]:
+    """A service of this test's own, to be ended or broken."""
+    with GrpcService(tiny_model, tmp_path) as running:
+        yield running
+
+
+def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: Path) -> None:
+    service = GrpcService(tiny_model, tmp_path)
+    health = HealthStub(service.channel)
+    names = ("", "quire.v1.Quire")
+    try:
+        service.start_worker()
+        watches = [
+            health.Watch(HealthCheckRequest(service=name), wait_for_ready=True, timeout=60)
+            for name in names
+        ]
+        assert [next(watch).status for watch in watches] == [NOT_SERVING] * 2
+        error = failure_of(service.stub.Chat(long_chat()))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert trailing(error)["quire-error-code"] == "model_loading"
+        service.stub.ListModels(pb.ListModelsRequest())
+
+        service.start_engine()
+        assert [next(watch).status for watch in watches] == [SERVING] * 2
+        for name in names:
+            assert health.Check(HealthCheckRequest(service=name)).status == SERVING
+        listed = health.List(HealthListRequest()).statuses
+        assert {name: listed[name].status for name in listed} == dict.fromkeys(names, SERVING)
+
+        running = [service.stub.Chat(long_chat()) for _ in range(3)]
+        firsts = [next(call) for call in running]
+        service.worker.popen.send_signal(signal.SIGTERM)
+        assert [next(watch).status for watch in watches] == [NOT_SERVING] * 2
+        error = failure_of(service.stub.Chat(long_chat()))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert trailing(error)["quire-error-code"] == "shutting_down"
+        assert int(trailing(error)["retry-after"]) >= 1
+        for first, call in zip(firsts, running, strict=True):
+            answer = put_together([first, *call])
+            assert [said.finished.reason for said in answer.choices if said.finished] == (
+                ["length"] * 4
+            )
+        # Nobody who watches keeps it from ending.
+        assert service.worker.popen.wait(4) == 0
+        assert [list(watch) for watch in watches] == [[], []]
+    finally:
+        service.__exit__()
+
+
+def test_health_of_an_unknown_service_is_told_as_the_protocol_says(
+    service: GrpcService,
+) -> None:
+    health = HealthStub(service.channel)
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(HealthCheckRequest(service="other"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    watch = health.Watch(HealthCheckRequest(service="other"))
+    assert next(watch).status == HealthCheckResponse.SERVICE_UNKNOWN
+    watch.cancel()
+
+
+def test_a_dead_engine_fails_its_streams(own: GrpcService) -> None:
+    health = HealthStub(own.channel)
+    watch = health.Watch(HealthCheckRequest(), timeout=60)
+    assert next(watch).status == SERVING
+    calls = [
+        own.stub.Chat(long_chat(16)),
+        own.stub.Generate(
+            pb.GenerateRequest(
+                text="Hi", max_tokens=480, sampling=pb.Sampling(ignore_eos=True, n=16)
+            )
+        ),
+    ]
+    for call in calls:
+        next(call)
+    own.engine.end(signal.SIGKILL)
+    for call in calls:
+        error = failure_of(call)
+        assert error.code() is grpc.StatusCode.INTERNAL
+        assert trailing(error)["x-quire-reason"] == "error:engine"
+    assert next(watch).status == NOT_SERVING
+    error = failure_of(own.stub.Chat(long_chat()))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert own.outcomes("grpc_chat") == {"error:engine": 1, "refused:engine": 1}
+    assert own.outcomes("grpc_generate") == {"error:engine": 1}
+    own.start_engine()
+    assert next(watch).status == SERVING
+    watch.cancel()
+    put_together(own.stub.Chat(long_chat()))
+
+
+def test_a_stream_cut_by_the_end_of_the_drain_says_so(tiny_model: Path, tmp_path: Path) -> None:
+    with GrpcService(tiny_model, tmp_path, "--drain-timeout", "0.05") as service:
+        call = service.stub.Chat(long_chat(16))
+        next(call)
+        service.worker.popen.send_signal(signal.SIGTERM)
+        error = failure_of(call)
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert trailing(error)["x-quire-reason"] == "error:shutdown"
+        assert service.worker.popen.wait(20) == 0
+        assert '"outcome":"error:shutdown"' in service.worker.output()
+
+
+# --- one service with all its guards up -----------------------------------------------------------
+
+ONE, TWO = (("authorization", "Bearer key-one"),), (("x-api-key", "key-two"),)
+
+
+@pytest.fixture(scope="module")
+def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcService]:
+    """It runs 16 sequences at once, lets one wait, asks for a key and for a quick reader."""
+    with GrpcService(
+        tiny_model,
+        tmp_path_factory.mktemp("guarded"),
+        *("--api-key", "key-one,key-two", "--slow-reader-timeout", "0.3"),
+        *("--max-waiting-requests", "1"),
+        engine_args=("--max-num-seqs", "16"),
+    ) as running:
+        yield running
+
+
+def test_a_key_is_asked_for_and_calls_of_another_are_out_of_reach(guarded: GrpcService) -> None:
+    stub = guarded.stub
+    for wrong in ((), (("authorization", "Bearer key-three"),), (("x-api-key", ""),)):
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.ListModels(pb.ListModelsRequest(), metadata=wrong)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert trailing(caught.value)["quire-error-code"] == "invalid_api_key"
+    assert stub.ListModels(pb.ListModelsRequest(), metadata=TWO).models
+    assert guarded.outcomes("grpc_models") == {"refused:unauthorized": 3, "stop": 1}
+    assert HealthStub(guarded.channel).Check(HealthCheckRequest()).status == SERVING
+
+    call = stub.Chat(long_chat(16), metadata=ONE)
+    request_id = next(call).events[0].started.request_id
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Abort(pb.AbortRequest(request_id=request_id), metadata=TWO)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    stub.Abort(pb.AbortRequest(request_id=request_id), metadata=ONE)
+    assert failure_of(call).code() is grpc.StatusCode.CANCELLED
+
+
+def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
+    guarded: GrpcService,
+) -> None:
+    narrow = [("grpc.http2.lookahead_bytes", 1 << 16), ("grpc.http2.bdp_probe", 0)]
+    with grpc.insecure_channel(guarded.target, options=narrow) as channel:
+        request = long_chat(16, logprobs=True, top_logprobs=20)
+        call = QuireStub(channel).Chat(request, metadata=ONE)
+        next(call)
+        until(lambda: guarded.outcomes("grpc_chat").get("client_slow") == 1, 30, "the cut")
+        guarded.wait_idle()
+        error = failure_of(call)  # nobody takes it for a whole answer
+        assert error.code() is grpc.StatusCode.CANCELLED
+        assert trailing(error)["x-quire-reason"] == "client_slow"
+
+
+def test_too_many_waiting_are_refused(guarded: GrpcService) -> None:
+    guarded.wait_idle()
+    running = guarded.stub.Chat(long_chat(16), metadata=ONE)
+    until(lambda: guarded.engine_counts()["running"] == 16, 10, "sixteen to run")
+    waiting = guarded.stub.Chat(long_chat(1), metadata=ONE)
+    assert next(waiting).events[0].started.request_id  # for Abort: it is told at once
+    error = failure_of(guarded.stub.Chat(long_chat(1), metadata=ONE))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert trailing(error)["quire-error-code"] == "overloaded"
+    for call in (running, waiting):
+        call.cancel()
+    guarded.wait_idle()
+
+
+# --- what keeps it from starting ------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_told_at_the_start(service: GrpcService, tmp_path: Path) -> None:
+    second = RunningService(
+        service.model, tmp_path, worker_args=("--grpc-port", str(service.grpc_port))
+    )
+    worker = second.start_worker()
+    assert worker.popen.wait(30) == 1
+    assert f"cannot listen on {service.target} for gRPC" in worker.output()
+
+
+def test_without_the_packages_the_flag_says_how_to_get_them() -> None:
+    code = (
+        "import sys; sys.modules['grpc_health'] = None; from service.cli import main; "
+        f"sys.exit(main(['serve', '--grpc-port', '{free_port()}']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "grpcio-health-checking" in done.stderr
+    assert "pip install 'quire[grpc]'" in done.stderr
