@@ -47,7 +47,8 @@ def test_a_rollout_does_not_give_up_while_a_model_may_still_load(server: Manifes
 def test_every_pod_is_asked_for_start_readiness_and_life(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
         container = server_container(each)
-        [port] = [port["name"] for port in container["ports"]]
+        port = container["ports"][0]["name"]
+        assert port == "http"
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             assert container[kind]["httpGet"]["port"] == port
             assert container[kind]["timeoutSeconds"] <= container[kind]["periodSeconds"]
@@ -145,15 +146,31 @@ def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) 
 def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
         container = server_container(each)
-        [listening] = container["ports"]
-        flag = container["args"].index("--port") + 1
-        assert listening["containerPort"] == int(container["args"][flag])
+        listening = {port["name"]: port["containerPort"] for port in container["ports"]}
+        flags = {"http": "--port", "grpc": "--grpc-port"}
+        assert listening == {
+            name: int(container["args"][container["args"].index(flag) + 1])
+            for name, flag in flags.items()
+            if flag in container["args"]
+        }
         service = next(
             m
             for m in manifests
             if m["kind"] == "Service" and m["metadata"]["name"] == each["metadata"]["name"]
         )
-        assert [port["targetPort"] for port in service["spec"]["ports"]] == [listening["name"]]
+        assert [port["targetPort"] for port in service["spec"]["ports"]] == list(listening)
+
+
+def test_grpc_has_a_port_only_where_one_is_asked_for(helm: Helm) -> None:
+    def ports(values: Values) -> list[tuple[str, int, str | None]]:
+        rendered = objects(helm.render(values))
+        [service] = [each for each in rendered if each["kind"] == "Service"]
+        spec = service["spec"]["ports"]
+        return [(port["name"], port["port"], port.get("appProtocol")) for port in spec]
+
+    http = ("http", 8000, None)
+    assert ports({}) == [http]
+    assert ports({"server": {"grpcPort": 9100}}) == [http, ("grpc", 9000, "kubernetes.io/h2c")]
 
 
 def test_the_monitor_scrapes_the_api_and_not_the_dashboard(helm: Helm) -> None:

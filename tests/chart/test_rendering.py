@@ -92,6 +92,7 @@ def test_the_notes_name_what_was_installed(
     port = merged["service"]["port"]
     assert f"service/{api['metadata']['name']} {port}:{port}" in text
     assert f"http://{api['metadata']['name']}.{NAMESPACE}:{port}/v1" in text
+    assert ("gRPC" in text) == bool(merged["server"].get("grpcPort"))
     assert ("dashboard" in text) == merged["dashboard"]["enabled"]
     assert ("No API key" in text) != bool(merged["auth"]["existingSecret"])
     assert ("Authorization" in text) == bool(merged["auth"]["existingSecret"])

@@ -18,6 +18,14 @@
 {{- if and (eq $update.type "RollingUpdate") (has (toString $update.maxSurge) (list "0" "0%")) (has (toString $update.maxUnavailable) (list "0" "0%")) -}}
 {{- fail "updateStrategy.maxUnavailable: must not be 0 where updateStrategy.maxSurge is 0: no pod could ever be replaced" -}}
 {{- end -}}
+{{- if not (kindIs "invalid" .Values.server.grpcPort) -}}
+{{- if eq (int .Values.server.grpcPort) (int .Values.server.port) -}}
+{{- fail "server.grpcPort: HTTP has this port (server.port); gRPC needs one of its own" -}}
+{{- end -}}
+{{- if eq (int .Values.service.grpcPort) (int .Values.service.port) -}}
+{{- fail "service.grpcPort: HTTP has this port (service.port); gRPC needs one of its own" -}}
+{{- end -}}
+{{- end -}}
 {{- $store := .Values.store -}}
 {{- if $store.existingClaim -}}
 {{- if $store.existingSecret -}}

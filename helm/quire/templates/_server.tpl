@@ -28,6 +28,7 @@ would be written with an exponent. */}}
 ) -}}
 {{- $engine := $values.engine -}}
 {{- $flags := list
+  (list "--grpc-port" $values.server.grpcPort)
   (list "--dtype" $engine.dtype)
   (list "--load-format" $engine.loadFormat)
   (list "--max-model-len" $engine.maxModelLen)
