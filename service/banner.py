@@ -23,6 +23,7 @@ def banner(
         *([note] if note else []),
         "",
         f"  OpenAI base URL  {url}/v1",
+        f"  Anthropic's      {url}",
         f"  API docs         {url}/docs",
         f"  metrics          {url}/metrics",
         *([f"  gRPC             {address.local_host}:{grpc_port}"] if grpc_port else []),

@@ -27,7 +27,8 @@ class Landing(msgspec.Struct, frozen=True):
     name: str
     model: str
     status: str
-    api: str
+    api: str  # OpenAI clients' base URL
+    anthropic: str  # Anthropic clients' base URL
     docs: str
     openapi: str
     models: str
@@ -72,6 +73,7 @@ async def landing(request: HttpRequest, state: State) -> Response[bytes]:
         model=model,
         status=status,
         api=f"{base}/v1",
+        anthropic=base,
         docs=f"{base}/docs",
         openapi=f"{base}/openapi.json",
         models=f"{base}/v1/models",
