@@ -155,7 +155,19 @@ def _texts(shipped: ShippedFormat) -> st.SearchStrategy[str]:
         ]
     )
     anything = st.text(alphabet=st.characters(codec="utf-8"), max_size=3)
-    return st.lists(st.one_of(fragments, anything), max_size=9).map("".join)
+    piece = st.one_of(fragments, anything)
+    edits = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 12), piece), max_size=5)
+    damaged = st.tuples(st.sampled_from(parts), edits).map(_edited)
+    return st.one_of(st.lists(piece, max_size=9).map("".join), damaged)
+
+
+def _edited(drawn: tuple[str, list[tuple[int, int, str]]]) -> str:
+    """A text in which here and there some characters gave way to others."""
+    text, edits = drawn
+    for place, gone, put in edits:
+        start = place % (len(text) + 1)
+        text = text[:start] + put + text[start + gone :]
+    return text
 
 
 @FORMATS
