@@ -3,7 +3,8 @@
     QuireError
     ├── InvalidRequestError       400  refused:invalid       the request itself is unsound
     │   ├── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
-    │   └── WrongTaskError        400  refused:invalid       the model cannot do what is asked
+    │   ├── WrongTaskError        400  refused:invalid       the model cannot do what is asked
+    │   └── NoThreadsError        400  refused:invalid       Anthropic's server-side conversations
     ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
     ├── NotFoundError             404  refused:not_found     no such path
     │   └── ModelNotFoundError    404  refused:not_found     no such model
@@ -100,6 +101,10 @@ class ContextTooLongError(InvalidRequestError):
 
 class WrongTaskError(InvalidRequestError):
     kind = Kind(400, "invalid_request_error", "unsupported_task", "refused:invalid")
+
+
+class NoThreadsError(InvalidRequestError):
+    kind = Kind(400, "invalid_request_error", "thread_unsupported_request", "refused:invalid")
 
 
 class UnauthorizedError(QuireError):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from service.errors import QuireError
+from service.errors import NoThreadsError, QuireError
 
 ErrorShape = Callable[[QuireError, str], bytes]
 """An error and the request's id to the body of the response."""
@@ -25,9 +25,17 @@ _ANTHROPIC_TYPES: Final = {
 }
 
 
-class AnthropicErrorDetail(msgspec.Struct, frozen=True):
+class AnthropicErrorDetails(msgspec.Struct, frozen=True):
+    """What Anthropic's clients act on by themselves."""
+
+    error_code: str
+    unsupported: tuple[str, ...]
+
+
+class AnthropicErrorDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
+    details: AnthropicErrorDetails | None = None
 
 
 class AnthropicErrorBody(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
@@ -40,7 +48,10 @@ def openai_shape(error: QuireError, request_id: str) -> bytes:
 
 
 def anthropic_shape(error: QuireError, request_id: str) -> bytes:
-    detail = AnthropicErrorDetail(anthropic_type(error), error.message)
+    details = None
+    if isinstance(error, NoThreadsError):
+        details = AnthropicErrorDetails(error.kind.code or "", ("thread",))
+    detail = AnthropicErrorDetail(anthropic_type(error), error.message, details)
     return msgspec.json.encode(AnthropicErrorBody(detail, request_id))
 
 

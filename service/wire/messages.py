@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from service.errors import InvalidRequestError
+from service.errors import InvalidRequestError, NoThreadsError
 from service.generation.constraint import AnswerShape, JsonSchema
 from service.prompt.conversation import (
     Conversation,
@@ -105,6 +105,7 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: InputToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    thread: dict[str, Any] | None = None
 
     @property
     def hosted_tools(self) -> list[str]:
@@ -176,6 +177,12 @@ def ignored_fields(body: bytes, request: PromptFields) -> list[str]:
 
 
 def _check(request: PromptFields) -> None:
+    if request.thread is not None:
+        # A request that continues a thread holds its newest messages only. The SDKs' tool runners
+        # try one by themselves, and send the whole conversation once they are told so.
+        raise NoThreadsError(
+            "This server keeps no threads: send the whole conversation.", param="thread"
+        )
     for index, tool in enumerate(request.tools or ()):
         if not tool.is_hosted and (not tool.name or tool.input_schema is None):
             raise InvalidRequestError(

@@ -136,6 +136,41 @@ def test_a_tool_loop_ends_in_an_answer(claude: anthropic.Anthropic) -> None:
     assert "11" in block.text
 
 
+def test_the_sdk_s_tool_runner_goes_on_without_a_thread(claude: anthropic.Anthropic) -> None:
+    """It asks the server to keep the conversation, and sends it whole once that is refused."""
+    degrees = {"Paris": "18", "London": "11"}
+
+    @anthropic.beta_tool(
+        name="get_weather", description=WEATHER["description"], input_schema=WEATHER["input_schema"]
+    )
+    def get_weather(city: str) -> str:
+        return json.dumps({"temperature": degrees[city]})
+
+    final = claude.beta.messages.tool_runner(
+        messages=TWO_CITIES, tools=[get_weather], extra_body={"temperature": 0}, **ASK
+    ).until_done()
+    assert final.stop_reason == "end_turn"
+    [block] = final.content
+    assert block.type == "text"
+    assert "18" in block.text
+    assert "11" in block.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_thread_is_refused_in_the_words_that_clients_look_for(
+    server: QuireServer, stream: bool
+) -> None:
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    body = {**ASK, "messages": HELLO, "thread": thread, "stream": stream}
+    status, reply = server.post("/v1/messages", body)
+    assert status == 400
+    assert reply["error"]["type"] == "invalid_request_error"
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert reply["error"]["details"] == details
+    count = {"model": "pocket", "messages": HELLO, "thread": thread}
+    assert server.post("/v1/messages/count_tokens", count)[0] == 400
+
+
 def test_a_required_tool_is_called_and_only_once_where_parallel_use_is_off(
     claude: anthropic.Anthropic,
 ) -> None:
