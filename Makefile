@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV   := .venv
 AGENTS := build/agents
+CLIENTS := build/clients
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -45,7 +46,13 @@ chat: $(VENV)/.base ## Talk to the running server in this terminal
 doctor: $(VENV)/.base ## Say what this machine can do, what is missing, how to get it
 	@$(BIN)/quire doctor $(ARGS)
 
-test: $(VENV)/.develop ## Run the tests (ARGS="-k name")
+# The JavaScript clients that tests drive. Without npm or its registry those tests are skipped.
+$(CLIENTS)/.installed: tests/e2e/javascript/package.json
+	mkdir -p $(CLIENTS)
+	cp tests/e2e/javascript/package.json $(CLIENTS)/
+	-npm install --prefix $(CLIENTS) --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error && touch $@
+
+test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q $(ARGS)
 
 test-slow: $(VENV)/.develop ## Run the long tests: model gates, soak

@@ -24,7 +24,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    needs_parts = any(item.get_closest_marker(name) for name in ("debian", "chart"))
+    needs_parts = any(item.get_closest_marker(name) for name in ("debian", "chart", "node"))
     if MUST_NOT_SKIP and report.skipped and needs_parts:
         report.outcome = "failed"
         report.longrepr = f"skipped where every part is installed: {report.longrepr}"
