@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,27 @@ def test_every_room_and_test_folder_is_named_in_the_architecture() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     for room in ("observability", "engine", "pocket", "service", "dashboard", "helm"):
         assert f"`{room}/`" in page
+
+
+FIELD_ISSUES = (ROOT / "docs" / "field-issues.md").read_text()
+
+
+@cache
+def functions_in(path: str) -> set[str]:
+    found = ast.walk(ast.parse((ROOT / path).read_text()))
+    return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/.+?)`", FIELD_ISSUES))))
+def test_every_test_named_against_a_field_issue_exists(name: str) -> None:
+    path, _, test = name.partition("::")
+    assert test.startswith("test_")
+    assert test in functions_in(path)
+
+
+def test_every_field_issue_names_a_test() -> None:
+    rows = [line for line in FIELD_ISSUES.splitlines() if line.startswith("| ")]
+    without = [
+        row for row in rows if "::test_" not in row and row != "| elsewhere | thread | here |"
+    ]
+    assert without == []

@@ -133,3 +133,24 @@ def test_a_streamed_echo_alone_counts_no_output_in_any_chunk(service: RunningSer
     chunks = service.stream(PATH, ask)
     assert "".join(part["text"] for chunk in chunks for part in chunk["choices"]) == ASK["prompt"]
     assert {chunk["usage"]["completion_tokens"] for chunk in chunks} == {0}
+
+
+@pytest.mark.parametrize("echo", [False, True])
+@pytest.mark.parametrize("last_bytes", [1, 2, 3])
+def test_a_prompt_that_ends_inside_a_character_is_not_said_again(
+    service: RunningService, last_bytes: int, echo: bool
+) -> None:
+    checkpoint = load_checkpoint(service.model)
+    by_bytes = {value: key for key, value in enumerate(checkpoint.vocabulary.token_bytes)}
+    tokens = checkpoint.tokenizer.encode("Once upon a time ", add_special_tokens=False)
+    tokens += [by_bytes[bytes([byte])] for byte in "🚀".encode()[:last_bytes]]
+    ask = {**ASK, "prompt": tokens, "return_token_ids": True, "echo": echo}
+    _, answer = service.post(PATH, ask)
+    choice = answer["choices"][0]
+    said = checkpoint.tokenizer.decode(choice["token_ids"], skip_special_tokens=True)
+    shown = checkpoint.tokenizer.decode(tokens) if echo else ""
+    assert choice["text"] == shown + said
+    chunks = service.stream(PATH, {**ask, "stream": True})
+    parts = [chunk["choices"][0] for chunk in chunks]
+    assert "".join(part["text"] for part in parts) == choice["text"]
+    assert [token for part in parts for token in part.get("token_ids", [])] == choice["token_ids"]

@@ -88,6 +88,43 @@ def test_a_client_that_leaves_while_queued_frees_its_place(
         service.wait_idle(2)
 
 
+def log_lines(service: RunningService, outcome: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in service.worker.output().splitlines() if line[:1] == "{"]
+    return [line for line in lines if line.get("outcome") == outcome]
+
+
+def in_progress(service: RunningService) -> float:
+    lines = service.get("/metrics")[1].decode().splitlines()
+    name = "quire_requests_in_progress{"
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+def test_what_broken_streams_cost_is_told_in_the_log(own: RunningService) -> None:
+    """Their usage reaches nobody's stream."""
+    sdk = openai.OpenAI(base_url=f"{own.url}/v1", api_key="unused", max_retries=0)
+
+    def read_some() -> tuple[openai.Stream[Any], int]:
+        stream = sdk.chat.completions.create(model="tiny", stream=True, **_for_sdk(LONG))
+        tokens = sum(bool(next(stream).choices) for _ in range(6)) - 1  # one has the role
+        return stream, tokens
+
+    stream, seen = read_some()
+    assert in_progress(own) == 1
+    stream.close()
+    own.wait_idle()
+    (left,) = until(lambda: log_lines(own, "client_gone"), 5, "the line of the one that left")
+    stream, seen_of_failed = read_some()
+    own.engine.end(signal.SIGKILL)
+    with pytest.raises(openai.APIError):
+        list(stream)
+    (failed,) = until(lambda: log_lines(own, "error:engine"), 5, "the line of the failed one")
+    for line, least in ((left, seen), (failed, seen_of_failed)):
+        assert line["prompt_tokens"] > 0
+        assert least <= line["output_tokens"] < LONG["max_tokens"]
+        assert line["cached_tokens"] <= line["prompt_tokens"]
+    assert in_progress(own) == 0
+
+
 def test_the_socket_answers_loading_until_the_engine_is_there(
     tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from service.generation.formats import (
     OutputFormat,
     ShippedFormat,
     detect_format,
+    opening_of,
     shipped_formats,
 )
 from service.generation.formats.shipped import Example
@@ -204,6 +207,74 @@ def test_the_arguments_of_every_complete_call_are_one_json_object(
 ) -> None:
     for _, arguments in found(parse([data.draw(_texts(shipped))], output_format(shipped)))[2]:
         assert isinstance(arguments, dict)
+
+
+@FORMATS
+@pytest.mark.parametrize("burst", [1, 2, 3, 5, 8, 13, 40, 200])
+def test_calls_around_one_without_arguments_are_whole_in_any_burst(
+    shipped: ShippedFormat, burst: int
+) -> None:
+    """Every family's first example calls a tool without arguments between two with some."""
+    if not shipped.examples[0].calls:
+        return
+    text = shipped.examples[0].text
+    pieces = [text[start : start + burst] for start in range(0, len(text), burst)]
+    events = parse(pieces, output_format(shipped), opening=opening(shipped))
+    assert found(events)[2] == [
+        ("get_weather", {"city": "Oslo", "days": 3}),
+        ("ping", {}),
+        ("set_alarm", {"time": "07:30", "repeat": True, "tags": ["work", "early"]}),
+    ]
+
+
+@pytest.mark.parametrize("family", ["gemma4", "think", "minimax_m3"])
+def test_reasoning_is_found_again_after_the_results_of_tools(family: str) -> None:
+    """What the prompt holds of earlier reasoning changes nothing about the reasoning to come."""
+    shipped = next(s for s in shipped_formats("reasoning") if family in s.names)
+    form = output_format(shipped)
+    example = shipped.examples[0]
+    assert form.reasoning is not None
+    opens, closes = form.reasoning.opens[0], form.reasoning.closes[0]
+    earlier = f"{opens}\nEarlier.\n{closes}\nLet me look.<tool_result>18</tool_result>"
+    for prompt in (earlier, f"{earlier}\n<next turn>\n", f"{opens} is how one thinks.\n"):
+        start = opening_of(form, prompt, continues=False)
+        for pieces in ([example.text], list(example.text)):
+            said = found(parse(pieces, form, opening=start))
+            assert said == (example.reasoning, example.content, [])
+
+
+class _Lines:
+    """How many lines of Python run inside the ``with``: work that no busy machine changes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        self.count += event == "line"
+        return self._trace
+
+    def __enter__(self) -> _Lines:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+
+@FORMATS
+def test_the_work_for_a_token_does_not_grow_with_the_output(shipped: ShippedFormat) -> None:
+    example = shipped.examples[0]
+    word = "Oslo" if example.calls else (example.content or example.reasoning).split()[0]
+
+    def work(length: int) -> int:
+        pieces = list(example.text.replace(word, "word < " * length))
+        with _Lines() as lines:
+            parse(pieces, output_format(shipped), opening=opening(shipped))
+        return lines.count
+
+    short, middle, long = work(50), work(150), work(250)
+    assert long - middle <= 1.05 * (middle - short)
 
 
 @FORMATS

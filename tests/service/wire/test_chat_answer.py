@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from engine.messages import Finished, FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineLink, EngineSequence
+from service.generation.choice import StopRules
 from service.generation.formats import Opening
 from service.generation.generator import Generator
 from service.generation.request import Generation, GenerationRequest
@@ -77,6 +79,7 @@ class Played:
         *,
         reason: FinishReason = FinishReason.STOP,
         opening: Opening = Opening.TEXT,
+        stop: tuple[str, ...] = (),
         **fields: Any,
     ) -> None:
         desk = Desk()
@@ -91,6 +94,7 @@ class Played:
                 parse=True,
                 tools=chat_conversation(chat).tool_schemas(),
                 opening=opening,
+                stop=StopRules(strings=stop),
             )
         )
         answer = ChatAnswer(
@@ -117,7 +121,8 @@ class Played:
             out.append(stream.advance([choice]))
         out.append(stream.end())
         self.sse = b"".join(out).decode()
-        self.whole = ChatCompletion.model_validate_json(answer.whole())
+        self.whole_json = answer.whole().decode()
+        self.whole = ChatCompletion.model_validate_json(self.whole_json)
 
     @property
     def chunks(self) -> list[ChatCompletionChunk]:
@@ -186,6 +191,101 @@ def _calls(message: Any) -> list[tuple[str, str, str]]:
 def test_a_call_that_was_cut_off_finishes_with_length(checkpoint: Checkpoint) -> None:
     played = Played(checkpoint, CALL[:-25], one_each(), reason=FinishReason.LENGTH, tools=[TOOL])
     assert played.whole.choices[0].finish_reason == "length"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    parts=st.lists(st.sampled_from([CALL, CALL[:-20], CALL[:40], " so ", "<think>", "</think>"])),
+    frames=st.lists(st.integers(1, 30), min_size=1),
+    reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]),
+)
+def test_tool_calls_is_the_reason_only_where_there_is_a_whole_call(
+    checkpoint: Checkpoint, parts: list[str], frames: list[int], reason: FinishReason
+) -> None:
+    text = "".join(parts)
+    played = Played(checkpoint, text, itertools.cycle(frames), reason=reason, tools=[TOOL])
+    for choice in (played.whole.choices[0], played.accumulated().choices[0]):
+        if choice.finish_reason == "tool_calls":
+            assert reason is FinishReason.STOP
+            assert {"city": "Köln 🚀"} in [_arguments(call) for call in _calls(choice.message)]
+    if reason is FinishReason.STOP and parts == [CALL] * len(parts) and parts:
+        assert played.whole.choices[0].finish_reason == "tool_calls"
+    assert '"tool_calls":[]' not in played.sse + played.whole_json
+
+
+def _arguments(call: tuple[str, str, str]) -> Any:
+    with suppress(json.JSONDecodeError):
+        return json.loads(call[2])
+    return None
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("body", ['{"name": "weather", "arguments": {}}', '{"name": "weather"}'])
+def test_a_call_without_arguments_streams_an_empty_object(
+    checkpoint: Checkpoint, body: str, size: int
+) -> None:
+    text = f"<tool_call>\n{body}\n</tool_call>\n{CALL}"
+    played = Played(checkpoint, text, itertools.repeat(size), tools=[TOOL])
+    for choice in (played.whole.choices[0], played.accumulated().choices[0]):
+        assert [_arguments(call) for call in _calls(choice.message)] == [{}, {"city": "Köln 🚀"}]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_call_that_is_no_json_is_shown_as_it_is_and_not_as_a_call_that_was_made(
+    checkpoint: Checkpoint, size: int
+) -> None:
+    text = '<tool_call>\n{"name": "weather", "arguments": {city: Oslo}}\n</tool_call>'
+    played = Played(checkpoint, text, itertools.repeat(size), tools=[TOOL])
+    for choice in (played.whole.choices[0], played.accumulated().choices[0]):
+        assert choice.finish_reason == "stop"
+        assert [call[2] for call in _calls(choice.message)] == ["{city: Oslo}"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("end", [f"\n{CALL}", "", "?"], ids=["call", "held", "released"])
+def test_a_stop_string_that_never_comes_whole_changes_nothing(
+    checkpoint: Checkpoint, end: str, size: int
+) -> None:
+    """While text is held back, it stays with its tokens, and on its side of the reasoning."""
+    text = f"<think>\nEN then END then\n</think>\n\nTo the END: EN 🚀 EN{end}"
+    fields: dict[str, Any] = {"tools": [TOOL], "return_token_ids": True}
+    free = Played(checkpoint, text, itertools.repeat(size), **fields)
+    held = Played(checkpoint, text, itertools.repeat(size), stop=("END of", "EN 🚀 END"), **fields)
+    expected: dict[str, Any] = free.whole.choices[0].to_dict()
+    choice: dict[str, Any] = held.whole.choices[0].to_dict()
+    for each in (expected, choice):
+        for call in each["message"].get("tool_calls", ()):
+            call.pop("id")
+    assert choice == expected
+    parts: list[dict[str, Any]] = [chunk.choices[0].to_dict() for chunk in held.chunks]
+    assert [token for part in parts for token in part.get("token_ids", ())] == choice["token_ids"]
+    for kind in ("reasoning", "content"):
+        said = "".join(part["delta"].get(kind) or "" for part in parts)
+        assert said == choice["message"][kind]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_stop_string_inside_a_call_ends_it_without_tool_calls(
+    checkpoint: Checkpoint, size: int
+) -> None:
+    played = Played(checkpoint, CALL, itertools.repeat(size), stop=("Köln",), tools=[TOOL])
+    for choice in (played.whole.choices[0], played.accumulated().choices[0]):
+        assert choice.finish_reason == "stop"
+        assert [call[2] for call in _calls(choice.message)] == ['{"city": "']
+    assert played.whole.choices[0].to_dict()["stop_reason"] == "Köln"
+    assert "Köln" not in "".join(str(chunk.choices[0].delta.tool_calls) for chunk in played.chunks)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_stop_string_behind_a_whole_call_leaves_it_a_call(
+    checkpoint: Checkpoint, size: int
+) -> None:
+    text = f"{CALL}\nOBSERVATION: none"
+    played = Played(checkpoint, text, itertools.repeat(size), stop=("OBSERVATION",), tools=[TOOL])
+    for choice in (played.whole.choices[0], played.accumulated().choices[0]):
+        assert choice.finish_reason == "tool_calls"
+        assert [_arguments(call) for call in _calls(choice.message)] == [{"city": "Köln 🚀"}]
+        assert not choice.message.content
 
 
 def test_without_tools_the_same_text_is_content(checkpoint: Checkpoint) -> None:

@@ -230,6 +230,23 @@ def test_reasoning_text_and_calls_keep_their_order(checkpoint: Checkpoint) -> No
     assert played.final["status"] == "completed"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("cut", [0, 1, 20, len(CALL) - 12], ids=lambda cut: f"{cut} less")
+def test_what_a_call_is_written_in_is_never_output_text(
+    checkpoint: Checkpoint, size: int, cut: int
+) -> None:
+    text = f"<think>why</think>Let me see.\n\n{SLEEP}\n\n{CALL}"
+    text = text[: len(text) - cut]
+    reason = FinishReason.LENGTH if cut else FinishReason.STOP
+    played = Played(checkpoint, text, itertools.repeat(size), reason=reason)
+    check(played)
+    deltas = [e["delta"] for e in played.events if e["type"] == "response.output_text.delta"]
+    assert "".join(deltas).strip() == "Let me see."
+    assert [item["type"] for item in played.final["output"][:3]] == [
+        *("reasoning", "message", "function_call")
+    ]
+
+
 def test_a_custom_tools_text_streams_as_plain_text(checkpoint: Checkpoint) -> None:
     played = Played(checkpoint, SHELL, one_each())
     check(played)
