@@ -72,6 +72,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory_utilization: Annotated[
         float, Meta(gt=0, le=1, description="Share of GPU memory that the engine may fill.")
     ] = 0.9
+    async_scheduling: (
+        Annotated[
+            bool,
+            Meta(
+                description="Plan and launch a step before the tokens of the last one are read; "
+                "default: on a GPU."
+            ),
+        ]
+        | None
+    ) = None
     enable_prefix_caching: Annotated[
         bool, Meta(description="Reuse KV-cache blocks of equal prompt prefixes.")
     ] = True

@@ -50,6 +50,7 @@ from engine.step import (
     ScheduledSequence,
     StepPlan,
     StepResult,
+    StepUnderWay,
     Withheld,
 )
 from engine.submission import embed_refusal, refusal
@@ -77,10 +78,18 @@ class ProtocolError(ValueError):
 
 
 class Runner(Protocol):
-    """Runs a model on a device, one step at a time."""
+    """Runs a model on a device, one step at a time or one step ahead.
+
+    ``launch``, if it has that: start a step and return while the device computes it. Tokens that
+    the step before samples stand as ``PENDING`` in the plan's sequences. It raises as ``execute``
+    does, and a launched step's ``sample`` and ``result`` do too.
+    """
 
     @property
     def info(self) -> ModelInfo: ...
+
+    @property
+    def launch(self) -> Callable[[StepPlan], StepUnderWay] | None: ...
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the planned tokens. Running a plan again must be harmless: it writes the same
@@ -102,8 +111,25 @@ class _Entry:
     sequence: Sequence
 
 
+@dataclass(slots=True)
+class _Flight:
+    """A step under way. ``void``: uids whose results count for nothing, since what came before
+    them turned out otherwise than assumed."""
+
+    plan: StepPlan
+    step: StepUnderWay
+    begin: float
+    void: set[int]
+
+
 class EngineCore:
-    """Ties a scheduler to a runner. Not thread-safe: one thread calls it."""
+    """Ties a scheduler to a runner. Not thread-safe: one thread calls it.
+
+    With a runner that can ``launch``, each step is planned and launched while the one before it
+    is still under way, on the assumption that every sequence of that one goes on by a token. Those
+    that turn out to have ended, or to have got no token, are void in the step launched too early:
+    their results are dropped. So what anybody is told is the same as without.
+    """
 
     def __init__(
         self,
@@ -130,6 +156,8 @@ class EngineCore:
         self._connections: dict[Connection, dict[int, _Entry]] = {}  # live ones, by handle
         self._outboxes: dict[Connection, Outbox] = {}
         self._guided = GuidedSequences(constraints)
+        self._flight: _Flight | None = None
+        self._concluded_at = 0.0
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -263,7 +291,7 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether ``step`` would run the model or has something to tell."""
-        if not all(box.is_empty for box in self._outboxes.values()):
+        if self._flight is not None or not all(box.is_empty for box in self._outboxes.values()):
             return True
         if not self._guided:
             return self.scheduler.has_work
@@ -280,23 +308,17 @@ class EngineCore:
         if self._guided:
             self._settle()
             held = self._guided.held()
+        if self._flight is not None:
+            held |= self._assume(self._flight)
         plan = self.scheduler.schedule(begin, held)
         for sequence in plan.admitted:
             entry = self._entries[sequence.uid]
             self._outboxes[entry.connection].admitted.append(
                 Admitted(entry.handle, begin, sequence.num_cached_tokens)
             )
-        figures = StepFigures()
-        if plan.scheduled:
-            self._run(plan)
-            self._guided.advance()
-            figures = StepFigures(
-                phase=phase_of(plan),
-                seconds=self._clock() - begin,
-                tokens=plan.num_tokens,
-                sequences=len(plan.scheduled),
-            )
-        return self._collect(figures)
+        if self.runner.launch is None:
+            return self._collect(self._run(plan, begin))
+        return self._collect(self._run_ahead(plan, begin))
 
     def flush(self) -> dict[Connection, StepOutputs]:
         """What each connection is to be told, without running a step."""
@@ -312,23 +334,44 @@ class EngineCore:
                 entry = self._entries[settled.sequence.uid]
                 self._finish(entry, settled.ends, error=settled.error)
 
-    def _run(self, plan: StepPlan) -> None:
+    def _run(self, plan: StepPlan, begin: float) -> StepFigures:
+        if not plan.scheduled:
+            return StepFigures()
         try:
             result = self._execute(plan)
         except DeviceLostError as error:
             raise EngineDeadError(str(error)) from error
         except Exception as error:
-            logger.exception("a step of %d sequences failed", len(plan.scheduled))
             self._run_singly(plan, error)
-            return
+        else:
+            self._take(plan, result, set())
+        self._guided.advance()
+        return self._figures(plan, begin)
+
+    def _take(self, plan: StepPlan, result: StepResult, void: set[int]) -> set[int]:
+        """Take a step's results but those that are void. The uids of sequences that got no token
+        though they should have."""
         now = self._clock()
+        without = set()
         for index, item in enumerate(plan.scheduled):
+            uid = item.sequence.uid
+            if uid in void or uid not in self._entries:
+                continue
             prompt_logprobs = result.prompt_logprobs.get(index) if result.prompt_logprobs else None
-            self._apply(item, result.sampled[index], prompt_logprobs, now)
+            sampled = result.sampled[index]
+            self._apply(item, sampled, prompt_logprobs, now)
+            if isinstance(sampled, Withheld):
+                without.add(uid)
+        return without
 
     def _run_singly(self, plan: StepPlan, step_error: Exception) -> None:
         """Run a failed step's sequences one by one; those that raise again fail."""
+        if not plan.scheduled:
+            return
+        logger.error("a step of %d sequences failed", len(plan.scheduled), exc_info=step_error)
         any_ran = False
+        for item in plan.scheduled:
+            self.scheduler.rewind(item)
         for item in plan.scheduled:
             try:
                 result = self._execute(StepPlan((item,)))
@@ -343,13 +386,111 @@ class EngineCore:
         if not any_ran:
             self._probe(step_error)
 
+    # --- one step ahead ----------------------------------------------------------------------
+
+    def _assume(self, flight: _Flight) -> set[int]:
+        """Go on as if the step under way were done. The uids of sequences that end with it, or
+        whose next token cannot be chosen in time."""
+        held = set()
+        for item in flight.plan.scheduled:
+            sequence = item.sequence
+            if sequence.uid in flight.void or sequence.uid not in self._entries:
+                continue
+            self.scheduler.assume(item)
+            if not item.samples:
+                continue
+            slow = sequence.guide is not None and sequence.guide.is_slow
+            if slow or sequence.embed is not None or self._is_full(sequence):
+                held.add(sequence.uid)
+        return held
+
+    def _run_ahead(self, plan: StepPlan, begin: float) -> StepFigures:
+        """Launch a step, then conclude the one before it."""
+        flight, self._flight = self._flight, None
+        launched: StepUnderWay | None = None
+        failure: Exception | None = None
+        if plan.scheduled:
+            assert self.runner.launch is not None
+            try:
+                launched = self.runner.launch(plan)
+            except DeviceLostError as error:
+                raise EngineDeadError(str(error)) from error
+            except Exception as error:
+                failure = error
+        figures, void = StepFigures(), set[int]()
+        if flight is not None:
+            void = self._conclude(flight)
+            figures = self._figures(flight.plan, flight.begin)
+        if launched is not None:
+            void.update(
+                item.sequence.uid
+                for item in plan.scheduled
+                if item.sequence.uid not in self._entries
+            )
+            try:
+                launched.sample(void)
+                self._flight = _Flight(plan, launched, begin, void)
+            except DeviceLostError as error:
+                raise EngineDeadError(str(error)) from error
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            self._run_singly(self._rest(plan, void), failure)
+            self._guided.advance()
+        return figures
+
+    def _conclude(self, flight: _Flight) -> set[int]:
+        """Take the results of a step under way. The uids of sequences that did not go on as
+        ``_assume`` had it."""
+        try:
+            result = flight.step.result()
+            self._check(flight.plan, result)
+        except DeviceLostError as error:
+            raise EngineDeadError(str(error)) from error
+        except Exception as error:
+            self._run_singly(self._rest(flight.plan, flight.void), error)
+            void = {item.sequence.uid for item in flight.plan.scheduled}
+        else:
+            void = self._take(flight.plan, result, flight.void)
+        self._guided.advance()
+        return void
+
+    def _rest(self, plan: StepPlan, void: set[int]) -> StepPlan:
+        """What of a failed step can and should be run again."""
+        rest = []
+        for item in plan.scheduled:
+            if item.sequence.uid in void or item.sequence.uid not in self._entries:
+                continue
+            if item.is_current:
+                rest.append(item)
+            else:
+                self.scheduler.rewind(item)
+        return StepPlan(tuple(rest))
+
+    def _figures(self, plan: StepPlan, begin: float) -> StepFigures:
+        now = self._clock()
+        figures = StepFigures(
+            phase=phase_of(plan),
+            # A step launched early waited for the one before it.
+            seconds=now - max(begin, self._concluded_at),
+            tokens=plan.num_tokens,
+            sequences=len(plan.scheduled),
+        )
+        self._concluded_at = now
+        return figures
+
+    # --- running -----------------------------------------------------------------------------
+
     def _execute(self, plan: StepPlan) -> StepResult:
         result = self.runner.execute(plan)
+        self._check(plan, result)
+        return result
+
+    def _check(self, plan: StepPlan, result: StepResult) -> None:
         if len(result.sampled) != len(plan.scheduled):
             raise RuntimeError(
                 f"the runner answered {len(result.sampled)} of {len(plan.scheduled)} sequences"
             )
-        return result
 
     def _probe(self, step_error: Exception) -> None:
         """Compute one token by itself: does the model run at all? Raises EngineDeadError."""
@@ -388,6 +529,8 @@ class EngineCore:
         entry = self._entries[sequence.uid]
         if sampled is None and item.samples:
             sampled = RuntimeError("the runner sampled no token")
+        if isinstance(sampled, Exception | Withheld):
+            self.scheduler.rewind(item)
         if isinstance(sampled, Exception):
             logger.error("sequence %s failed", sequence.request_id, exc_info=sampled)
             self._finish(entry, FinishReason.ERROR, error=_describe(sampled))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/{}"
@@ -51,6 +52,32 @@ def cpu_has_bfloat16() -> bool:
         capabilities = torch.cpu.get_capabilities()
         return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+class Readback:
+    """Tensors being copied to the host, behind what the device has been given to do so far; what
+    it is given later does not delay them."""
+
+    __slots__ = ("_copied", "_tensors")
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self._tensors = tensors
+        self._copied: torch.cuda.Event | None = None
+        if tensors[0].is_cuda:
+            self._tensors = tuple(
+                torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(
+                    tensor, non_blocking=True
+                )
+                for tensor in tensors
+            )
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+
+    def wait(self) -> tuple[Tensor, ...]:
+        """The tensors on the host."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._tensors
 
 
 # A product with a smaller matrix is done before a second thread has even woken up.

@@ -82,6 +82,8 @@ class EncoderRunner:
         self.execute(StepPlan((_probe(min(limit, 8)),)))
         progress("warmup", 1, 1)
 
+    launch = None  # a step is computed in one go
+
     def execute(self, plan: StepPlan) -> StepResult:
         """Encode the planned texts. Running a plan again is harmless. Raises DeviceLostError when
         the accelerator is gone."""

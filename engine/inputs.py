@@ -82,6 +82,13 @@ class InputScheduler:
         item.sequence.num_computed_tokens = item.num_tokens
         self.counters.prompt_tokens_computed += item.num_tokens
 
+    def assume(self, item: ScheduledSequence) -> None:
+        """No encoder's step is planned while another is under way."""
+        raise NotImplementedError
+
+    def rewind(self, item: ScheduledSequence) -> None:
+        """The step did not compute this item after all. There is nothing to undo."""
+
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out, waiting or running, finished or aborted."""
         if sequence in self._waiting:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import CacheShape, Int64Array, MetadataBuilder
@@ -17,30 +16,21 @@ from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
 from engine.cpu.library import Library, UnavailableError, library
 from engine.device import choose_device, choose_dtype, set_threads
-from engine.messages import Pooling, SamplingParams, TokenLogprobs
+from engine.launched import LaunchedStep, StepParts, on_device
+from engine.messages import Pooling, SamplingParams
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
 from engine.pooling.declared import pooling_rules
-from engine.pooling.pool import Pooler, PoolingError, shape_vector
-from engine.sampling.logprobs import token_logprobs
-from engine.sampling.sampler import Sampler, SamplingError
+from engine.pooling.pool import Pooler
+from engine.sampling.sampler import Sampler
 from engine.sequence import Sequence
-from engine.step import (
-    DeviceLostError,
-    ModelInfo,
-    Sampled,
-    ScheduledSequence,
-    StepPlan,
-    StepResult,
-)
+from engine.step import ModelInfo, ScheduledSequence, StepPlan, StepResult, StepUnderWay
 
 _log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
-# Rows of logits computed at a time for prompt_logprobs: bounds memory to this x vocabulary.
-_LOGPROB_ROWS = 256
 # Memory of ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
 
@@ -67,8 +57,7 @@ class ModelRunner:
             set_threads(config.threads, matrix)
         self._dtype = choose_dtype(config.dtype, self._model_config.dtype, self._device)
         limit = _length_limit(config, self._model_config)
-        self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.LAST)
-        self._pooler = Pooler(self._rules.pooling)
+        rules = pooling_rules(directory, asked=config.pooling, default=Pooling.LAST)
         progress("config", 1, 1)
         with torch.inference_mode():
             loaded = load_model(
@@ -82,11 +71,18 @@ class ModelRunner:
                 library=self._compiled_path(),
             )
             self._decoder = loaded.decoder
-            self._sampler = Sampler(
-                vocab_size=self._model_config.vocab_size,
-                eos_token_ids=self._model_config.eos_token_ids,
-                device=self._device,
+            self._parts = StepParts(
+                loaded.decoder,
+                Sampler(
+                    vocab_size=self._model_config.vocab_size,
+                    eos_token_ids=self._model_config.eos_token_ids,
+                    device=self._device,
+                ),
+                Pooler(rules.pooling),
+                rules,
+                self._device,
             )
+            self._last_launched: LaunchedStep | None = None
             self._has_bad_blocks = False
             progress("kv_cache", 0, 1)
             self._cache = self._allocate(limit)
@@ -107,9 +103,13 @@ class ModelRunner:
             tokenizer_dir=config.model,
             generates=self._model_config.generates,
             embedding_size=self._model_config.hidden_size,
-            pooling=self._rules.pooling,
-            matryoshka_dimensions=self._rules.matryoshka_dimensions,
+            pooling=rules.pooling,
+            matryoshka_dimensions=rules.matryoshka_dimensions,
         )
+        runs_ahead = config.async_scheduling
+        if runs_ahead is None:
+            runs_ahead = self._device.type != "cpu"
+        self.launch = self._launch if runs_ahead else None
         progress("warmup", 0, 1)
         self._warm_up()
         progress("warmup", 1, 1)
@@ -117,114 +117,54 @@ class ModelRunner:
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the planned tokens and sample where the plan says so. Running a plan again is
         harmless. Raises DeviceLostError when the accelerator is gone."""
-        try:
-            with torch.inference_mode():
-                return self._execute(plan)
-        except torch.AcceleratorError as error:
-            raise DeviceLostError(f"{self._device} failed: {error}") from error
+        with on_device(self._device):
+            return self._execute(plan)
 
     def forget(self, uid: int) -> None:
         """Drop what is kept for a sequence that is finished."""
-        self._sampler.forget(uid)
-        self._pooler.forget(uid)
+        self._parts.sampler.forget(uid)
+        self._parts.pooler.forget(uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
+        step = self._forward(plan, None)
+        step.sample(frozenset())
+        return step.result()
+
+    def _launch(self, plan: StepPlan) -> StepUnderWay:
+        with on_device(self._device):
+            self._last_launched = self._forward(plan, self._last_launched)
+        return self._last_launched
+
+    def _forward(self, plan: StepPlan, before: LaunchedStep | None) -> LaunchedStep:
+        """``before``: the step that samples the plan's pending tokens."""
         batch = self._batches.build(plan)
         if self._has_bad_blocks:
             self._cache.clear(torch.from_numpy(batch.fresh_blocks).to(self._device))
-        reports_prompts = any(
-            item.sequence.params.prompt_logprobs is not None for item in batch.items
-        )
-        pools = any(item.sequence.embed is not None for item in batch.items)
-        needs_every_row = reports_prompts or (pools and self._pooler.needs_every_token)
-        if needs_every_row or len(batch.items) == batch.token_ids.shape[0]:
-            kept, last_rows = None, batch.last_rows
-        else:
-            kept = torch.from_numpy(batch.last_rows).to(self._device)
-            last_rows = np.arange(len(batch.items))
+        if before is not None:
+            before.fill_pending(batch)
+        rows = self._wanted_rows(batch)
+        kept = None if rows is None else torch.from_numpy(rows).to(self._device)
         hidden = self._decoder.hidden_states(
             batch.token_ids, batch.positions, self._cache, batch.metadata, kept
         )
-        sampled = self._sample(batch, hidden, last_rows)
-        if pools:
-            self._pool(batch, hidden, last_rows, sampled)
-        return StepResult(
-            sampled=sampled,
-            prompt_logprobs=self._prompt_logprobs(batch, hidden) if reports_prompts else {},
+        last_rows = batch.last_rows if rows is None else np.arange(len(batch.items))
+        return LaunchedStep(self._parts, batch, hidden, last_rows, self._on_bad_numbers)
+
+    def _wanted_rows(self, batch: StepBatch) -> Int64Array | None:
+        """The rows whose final states are wanted; None: all."""
+        needs_every_row = any(
+            item.sequence.params.prompt_logprobs is not None
+            or (item.sequence.embed is not None and self._parts.pooler.needs_every_token)
+            for item in batch.items
         )
+        if needs_every_row or len(batch.items) == batch.token_ids.shape[0]:
+            return None
+        return batch.last_rows
 
-    def _sample(self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array) -> list[Sampled]:
-        """``last_rows[i]``: the row of ``hidden`` that belongs to item i's last token."""
-        sampled: list[Sampled] = [None] * len(batch.items)
-        sampling = [
-            i for i, item in enumerate(batch.items) if item.samples and item.sequence.embed is None
-        ]
-        if not sampling:
-            return sampled
-        if len(sampling) < hidden.shape[0]:
-            rows = torch.from_numpy(last_rows[sampling]).to(self._device)
-            hidden = hidden.index_select(0, rows)
-        sequences = [batch.items[i].sequence for i in sampling]
-        results = self._sampler.sample(self._decoder.logits(hidden), sequences)
-        for i, result in zip(sampling, results, strict=True):
-            sampled[batch.order[i]] = result
-            if isinstance(result, SamplingError):
-                # Numbers that are none may have reached the cache. From now on blocks are zeroed
-                # before reuse: a masked slot still spoils a sum if it holds infinity.
-                self._has_bad_blocks = True
-        return sampled
-
-    def _pool(
-        self, batch: StepBatch, hidden: Tensor, last_rows: Int64Array, sampled: list[Sampled]
-    ) -> None:
-        """Put the vectors of pooled sequences that are whole into ``sampled``."""
-        whole: list[tuple[int, Tensor]] = []
-        for i, item in enumerate(batch.items):
-            if item.sequence.embed is None:
-                continue
-            end = int(last_rows[i]) + 1
-            first = end - (item.num_tokens if self._pooler.needs_every_token else 1)
-            vector = self._pooler.take(item, hidden[first:end])
-            if vector is not None:
-                whole.append((i, vector))
-        if not whole:
-            return
-        vectors = torch.stack([vector for _, vector in whole]).cpu().numpy()
-        for (i, _), values in zip(whole, vectors, strict=True):
-            embed = batch.items[i].sequence.embed
-            assert embed is not None
-            try:
-                sampled[batch.order[i]] = shape_vector(
-                    values,
-                    dimensions=embed.dimensions,
-                    normalize=self._rules.normalizes_for(embed),
-                )
-            except PoolingError as error:
-                sampled[batch.order[i]] = error
-                self._has_bad_blocks = True  # as in ``_sample``
-
-    def _prompt_logprobs(self, batch: StepBatch, hidden: Tensor) -> dict[int, list[TokenLogprobs]]:
-        found: dict[int, list[TokenLogprobs]] = {}
-        for i, item in enumerate(batch.items):
-            top = item.sequence.params.prompt_logprobs
-            # The last prompt token predicts the first output token, which is the sampler's.
-            end = min(item.start + item.num_tokens, item.sequence.num_prompt_tokens - 1)
-            if top is None or end <= item.start:
-                continue
-            first_row = int(batch.last_rows[i]) + 1 - item.num_tokens
-            rows = hidden[first_row : first_row + end - item.start]
-            targets = item.sequence.token_ids[item.start + 1 : end + 1]
-            found[batch.order[i]] = self._logprobs_of(rows, targets, top)
-        return found
-
-    def _logprobs_of(self, hidden: Tensor, targets: list[int], top: int) -> list[TokenLogprobs]:
-        """Of ``targets[i]`` after ``hidden[i]``, a bounded number of rows at a time."""
-        logprobs: list[TokenLogprobs] = []
-        for first in range(0, len(targets), _LOGPROB_ROWS):
-            part = targets[first : first + _LOGPROB_ROWS]
-            logits = self._decoder.logits(hidden[first : first + len(part)])
-            logprobs += token_logprobs(logits, part, [top] * len(part))
-        return logprobs
+    def _on_bad_numbers(self) -> None:
+        # Numbers that are none may have reached the cache. From now on blocks are zeroed before
+        # reuse: a masked slot still spoils a sum if it holds infinity.
+        self._has_bad_blocks = True
 
     # --- loading -------------------------------------------------------------------------------
 

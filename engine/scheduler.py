@@ -26,7 +26,7 @@ from engine.kv.blocks import BlockPool
 from engine.kv.prefix import PrefixCache
 from engine.messages import WaitingReason
 from engine.sequence import Sequence
-from engine.step import ScheduledSequence, StepPlan
+from engine.step import PENDING, ScheduledSequence, StepPlan
 from engine.waiting import WaitingQueue
 
 
@@ -36,7 +36,7 @@ class SchedulerCounters:
     plus cached is exactly its prompt's length, however often it was preempted."""
 
     prompt_tokens_computed: int = 0
-    prompt_tokens_cached: int = 0  # found in the prefix cache at a sequence's first admission
+    prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
     tokens_recomputed: int = 0  # computed again after a preemption; what a cache gave back is not
     tokens_generated: int = 0
     preemptions: int = 0
@@ -55,7 +55,9 @@ class _Draft:
     def take(self, sequence: Sequence, num_tokens: int) -> None:
         start = sequence.num_computed_tokens
         samples = start + num_tokens == len(sequence.token_ids)
-        self.items[sequence.uid] = ScheduledSequence(sequence, start, num_tokens, samples)
+        self.items[sequence.uid] = ScheduledSequence(
+            sequence, start, num_tokens, samples, sequence.num_preemptions
+        )
         self.budget -= num_tokens
 
     def drop(self, sequence: Sequence) -> None:
@@ -202,9 +204,13 @@ class Scheduler:
             sequence.num_cached_tokens = min(
                 sequence.num_computed_tokens, sequence.num_prompt_tokens
             )
-            sequence.max_computed_tokens = sequence.num_computed_tokens
-            self.counters.prompt_tokens_cached += sequence.num_cached_tokens
             draft.admitted.append(sequence)
+        if sequence.num_computed_tokens > sequence.max_computed_tokens:
+            # After a preemption too: meanwhile somebody else may have computed more of the prompt.
+            prompt = sequence.num_prompt_tokens
+            known = min(sequence.max_computed_tokens, prompt)
+            self.counters.prompt_tokens_cached += min(sequence.num_computed_tokens, prompt) - known
+            sequence.max_computed_tokens = sequence.num_computed_tokens
         remaining = len(sequence.token_ids) - sequence.num_computed_tokens
         draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
 
@@ -258,22 +264,51 @@ class Scheduler:
 
     # --- update and finish -------------------------------------------------------------------
 
+    def assume(self, item: ScheduledSequence) -> None:
+        """A step under way computes this item: plan on as if it had, though the token it samples
+        is not known. ``update`` or ``rewind`` follows."""
+        sequence = item.sequence
+        if item.is_current:
+            sequence.num_computed_tokens = item.end
+        if item.samples and sequence.embed is None:
+            sequence.token_ids.append(PENDING)
+
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
         """The step has computed this item, and sampled ``token_id`` where the item samples."""
         sequence = item.sequence
-        start, end = item.start, item.start + item.num_tokens
+        start, end = item.start, item.end
         self._count(sequence, start, end)
-        sequence.num_computed_tokens = end
         if end > sequence.max_computed_tokens:
             sequence.max_computed_tokens = end
-        if end // self.block_size > start // self.block_size:
-            self.prefix.keep(sequence, start, end)
+        if item.is_current:
+            if sequence.num_computed_tokens < end:  # not assumed before
+                sequence.num_computed_tokens = end
+            if end // self.block_size > start // self.block_size:
+                self.prefix.keep(sequence, start, end)
         if token_id is not None:
-            sequence.token_ids.append(token_id)
+            if end == len(sequence.token_ids):
+                sequence.token_ids.append(token_id)
+            else:
+                sequence.token_ids[end] = token_id
             sequence.last_token_time = now
             if sequence.first_token_time is None:
                 sequence.first_token_time = now
             self.counters.tokens_generated += 1
+
+    def rewind(self, item: ScheduledSequence) -> None:
+        """The step did not compute this item after all: it is to be computed again."""
+        sequence = item.sequence
+        if item.samples:
+            del sequence.token_ids[item.end :]
+        if item.is_current:
+            sequence.num_computed_tokens = item.start
+        elif sequence.num_computed_tokens >= len(sequence.token_ids):
+            # It came back meanwhile, to blocks that leave nothing to compute.
+            self.preempt(sequence)
+        needed = self._num_blocks(len(sequence.token_ids))
+        if len(sequence.block_table) > needed:
+            self.prefix.release(sequence.block_table[needed:])
+            del sequence.block_table[needed:]
 
     def _count(self, sequence: Sequence, start: int, end: int) -> None:
         fresh = max(start, sequence.max_computed_tokens)  # below it, computing is recomputing

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
 from engine.messages import Pooling, TokenLogprobs
 from engine.sequence import Sequence
 
+PENDING = -1
+"""Stands in a sequence's ``token_ids`` for the token that a step under way samples."""
+
 
 class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
     """Compute tokens [start, start + num_tokens) of a sequence; its block table already holds
     room for them. ``samples``: these reach the sequence's last token, so a next one is sampled, or
-    a pooled sequence is whole."""
+    a pooled sequence is whole. ``num_preemptions``: the sequence's, when this was planned."""
 
     sequence: Sequence
     start: int
     num_tokens: int
     samples: bool
+    num_preemptions: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.num_tokens
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the sequence still holds the blocks that it had when this was planned."""
+        return self.num_preemptions == self.sequence.num_preemptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,19 @@ class StepResult:
 
     sampled: list[Sampled]
     prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
+
+
+class StepUnderWay(Protocol):
+    """A step that was launched: the device may still be computing it."""
+
+    def sample(self, skipped: Set[int]) -> None:
+        """Begin to choose tokens. All tokens of earlier steps are known to the host by now, none of
+        a later step is launched yet. Sequences in ``skipped`` (uids) get none."""
+        ...
+
+    def result(self) -> StepResult:
+        """Wait for the tokens that ``sample`` began to choose; called once."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

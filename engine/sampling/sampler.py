@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +21,11 @@ from torch import Tensor
 
 from engine.constraint.grammar import GrammarError
 from engine.constraint.guide import Phase
+from engine.device import Readback
 from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
-from engine.sampling.logprobs import token_logprobs
+from engine.sampling.logprobs import LogprobRows
 from engine.sampling.params import RandomRows, SamplingBatch, build_batch
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.sampling.random import uniforms
@@ -29,6 +33,7 @@ from engine.sequence import Sequence
 from engine.step import SampledToken, Withheld
 
 _HIDDEN = float("-inf")
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 # How long a step that has its logits waits for masks, in all. A sequence whose mask is not there
 # by then is sampled in a later step.
 _MASK_WAIT_SECONDS = 0.02
@@ -39,6 +44,47 @@ class SamplingError(ValueError):
 
 
 Sampled = SampledToken | Withheld | SamplingError | GrammarError
+
+
+class Choice:
+    """A batch's chosen tokens, on their way to the host.
+
+    ``tokens``: int64 [rows], on the device. ``best`` [rows]: each row's highest logit, which tells
+    whether a choice was possible. ``logprobs`` belong to the rows ``reported``; rows in
+    ``withheld`` got no token.
+    """
+
+    __slots__ = ("_logprobs", "_readback", "_reported", "_withheld", "tokens")
+
+    def __init__(
+        self,
+        tokens: Tensor,
+        best: Tensor,
+        reported: Items[int] = (),
+        logprobs: LogprobRows | None = None,
+        withheld: Mapping[int, Sampled] = _NOTHING,
+    ) -> None:
+        self.tokens = tokens
+        self._reported = reported
+        self._logprobs = logprobs
+        self._withheld = withheld
+        self._readback = Readback(tokens, best)
+
+    def read(self) -> list[Sampled]:
+        """Wait for the device."""
+        tokens, best = (column.tolist() for column in self._readback.wait())
+        told: dict[int, TokenLogprobs] = {}
+        if self._logprobs is not None:
+            told = dict(zip(self._reported, self._logprobs.read(), strict=True))
+        results: list[Sampled] = [
+            SampledToken(token, told.get(row))
+            if math.isfinite(best[row])
+            else SamplingError(_failure(best[row]))
+            for row, token in enumerate(tokens)
+        ]
+        for row, why in self._withheld.items():
+            results[row] = why
+        return results
 
 
 class Sampler:
@@ -60,26 +106,32 @@ class Sampler:
     def sample(self, logits: Tensor, sequences: Items[Sequence]) -> list[Sampled]:
         """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
         continuing ``sequences[row]``; or the reason why that row has none."""
+        return self.choose(logits, sequences).read()
+
+    def choose(self, logits: Tensor, sequences: Items[Sequence]) -> Choice:
+        """The same, without waiting for the device: ``read`` the choice later."""
         batch = self._batch_of(sequences)
         if batch.plain_greedy:
-            best, choice = logits.max(dim=-1)
-            return _results(choice.tolist(), best.tolist(), {}, {})
+            best, tokens = logits.max(dim=-1)
+            return Choice(tokens, best)
         raw = logits[list(batch.logprobs)] if batch.logprobs else None
         withheld = self._constrain(logits, sequences, batch) if batch.constrained else {}
         self._process(logits, sequences, batch)
-        best, choice = logits.max(dim=-1)
-        tokens: list[int] = choice.tolist()
+        best, tokens = logits.max(dim=-1)
         if batch.random is not None:
-            self._draw(logits, sequences, batch.random, tokens)
-        logprobs: dict[int, TokenLogprobs] = {}
+            drawn = self._draw(logits, sequences, batch.random)
+            if batch.random.rows is None:
+                tokens = drawn
+            else:
+                tokens = tokens.index_copy(0, batch.random.rows, drawn)
+        logprobs = None
         if raw is not None:
-            reported = token_logprobs(
+            logprobs = LogprobRows(
                 raw,
-                [tokens[row] for row in batch.logprobs],
+                tokens if len(batch.logprobs) == len(tokens) else tokens[list(batch.logprobs)],
                 [sequences[row].params.logprobs or 0 for row in batch.logprobs],
             )
-            logprobs = dict(zip(batch.logprobs, reported, strict=True))
-        return _results(tokens, best.tolist(), logprobs, withheld)
+        return Choice(tokens, best, batch.logprobs, logprobs, withheld)
 
     def _constrain(
         self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch
@@ -145,22 +197,14 @@ class Sampler:
         counts.update(sequence)
         return counts
 
-    def _draw(
-        self,
-        logits: Tensor,
-        sequences: Items[Sequence],
-        random: RandomRows,
-        tokens: list[int],
-    ) -> None:
-        """Replace the random rows' ``tokens`` by draws."""
+    def _draw(self, logits: Tensor, sequences: Items[Sequence], random: RandomRows) -> Tensor:
+        """int64 [random rows]: tokens."""
         positions = np.array([sequences[row].num_tokens for row in random.indices], np.uint64)
-        drawn = draw(
+        return draw(
             logits if random.rows is None else logits[random.rows],
             random,
             torch.from_numpy(uniforms(random.seeds, positions)).to(self._device),
-        ).tolist()
-        for row, token in zip(random.indices, drawn, strict=True):
-            tokens[row] = token
+        )
 
 
 def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:
@@ -195,24 +239,6 @@ def _banned(sequence: Sequence, vocab_size: int) -> list[int]:
         and word[-1] < vocab_size
         and (len(word) == 1 or tuple(tokens[1 - len(word) :]) == word[:-1])
     ]
-
-
-def _results(
-    tokens: list[int],
-    best: list[float],
-    logprobs: dict[int, TokenLogprobs],
-    withheld: dict[int, Sampled],
-) -> list[Sampled]:
-    """``best``: each row's highest logit, which tells whether a choice was possible."""
-    results: list[Sampled] = [
-        SampledToken(token, logprobs.get(row))
-        if math.isfinite(best[row])
-        else SamplingError(_failure(best[row]))
-        for row, token in enumerate(tokens)
-    ]
-    for row, why in withheld.items():
-        results[row] = why
-    return results
 
 
 def _failure(best: float) -> str:

@@ -106,6 +106,8 @@ class SimulatedRunner:
             tokenizer_dir=str(directory),
         )
 
+    launch = None  # a step is computed in one go
+
     def execute(self, plan: StepPlan) -> StepResult:
         """Say the planned tokens, in the time that the simulation gives a step of this size."""
         begin = self._clock()

@@ -12,11 +12,21 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.messages import TokenLogprobs
 from engine.sequence import Sequence
-from engine.step import ModelInfo, SampledToken, ScheduledSequence, StepPlan, StepResult
+from engine.step import (
+    PENDING,
+    ModelInfo,
+    Sampled,
+    SampledToken,
+    ScheduledSequence,
+    StepPlan,
+    StepResult,
+    Withheld,
+)
 
 EOS = 0
 
@@ -57,8 +67,9 @@ def prompt_logprobs_alone(prompt: list[int]) -> list[TokenLogprobs]:
 class CheckingRunner:
     """Runs plans over slots and asserts what a real runner must be able to rely on.
 
-    ``fail_steps``: that many coming calls raise. ``poison``: request ids whose sampling fails.
-    ``broken``: every call raises.
+    ``fail_steps``: that many coming calls raise, a launched step's where ``fail_in`` says.
+    ``poison``: request ids whose sampling fails. ``broken``: every call raises. ``ahead``: it can
+    ``launch``. ``withheld``: request ids that get no token this time, once.
     """
 
     num_kv_blocks: int = 16
@@ -67,7 +78,10 @@ class CheckingRunner:
     vocab_size: int = 5
     max_num_batched_tokens: int = 1 << 30
     max_num_seqs: int = 1 << 30
+    ahead: bool = False
     fail_steps: int = 0
+    fail_in: str = "launch"  # or sample, or result
+    withheld: set[str] = field(default_factory=set)
     broken: bool = False
     poison: set[str] = field(default_factory=set)
     poison_step: set[str] = field(default_factory=set)
@@ -76,6 +90,8 @@ class CheckingRunner:
 
     def __post_init__(self) -> None:
         self._slots: list[int | None] = [None] * (self.num_kv_blocks * self.block_size)
+        self.launch = self._launch if self.ahead else None
+        self._last_launched: CheckedStep | None = None
         self.info = ModelInfo(
             model="checking",
             architecture="checking",
@@ -91,25 +107,41 @@ class CheckingRunner:
         )
 
     def execute(self, plan: StepPlan) -> StepResult:
+        step = CheckedStep(self, plan, None)
+        # A step fails after it wrote, which is when a retry is hardest.
+        self.fail_if_asked(plan, "launch", "sample", "result")
+        step.sample(frozenset())
+        return step.result()
+
+    def _launch(self, plan: StepPlan) -> CheckedStep:
+        step = CheckedStep(self, plan, self._last_launched)
+        self.fail_if_asked(plan, "launch")
+        self._last_launched = step
+        return step
+
+    def fail_if_asked(self, plan: StepPlan, *stages: str) -> None:
+        names = {item.sequence.request_id for item in plan.scheduled}
+        if self.fail_in in stages and (self.broken or self.fail_steps or names & self.poison_step):
+            self.fail_steps = max(0, self.fail_steps - 1)
+            raise RuntimeError("the step failed")
+
+    def forward(self, plan: StepPlan, tokens: dict[int, list[int]]) -> dict[int, int]:
+        """Write the values of all planned tokens; what each sequence that samples goes on with.
+        ``tokens``: by uid, those of ``token_ids`` without anything pending."""
         self.plans.append(plan)
         assert plan.scheduled, "an empty plan"
         assert plan.num_tokens <= self.max_num_batched_tokens
         assert len(plan.scheduled) <= self.max_num_seqs
         self._check_writes(plan)
         for item in plan.scheduled:
-            self._write(item)
-        # A step fails after it wrote, which is when a retry is hardest.
-        names = {item.sequence.request_id for item in plan.scheduled}
-        if self.broken or self.fail_steps or names & self.poison_step:
-            self.fail_steps = max(0, self.fail_steps - 1)
-            raise RuntimeError("the step failed")
-        sampled = [self._sample(item) for item in plan.scheduled]
-        prompt_logprobs = {
-            index: self._prompt_logprobs(item)
-            for index, item in enumerate(plan.scheduled)
-            if item.sequence.params.prompt_logprobs is not None
+            self._write(item, tokens[item.sequence.uid])
+        return {
+            item.sequence.uid: _next_token(
+                [self._read(item.sequence, p) for p in range(item.end)], self.vocab_size
+            )
+            for item in plan.scheduled
+            if item.samples
         }
-        return StepResult(sampled, prompt_logprobs)
 
     def forget(self, uid: int) -> None:
         self.forgotten.append(uid)
@@ -135,31 +167,73 @@ class CheckingRunner:
                 slot = self._slot(item.sequence, position)
                 assert slot not in writers, "a slot in use is written"
 
-    def _write(self, item: ScheduledSequence) -> None:
+    def _write(self, item: ScheduledSequence, token_ids: list[int]) -> None:
         sequence = item.sequence
-        for position in range(item.start, item.start + item.num_tokens):
+        for position in range(item.start, item.end):
             before = self._read(sequence, position - 1) if position else 0
-            self._slots[self._slot(sequence, position)] = _value(
-                before, sequence.token_ids[position]
-            )
+            self._slots[self._slot(sequence, position)] = _value(before, token_ids[position])
 
     def _read(self, sequence: Sequence, position: int) -> int:
         value = self._slots[self._slot(sequence, position)]
         assert value is not None, "a slot is read that nobody wrote"
         return value
 
-    def _sample(self, item: ScheduledSequence) -> SampledToken | Exception | None:
-        if not item.samples:
-            return None
-        if item.sequence.request_id in self.poison:
-            return ValueError("not a number")
-        values = [self._read(item.sequence, p) for p in range(item.sequence.num_tokens)]
-        return SampledToken(_next_token(values, self.vocab_size))
-
-    def _prompt_logprobs(self, item: ScheduledSequence) -> list[TokenLogprobs]:
+    def prompt_logprobs(self, item: ScheduledSequence) -> list[TokenLogprobs]:
         sequence = item.sequence
         last = min(item.start + item.num_tokens, sequence.num_prompt_tokens - 1)
         return [
             _logprobs(self._read(sequence, position), sequence.token_ids[position + 1])
             for position in range(item.start, last)
         ]
+
+
+class CheckedStep:
+    """A step of ``CheckingRunner``, which asserts that it computed from the right tokens."""
+
+    def __init__(self, runner: CheckingRunner, plan: StepPlan, before: CheckedStep | None) -> None:
+        self._runner = runner
+        self._plan = plan
+        self.tokens: dict[int, int] = {}  # chosen, by uid
+        self._skipped: Set[int] = frozenset()
+        self._assumed = {
+            item.sequence.uid: list(item.sequence.token_ids) for item in plan.scheduled
+        }
+        for uid, token_ids in self._assumed.items():
+            assert PENDING not in token_ids[:-1]
+            if token_ids[-1] == PENDING:
+                assert before is not None, "a token is pending that no step under way samples"
+                token_ids[-1] = before.tokens[uid]
+        self._next = runner.forward(plan, self._assumed)
+        self._prompt_logprobs = {
+            index: runner.prompt_logprobs(item)
+            for index, item in enumerate(plan.scheduled)
+            if item.sequence.params.prompt_logprobs is not None
+        }
+
+    def sample(self, skipped: Set[int]) -> None:
+        self._runner.fail_if_asked(self._plan, "sample")
+        self._skipped = skipped
+        for item in self._plan.scheduled:
+            uid = item.sequence.uid
+            if uid in skipped:
+                continue
+            assert item.sequence.token_ids == self._assumed[uid], "computed of other tokens"
+            if item.samples:
+                self.tokens[uid] = self._next[uid]
+
+    def result(self) -> StepResult:
+        self._runner.fail_if_asked(self._plan, "result")
+        return StepResult(
+            [self._sampled(item) for item in self._plan.scheduled], self._prompt_logprobs
+        )
+
+    def _sampled(self, item: ScheduledSequence) -> Sampled:
+        name = item.sequence.request_id
+        if not item.samples or item.sequence.uid in self._skipped:
+            return None
+        if name in self._runner.poison:
+            return ValueError("not a number")
+        if name in self._runner.withheld:
+            self._runner.withheld.discard(name)
+            return Withheld.LATER
+        return SampledToken(self.tokens[item.sequence.uid])

@@ -19,6 +19,7 @@ from engine.messages import (
 from engine.step import DeviceLostError, StepPlan, StepResult
 from tests.engine.checking_runner import (
     EOS,
+    CheckedStep,
     CheckingRunner,
     continue_alone,
     prompt_logprobs_alone,
@@ -373,6 +374,62 @@ def test_a_runner_that_answers_too_few_sequences_is_not_believed() -> None:
     core.add(ALICE, submit(2, [4, 5]))
     heard = Listener(core)
     assert heard.tokens[ALICE, 2] == continue_alone([4, 5], 4, 1000)
+
+
+# --- one step ahead -----------------------------------------------------------------------------
+
+
+class Watched(CheckingRunner):
+    """Notes what it is asked to do, and in which order."""
+
+    def __init__(self) -> None:
+        super().__init__(vocab_size=1000, ahead=True)
+        self.asked: list[str] = []
+
+    def _launch(self, plan: StepPlan) -> CheckedStep:
+        step = super()._launch(plan)
+        number = len(self.plans)
+        self.asked.append(f"launch {number}")
+        self._note(step, "sample", number)
+        self._note(step, "result", number)
+        return step
+
+    def _note(self, step: CheckedStep, name: str, number: int) -> None:
+        method = getattr(step, name)
+
+        def noted(*arguments: object) -> object:
+            self.asked.append(f"{name} {number}")
+            return method(*arguments)
+
+        setattr(step, name, noted)
+
+
+def test_a_step_is_launched_before_the_tokens_of_the_last_one_are_waited_for() -> None:
+    runner = Watched()
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=3))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 3, 1000)
+    assert runner.asked == [
+        *("launch 1", "sample 1"),
+        *("launch 2", "result 1", "sample 2"),
+        *("launch 3", "result 2", "sample 3"),
+        "result 3",  # the third token is the last allowed, so there is no step ahead of it
+    ]
+
+
+def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it() -> None:
+    expected = continue_alone([1, 2, 3], 4, 1000)
+    runner = CheckingRunner(vocab_size=1000, ahead=True)
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=(expected[1],)))
+    core.add(BOB, submit(1, [4, 5], max_tokens=4))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == expected[:2]
+    assert heard.tokens[BOB, 1] == continue_alone([4, 5], 4, 1000)
+    assert [len(plan.scheduled) for plan in runner.plans] == [2, 2, 2, 1]
+    assert core.stats().tokens_generated == 6
+    assert core.stats().kv_blocks_active == 0
 
 
 # --- prompt logprobs ----------------------------------------------------------------------------

@@ -111,6 +111,7 @@ def expected_output(submit: Submit, max_len: int) -> tuple[list[int], FinishReas
 class EngineLaws(RuleBasedStateMachine):
     core: EngineCore
     runner: CheckingRunner
+    ahead = False
 
     @initialize(
         num_kv_blocks=st.integers(2, 16),
@@ -136,6 +137,7 @@ class EngineLaws(RuleBasedStateMachine):
             vocab_size=VOCAB_SIZE,
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_seqs=max_num_seqs,
+            ahead=self.ahead,
         )
         self.core = EngineCore(
             self.runner,
@@ -192,9 +194,17 @@ class EngineLaws(RuleBasedStateMachine):
         running = self.core.scheduler._running
         self.core.scheduler.preempt(data.draw(st.sampled_from(running)))
 
-    @rule()
-    def next_step_fails(self) -> None:
+    @rule(stage=st.sampled_from(["launch", "sample", "result"]))
+    def next_step_fails(self, stage: str) -> None:
+        self.runner.fail_in = stage
         self.runner.fail_steps = 1
+
+    @precondition(lambda self: self._live())
+    @rule(data=st.data())
+    def a_token_is_withheld(self, data: st.DataObject) -> None:
+        """As a grammar's mask does that is not there in time."""
+        told = self.told[data.draw(st.sampled_from(self._live()))]
+        self.runner.withheld.add(told.submit.request_id)
 
     # --- what must hold ------------------------------------------------------------------------
 
@@ -239,6 +249,7 @@ class EngineLaws(RuleBasedStateMachine):
         if not hasattr(self, "core"):
             return
         self.runner.fail_steps = 0
+        self.runner.withheld.clear()
         # The first in rank gains a token a step once those that hold its blocks are done.
         bound = (len(self._live()) + 1) ** 2 * (MAX_MODEL_LEN + 1)
         while self.core.has_work:
@@ -316,10 +327,12 @@ class EngineLaws(RuleBasedStateMachine):
         return [key for key, told in self.told.items() if not told.finished]
 
     def _step(self) -> None:
-        had_work = self.core.scheduler.has_work
+        had_work = self.core.has_work if self.ahead else self.core.scheduler.has_work
+        ends = self.core._flight is not None
         before = len(self.runner.plans)
         self._hear(self.core.step())
-        assert (len(self.runner.plans) > before) == had_work, "work waits, and nothing ran"
+        ran = len(self.runner.plans) > before
+        assert ran == had_work or (had_work and ends), "work waits, and nothing ran"
 
     def _hear(self, outputs: dict[int, StepOutputs]) -> None:
         assert set(outputs) == self.connected
@@ -343,10 +356,18 @@ class EngineLaws(RuleBasedStateMachine):
                 self.told[connection, finished.handle].finished.append(finished)
 
 
-EngineLaws.TestCase.settings = settings(
-    max_examples=100,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+class LawsOneStepAhead(EngineLaws):
+    """The same where each step is launched before the last one's tokens are known."""
+
+    ahead = True
+
+
+for laws in (EngineLaws, LawsOneStepAhead):
+    laws.TestCase.settings = settings(
+        max_examples=100,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
 TestEngineLaws = EngineLaws.TestCase
+TestLawsOneStepAhead = LawsOneStepAhead.TestCase

@@ -63,9 +63,15 @@ def mates(count: int) -> tuple[list[list[int]], list[SamplingParams]]:
     return [prompt(3 + 7 * i, seed=100 + i) for i in range(count)], kinds
 
 
-def test_in_a_batch_of_sixteen(model: Path, params: SamplingParams, alone: list[int]) -> None:
+AHEAD = pytest.mark.parametrize("ahead", [False, True], ids=["", "one step ahead"])
+
+
+@AHEAD
+def test_in_a_batch_of_sixteen(
+    model: Path, params: SamplingParams, alone: list[int], ahead: bool
+) -> None:
     prompts, kinds = mates(15)
-    engine = Engine(model, max_num_batched_tokens=64)
+    engine = Engine(model, max_num_batched_tokens=64, async_scheduling=ahead)
     outputs = engine.generate(
         [*prompts[:7], REQUEST, *prompts[7:]], [*kinds[:7], params, *kinds[7:]]
     )
@@ -80,8 +86,11 @@ def test_in_a_fresh_engine_with_other_settings(
     assert output.token_ids == alone
 
 
-def test_after_a_forced_preemption(model: Path, params: SamplingParams, alone: list[int]) -> None:
-    engine = Engine(model, block_size=8, num_kv_blocks=20)
+@AHEAD
+def test_after_a_forced_preemption(
+    model: Path, params: SamplingParams, alone: list[int], ahead: bool
+) -> None:
+    engine = Engine(model, block_size=8, num_kv_blocks=20, async_scheduling=ahead)
     first = SamplingParams(max_tokens=90, temperature=0.0)
     outputs = engine.generate([prompt(40, seed=2), REQUEST], [first, params])
     assert outputs[1].finished is not None

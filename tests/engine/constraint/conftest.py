@@ -37,9 +37,9 @@ def oracle(subject: Subject) -> PreTrainedModel:
     return subject.oracle
 
 
-@pytest.fixture(scope="session")
-def model(subject: Subject) -> Model:
-    return Model(subject.directory, load_format="auto")
+@pytest.fixture(scope="session", params=[False, True], ids=["", "one step ahead"])
+def model(subject: Subject, request: pytest.FixtureRequest) -> Model:
+    return Model(subject.directory, load_format="auto", ahead=request.param)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class Answer:
 class Model:
     """A model directory, loaded once with random weights."""
 
-    def __init__(self, directory: Path, load_format: str = "dummy") -> None:
+    def __init__(self, directory: Path, load_format: str = "dummy", *, ahead: bool = False) -> None:
         self.directory = directory
         self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         self.runner = ModelRunner(
@@ -41,6 +41,7 @@ class Model:
                 dtype="float32",
                 threads=1,
                 num_kv_blocks=512,
+                async_scheduling=ahead,
             ),
             lambda *_: None,
         )
