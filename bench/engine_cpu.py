@@ -84,7 +84,7 @@ class Row:
     def ratio(self, peer: str, kind: str) -> float:
         """Median over rounds of ours to the peer's in the same round."""
         ours, theirs = getattr(self.engines["quire"], kind), getattr(self.engines[peer], kind)
-        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        return float(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)))
 
     def line(self) -> str:
         text = f"{self.shape:12} {self.batch:5} {self.threads:7}"

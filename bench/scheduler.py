@@ -62,6 +62,8 @@ class InstantRunner:
             eos_token_ids=frozenset({0}),
         )
 
+    launch = None
+
     def execute(self, plan: StepPlan) -> StepResult:
         return StepResult([SampledToken(7) if item.samples else None for item in plan.scheduled])
 

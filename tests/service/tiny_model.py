@@ -66,8 +66,8 @@ def build_tokenizer() -> Tokenizer:
 
 def tag_ids() -> list[int]:
     """The tokens of reasoning and tool tags."""
-    tokenizer = build_tokenizer()
-    return [tokenizer.token_to_id(tag) for tag in TAGS]
+    vocabulary: dict[str, int] = build_tokenizer().get_vocab()
+    return [vocabulary[tag] for tag in TAGS]
 
 
 def write_tiny_model(directory: Path) -> Path:
