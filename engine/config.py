@@ -55,6 +55,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_num_batched_tokens: Annotated[
         int, Meta(ge=16, le=1_048_576, description="Token budget of one step.")
     ] = 2048
+    max_decode_slowdown: Annotated[
+        float,
+        Meta(
+            gt=1,
+            le=1000,
+            description="While answers run, prompts may make a step at most this many times as "
+            "long as it is without them, as far as steps before it tell.",
+        ),
+    ] = 1.6
     block_size: Annotated[
         Literal[8, 16, 32, 64], Meta(description="Tokens held by one KV-cache block.")
     ] = 16

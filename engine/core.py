@@ -40,6 +40,7 @@ from engine.messages import (
     WaitingReason,
 )
 from engine.outbox import Outbox, StepFigures, phase_of, step_outputs
+from engine.pacing import PrefillPacer
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.step import (
@@ -138,17 +139,21 @@ class EngineCore:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
+        max_decode_slowdown: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         constraints: Constraints | None = None,
     ) -> None:
-        """Without ``constraints``, sequences that bring one are refused."""
+        """Without ``constraints``, sequences that bring one are refused. Without
+        ``max_decode_slowdown`` only the budget bounds what a step computes of prompts."""
         self.runner = runner
+        self._pacer = None if max_decode_slowdown is None else PrefillPacer(max_decode_slowdown)
         self.info = runner.info
         self.scheduler = _new_scheduler(
             self.info,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
+            pacer=self._pacer,
         )
         self._clock = clock
         self._uids = itertools.count()
@@ -477,6 +482,9 @@ class EngineCore:
             sequences=len(plan.scheduled),
         )
         self._concluded_at = now
+        if self._pacer is not None:
+            decodes = sum(item.num_tokens == 1 for item in plan.scheduled)
+            self._pacer.observe(decodes, figures.tokens - decodes, figures.seconds)
         return figures
 
     # --- running -----------------------------------------------------------------------------
@@ -687,6 +695,7 @@ def _new_scheduler(
     max_num_seqs: int,
     max_num_batched_tokens: int,
     enable_prefix_caching: bool,
+    pacer: PrefillPacer | None,
 ) -> Scheduler | InputScheduler:
     if info.vector_size:
         # All vectors of a step may have to travel in one message.
@@ -704,6 +713,7 @@ def _new_scheduler(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching,
+        pacer=pacer,
     )
 
 

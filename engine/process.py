@@ -126,6 +126,7 @@ class EngineProcess:
             max_num_seqs=self._config.max_num_seqs,
             max_num_batched_tokens=self._config.max_num_batched_tokens,
             enable_prefix_caching=self._config.enable_prefix_caching,
+            max_decode_slowdown=self._config.max_decode_slowdown,
             constraints=self._load_constraints(runner),
         )
         # What is alive now stays: spare the garbage collector from looking at it again.

@@ -5,7 +5,7 @@ One step mixes decodes and prefill chunks under a token budget, in this order:
 1. Every running sequence whose next token can be sampled gets its one token: prompts never delay
    streams that already flow.
 2. Running sequences with more to compute (a prompt, or everything after a preemption) get chunks
-   of it.
+   of it. Beside decodes they and newcomers get no more than ``engine.pacing`` allows.
 3. Waiting sequences are admitted, by priority then arrival, while slots, budget and blocks last.
    Nobody overtakes the head of the queue.
 
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from engine.kv.blocks import BlockPool
 from engine.kv.prefix import PrefixCache
 from engine.messages import WaitingReason
+from engine.pacing import PrefillPacer
 from engine.sequence import Sequence
 from engine.step import PENDING, ScheduledSequence, StepPlan
 from engine.waiting import WaitingQueue
@@ -89,7 +90,9 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
+        pacer: PrefillPacer | None = None,
     ) -> None:
+        self._pacer = pacer
         self.block_size = block_size
         self.max_num_batched_tokens = max_num_batched_tokens
         # Each running sequence must be able to have a token of every step.
@@ -132,6 +135,8 @@ class Scheduler:
         of it is ``held``: uids of sequences that shall sit out this step where they stand."""
         draft = _Draft(self.max_num_batched_tokens)
         prefilling = self._continue_decodes(draft, held)
+        if self._pacer is not None and draft.items:
+            draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
         self._continue_prefills(draft, prefilling)
         self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
         if draft.items:
