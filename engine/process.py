@@ -48,6 +48,7 @@ from engine.messages import (
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
+_NEVER = 2**31 - 1
 # Time to finish a step and say goodbye once the parent is gone; a step that hangs gets no more.
 _ORPHAN_GRACE_SECONDS = 10.0
 
@@ -132,6 +133,8 @@ class EngineProcess:
         # What is alive now stays: spare the garbage collector from looking at it again.
         gc.collect()
         gc.freeze()
+        # A full collection would look at every waiting sequence: it is left for idle moments.
+        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
         self._is_loading = False
         load_seconds = time.monotonic() - begin
         info = runner.info
@@ -198,6 +201,7 @@ class EngineProcess:
             if core.has_work:
                 self._send(core, core.step())
             elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
+                gc.collect()
                 self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))
 
     def _arrivals(self, *, wait: bool) -> Iterator[_Event]:

@@ -146,16 +146,18 @@ class Scheduler:
     def _continue_decodes(self, draft: _Draft, held: Set[int]) -> list[Sequence]:
         """Give each decoding sequence its token; the others, which have more to compute."""
         prefilling = []
-        running = self._running
+        running, size = self._running, self.block_size
         index = 0
         while index < len(running):  # preemption shortens the list behind index
             sequence = running[index]
             index += 1
-            if len(sequence.token_ids) - sequence.num_computed_tokens > 1:
+            computed = sequence.num_computed_tokens
+            if len(sequence.token_ids) - computed > 1:
                 prefilling.append(sequence)
-            elif sequence.uid in held:
+            elif held and sequence.uid in held:
                 continue
-            elif self._make_room(sequence, 1, draft):
+            # Most often there is room in its last block; asking costs more than looking.
+            elif computed < len(sequence.block_table) * size or self._make_room(sequence, 1, draft):
                 draft.take(sequence, 1)
         return prefilling
 
@@ -282,7 +284,8 @@ class Scheduler:
         """The step has computed this item, and sampled ``token_id`` where the item samples."""
         sequence = item.sequence
         start, end = item.start, item.end
-        self._count(sequence, start, end)
+        if start < max(sequence.max_computed_tokens, sequence.num_prompt_tokens):
+            self._count(sequence, start, end)
         if end > sequence.max_computed_tokens:
             sequence.max_computed_tokens = end
         if item.is_current:
