@@ -12,6 +12,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +23,7 @@ from msgspec import Meta
 from engine.config import EngineConfig
 from engine.core import EngineCore, Runner
 from engine.messages import FinishReason, SamplingParams, Submit
+from engine.model.errors import ConfigError
 from engine.options import (
     OptionError,
     add_arguments,
@@ -65,8 +68,16 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
 
-def load_model(config: EngineConfig, progress: Progress) -> Runner:
-    """Load the model onto its device, or the stand-in for one."""
+def load_model(
+    config: EngineConfig,
+    progress: Progress,
+    ends: ExitStack,
+    *,
+    rank_arguments: tuple[str, ...] = (),
+    on_failure: Callable[[str], None] = lambda reason: None,
+) -> Runner:
+    """Load the model onto its devices, or the stand-in for one. Closing ``ends`` lets go of it.
+    For several ranks see ``engine.parallel.ranks.Ranks``."""
     # Imported late on purpose: torch takes seconds to import, and by then the socket must answer.
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
@@ -75,20 +86,33 @@ def load_model(config: EngineConfig, progress: Progress) -> Runner:
     from engine.model.encoder_config import is_encoder
 
     if is_encoder(config.model):
+        if config.tensor_parallel_size > 1:
+            raise ConfigError(
+                "--tensor-parallel-size is for models that generate; an encoder runs on one device"
+            )
         from engine.encoder_runner import EncoderRunner
 
         return EncoderRunner(config, progress)
+    if config.tensor_parallel_size > 1:
+        from engine.parallel.ranks import Ranks
+
+        # Started before torch is imported here, so that all import it at the same time.
+        ranks = Ranks(config.tensor_parallel_size, arguments=rank_arguments, on_failure=on_failure)
+        ends.enter_context(ranks)
+        from engine.parallel.runner import parallel_runner
+
+        return ends.enter_context(parallel_runner(config, progress, ranks))
     from engine.runner import ModelRunner
 
     return ModelRunner(config, progress)
 
 
-def continue_prompt(config: EngineConfig, settings: ProcessOptions) -> int:
+def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitStack) -> int:
     """Generate for one prompt, printing to stdout. Exit status: 0, or 1 if the engine refused."""
     assert settings.prompt_token_ids is not None
     prompt = [int(text) for text in settings.prompt_token_ids.split(",")]
     core = EngineCore(
-        load_model(config, _log_progress),
+        load_model(config, _log_progress, ends, rank_arguments=_rank_arguments(settings)),
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         enable_prefix_caching=config.enable_prefix_caching,
@@ -144,10 +168,22 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
 def main(argv: list[str]) -> int:
     config, settings = _parse(argv)
     configure(log_format=settings.log_format, level=settings.log_level, process="engine")
-    if settings.socket is None:
-        return continue_prompt(config, settings)
-    process = EngineProcess(config, Path(settings.socket), load_model)
-    return process.run(exit_with_parent=settings.exit_with_parent, parent=settings.parent_pid)
+    with ExitStack() as ends:
+        if settings.socket is None:
+            return continue_prompt(config, settings, ends)
+
+        def load(config: EngineConfig, progress: Progress) -> Runner:
+            arguments = _rank_arguments(settings)
+            return load_model(
+                config, progress, ends, rank_arguments=arguments, on_failure=process.fail
+            )
+
+        process = EngineProcess(config, Path(settings.socket), load)
+        return process.run(exit_with_parent=settings.exit_with_parent, parent=settings.parent_pid)
+
+
+def _rank_arguments(settings: ProcessOptions) -> tuple[str, ...]:
+    return f"--log-format={settings.log_format}", f"--log-level={settings.log_level}"
 
 
 if __name__ == "__main__":

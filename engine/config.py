@@ -37,6 +37,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "cpu", "cuda"],
         Meta(description="auto: a CUDA device if there is one."),
     ] = "auto"
+    tensor_parallel_size: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Devices that share the model, each with a part of every layer: GPUs of "
+            "this machine (or processes on a CPU, to try it).",
+        ),
+    ] = 1
     cpu_path: Annotated[
         Literal["auto", "torch"],
         Meta(

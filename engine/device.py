@@ -84,15 +84,16 @@ class Readback:
 _WORTH_SHARING_ELEMENTS = 1 << 19
 
 
-def set_threads(threads: int | None, largest_matrix: int) -> int:
+def set_threads(threads: int | None, largest_matrix: int, ranks: int = 1) -> int:
     """Set how many threads torch computes with, and return it: ``threads``, else what
-    OMP_NUM_THREADS says, else all but one of the physical cores that this process may use. A small
-    model, whose layers have no matrix of more than ``largest_matrix`` elements, gets one."""
+    OMP_NUM_THREADS says, else all but one of the physical cores that this process may use, shared
+    among ``ranks`` processes. A small model, whose layers have no matrix of more than
+    ``largest_matrix`` elements, gets one."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(asked) if asked.isdecimal() else 0)
     if not count:
         shares = largest_matrix >= _WORTH_SHARING_ELEMENTS
-        count = max(1, usable_cores() - 1) if shares else 1
+        count = max(1, (usable_cores() - 1) // ranks) if shares else 1
     torch.set_num_threads(count)
     return count
 

@@ -13,6 +13,7 @@ from engine.attention.metadata import Int64Array
 from engine.batch import StepBatch
 from engine.messages import TokenLogprobs
 from engine.model.decoder import Decoder
+from engine.parallel.vocabulary import Vocabulary, VocabularyParallelSampler
 from engine.pooling.declared import PoolingRules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.sampling.logprobs import token_logprobs
@@ -28,7 +29,8 @@ class StepParts:
     """What turns hidden states into results."""
 
     decoder: Decoder
-    sampler: Sampler
+    sampler: Sampler | VocabularyParallelSampler
+    vocabulary: Vocabulary
     pooler: Pooler
     rules: PoolingRules
     device: torch.device
@@ -139,7 +141,8 @@ class LaunchedStep:
         logprobs: list[TokenLogprobs] = []
         for first in range(0, len(targets), _LOGPROB_ROWS):
             part = targets[first : first + _LOGPROB_ROWS]
-            logits = self._parts.decoder.logits(hidden[first : first + len(part)])
+            own = self._parts.decoder.logits(hidden[first : first + len(part)])
+            logits = self._parts.vocabulary.whole(own)
             logprobs += token_logprobs(logits, part, [top] * len(part))
         return logprobs
 

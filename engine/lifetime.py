@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
 
 
 def watch_parent(on_exit: Callable[[], None], parent: int | None = None) -> threading.Thread:
@@ -24,6 +29,17 @@ def watch_parent(on_exit: Callable[[], None], parent: int | None = None) -> thre
     )
     thread.start()
     return thread
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, whatever this one is
+    doing then; ``parent`` is that thread's process, which may have ended already. For a process
+    started by a main thread, that has nothing to clean up. Where there is no such service (it is
+    Linux's) nothing happens."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _wait(parent: int, on_exit: Callable[[], None]) -> None:

@@ -172,6 +172,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     embedding_size: int = 0  # elements of an embedding; 0: the model makes none
     num_scores: int = 0  # a sequence classifier's; 0: it is none
     matryoshka_dimensions: tuple[int, ...] = ()  # the only ones that may be kept; empty: any
+    tensor_parallel_size: int = 1  # devices that share the model
 
 
 class Fatal(msgspec.Struct, frozen=True, tag="fatal"):

@@ -31,7 +31,7 @@ from engine.connections import (
 )
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import GrammarError, Tokens
-from engine.core import EngineCore, ProtocolError, Runner
+from engine.core import EngineCore, EngineDeadError, ProtocolError, Runner
 from engine.lifetime import watch_parent
 from engine.messages import (
     Abort,
@@ -66,7 +66,14 @@ class _Woken:
     """A sequence that waited for its grammar can go on."""
 
 
-_Event = ConnectionEvent | _Stop | _Woken
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """The model cannot run any more, as was noticed outside of a step."""
+
+    error: str
+
+
+_Event = ConnectionEvent | _Stop | _Woken | _Broken
 
 
 class EngineProcess:
@@ -101,6 +108,10 @@ class EngineProcess:
         finally:
             self._server.close()
         return 0
+
+    def fail(self, error: str) -> None:
+        """End with this error, as if a step had met it. May be called from any thread."""
+        self._inbox.put(_Broken(error))
 
     # --- stopping ------------------------------------------------------------------------------
 
@@ -160,6 +171,7 @@ class EngineProcess:
                     embedding_size=info.embedding_size,
                     num_scores=info.num_scores,
                     matryoshka_dimensions=info.matryoshka_dimensions,
+                    tensor_parallel_size=info.tensor_parallel_size,
                 )
             )
         )
@@ -196,6 +208,8 @@ class EngineProcess:
                     core.abort_all()
                     self._send(core, core.flush())
                     return
+                if isinstance(event, _Broken):
+                    raise EngineDeadError(event.error)
                 if not isinstance(event, _Woken):
                     self._take(core, event)
             if core.has_work:

@@ -21,6 +21,8 @@ from engine.messages import Pooling, SamplingParams
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
+from engine.parallel.collectives import ALONE, Collectives
+from engine.parallel.vocabulary import Vocabulary, VocabularyParallelSampler
 from engine.pooling.declared import pooling_rules
 from engine.pooling.pool import Pooler
 from engine.sampling.sampler import Sampler
@@ -42,42 +44,59 @@ class KVCacheTooSmallError(ModelError):
 class ModelRunner:
     """A loaded model with its KV cache and sampler. Not thread-safe.
 
+    With ``collectives`` of several ranks it is one rank's part of a model: every rank has such a
+    runner and is given the same plans, and rank 0's results are those of the model.
+
     ``progress(phase, done, total)`` is called while loading. Raises ModelError or DeviceError,
     with a message for whoever started the engine, when the model cannot be served.
     """
 
-    def __init__(self, config: EngineConfig, progress: Progress) -> None:
+    def __init__(
+        self, config: EngineConfig, progress: Progress, collectives: Collectives = ALONE
+    ) -> None:
         progress("config", 0, 1)
+        self._collectives = collectives
+        ranks = collectives.shard.size
         self._config = config
         self._device = choose_device(config.device)
         directory = Path(config.model)
-        self._model_config = load_model_config(directory)
+        whole = load_model_config(directory)
+        self._model_config = collectives.shard.config(whole)
         if self._device.type == "cpu":
             matrix = self._model_config.hidden_size * self._model_config.intermediate_size
-            set_threads(config.threads, matrix)
+            set_threads(config.threads, matrix, ranks)
         self._dtype = choose_dtype(config.dtype, self._model_config.dtype, self._device)
         limit = _length_limit(config, self._model_config)
         rules = pooling_rules(directory, asked=config.pooling, default=Pooling.LAST)
+        runs_ahead = config.async_scheduling
+        if runs_ahead is None:
+            runs_ahead = self._device.type != "cpu"
         progress("config", 1, 1)
         with torch.inference_mode():
             loaded = load_model(
                 directory,
-                self._model_config,
+                whole,
                 dummy_seed=config.seed if config.load_format == "dummy" else None,
                 max_positions=limit,
                 dtype=self._dtype,
                 device=self._device,
                 progress=progress,
-                library=self._compiled_path(),
+                library=self._compiled_path() if ranks == 1 else None,
+                collectives=collectives,
             )
             self._decoder = loaded.decoder
+            vocabulary = Vocabulary(whole.vocab_size, collectives)
+            sampler = Sampler(
+                vocab_size=whole.vocab_size,
+                eos_token_ids=whole.eos_token_ids,
+                device=self._device,
+            )
             self._parts = StepParts(
                 loaded.decoder,
-                Sampler(
-                    vocab_size=self._model_config.vocab_size,
-                    eos_token_ids=self._model_config.eos_token_ids,
-                    device=self._device,
-                ),
+                sampler
+                if ranks == 1
+                else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=runs_ahead),
+                vocabulary,
                 Pooler(rules.pooling),
                 rules,
                 self._device,
@@ -98,21 +117,28 @@ class ModelRunner:
             max_model_len=min(limit, held),
             block_size=config.block_size,
             num_kv_blocks=self._cache.num_blocks,
-            kv_cache_bytes=self._cache.num_bytes,
+            kv_cache_bytes=self._cache.num_bytes * ranks,
             eos_token_ids=self._model_config.eos_token_ids,
             tokenizer_dir=config.model,
             generates=self._model_config.generates,
             embedding_size=self._model_config.hidden_size,
             pooling=rules.pooling,
             matryoshka_dimensions=rules.matryoshka_dimensions,
+            tensor_parallel_size=ranks,
         )
-        runs_ahead = config.async_scheduling
-        if runs_ahead is None:
-            runs_ahead = self._device.type != "cpu"
         self.launch = self._launch if runs_ahead else None
         progress("warmup", 0, 1)
         self._warm_up()
         progress("warmup", 1, 1)
+
+    @property
+    def clears_blocks(self) -> bool:
+        """Whether blocks are zeroed before reuse, as numbers that are none may be in some."""
+        return self._has_bad_blocks
+
+    def clear_blocks(self) -> None:
+        """From now on zero blocks before reuse: another rank saw numbers that are none."""
+        self._has_bad_blocks = True
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the planned tokens and sample where the plan says so. Running a plan again is
@@ -188,6 +214,7 @@ class ModelRunner:
         if blocks is None:
             needed = -(-limit // config.block_size) * config.max_num_seqs
             blocks = min(needed, self._memory_for_blocks() // self._block_bytes())
+        blocks = self._collectives.minimum(blocks)
         fits = blocks * config.block_size
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
             raise KVCacheTooSmallError(
@@ -251,7 +278,8 @@ class ModelRunner:
         """Bytes: as configured on a CPU; on a GPU what the configured share leaves after the
         weights and the largest step."""
         if self._device.type == "cpu":
-            return int(self._config.kv_cache_memory / (1 + _MIRROR_SHARE))
+            share = self._config.kv_cache_memory / self._collectives.shard.size
+            return int(share / (1 + _MIRROR_SHARE))
         torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(self._device)
         before = torch.cuda.memory_allocated(self._device)

@@ -117,6 +117,7 @@ class ModelInfo:
     num_scores: int = 0  # of a sequence classifier; 0: it is none
     pooling: Pooling | None = None  # None: it pools nothing
     matryoshka_dimensions: tuple[int, ...] = ()
+    tensor_parallel_size: int = 1  # devices that share the model
 
     @property
     def vector_size(self) -> int:

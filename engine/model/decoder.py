@@ -32,5 +32,6 @@ class Decoder(Protocol):
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """float32 [rows, vocabulary] for ``hidden`` [rows, hidden]."""
+        """float32 [rows, vocabulary] for ``hidden`` [rows, hidden]; of one rank of several, its
+        own part of the vocabulary (see ``engine.parallel.vocabulary``)."""
         ...

@@ -10,6 +10,8 @@ from engine.attention.reference import paged_attention
 from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_feed_forward, make_linear
 from engine.model.weights import Shape, WeightSource
+from engine.parallel.collectives import ALONE, Collectives
+from engine.parallel.layers import row_parallel, vocabulary_embedding
 
 _TOKENS = "transformer.wte.weight"
 _POSITIONS = "transformer.wpe.weight"
@@ -56,7 +58,9 @@ def _norm(source: WeightSource, name: str, eps: float) -> LayerNorm:
 class Layer:
     """Attention and feed-forward, each on a normalised copy of the residual stream."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, layer: int) -> None:
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, layer: int, collectives: Collectives
+    ) -> None:
         prefix = f"transformer.h.{layer}."
         self._layer = layer
         self._num_heads = config.num_heads
@@ -64,10 +68,10 @@ class Layer:
         self._scale = config.attention_scales[layer]
         self._attention_norm = _norm(source, prefix + "ln_1", config.norm_eps)
         self._qkv = _projection(source, prefix + "attn.c_attn")
-        self._output = _projection(source, prefix + "attn.c_proj")
+        self._output = row_parallel(_projection(source, prefix + "attn.c_proj"), collectives)
         self._feed_norm = _norm(source, prefix + "ln_2", config.norm_eps)
         self._up = _projection(source, prefix + "mlp.c_fc")
-        self._down = _projection(source, prefix + "mlp.c_proj")
+        self._down = row_parallel(_projection(source, prefix + "mlp.c_proj"), collectives)
         self._activation = ACTIVATIONS[config.activation]
 
     def __call__(
@@ -97,18 +101,22 @@ class Layer:
 
 
 class GPT2Model:
-    """GPT-2 (see ``engine.model.decoder.Decoder``)."""
+    """GPT-2 (see ``engine.model.decoder.Decoder``); of several ranks, one rank's part of it (see
+    ``engine.model.llama.LlamaModel``)."""
 
     attends_by_rows = False
 
-    def __init__(self, config: ModelConfig, source: WeightSource) -> None:
-        self._tokens = source.tensor(_TOKENS)
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, collectives: Collectives = ALONE
+    ) -> None:
+        tokens = source.tensor(_TOKENS)
+        self._embed = vocabulary_embedding(tokens, config.vocab_size, collectives)
         self._positions = source.tensor(_POSITIONS)
-        self._layers = [Layer(config, source, layer) for layer in range(config.num_layers)]
+        self._layers = [
+            Layer(config, source, layer, collectives) for layer in range(config.num_layers)
+        ]
         self._norm = _norm(source, "transformer.ln_f", config.norm_eps)
-        self._head = make_linear(
-            self._tokens if config.tie_word_embeddings else source.tensor(HEAD)
-        )
+        self._head = make_linear(tokens if config.tie_word_embeddings else source.tensor(HEAD))
 
     def hidden_states(
         self,
@@ -118,7 +126,7 @@ class GPT2Model:
         metadata: AttentionMetadata,
         rows: Tensor | None = None,
     ) -> Tensor:
-        x = self._tokens.index_select(0, token_ids)
+        x = self._embed(token_ids)
         x += self._positions.index_select(0, positions)
         for layer in self._layers:
             x = layer(x, cache, metadata, rows if layer is self._layers[-1] else None)

@@ -18,6 +18,8 @@ from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
 from engine.model.rope import RotaryEmbedding, pair_order, rotate_
 from engine.model.weights import Shape, WeightSource
+from engine.parallel.collectives import ALONE, Collectives
+from engine.parallel.layers import row_parallel, vocabulary_embedding
 
 EMBEDDING = "model.embed_tokens.weight"
 NORM = "model.norm.weight"
@@ -56,7 +58,9 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
 class Attention:
     """Rotary grouped-query attention of one layer."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, layer: int) -> None:
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, layer: int, collectives: Collectives
+    ) -> None:
         self._layer = layer
         self._num_heads = config.num_heads
         self._num_rotated = config.num_heads + config.num_kv_heads
@@ -68,10 +72,11 @@ class Attention:
             fused_qkv(config, source, prefix, "weight"),
             fused_qkv(config, source, prefix, "bias") if config.qkv_bias else None,
         )
-        self._output = make_linear(
+        output = make_linear(
             source.tensor(prefix + "o_proj.weight"),
             source.tensor(prefix + "o_proj.bias") if config.output_bias else None,
         )
+        self._output = row_parallel(output, collectives)
         self._qk_norm = (
             RMSNorm(fused_qk_norm(config, source, prefix), config.norm_eps)
             if config.qk_norm
@@ -112,7 +117,9 @@ class Attention:
 class FeedForward:
     """``down(activation(gate(x)) * up(x))``, gate and up fused."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, layer: int) -> None:
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, layer: int, collectives: Collectives
+    ) -> None:
         prefix = f"model.layers.{layer}.mlp."
         fused = ("gate_proj.", "up_proj.")
         self._inner = config.intermediate_size
@@ -122,10 +129,11 @@ class FeedForward:
             if config.mlp_bias
             else None,
         )
-        self._down = make_feed_forward(
+        down = make_feed_forward(
             source.tensor(prefix + "down_proj.weight"),
             source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
         )
+        self._down = row_parallel(down, collectives)
         self._activation = ACTIVATIONS[config.activation]
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -137,17 +145,24 @@ class FeedForward:
 class Layer:
     """Attention and feed-forward, each on a normalised copy of the residual stream."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, layer: int) -> None:
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, layer: int, collectives: Collectives
+    ) -> None:
         prefix = f"model.layers.{layer}."
         eps = config.norm_eps
         self.input_norm = RMSNorm(source.tensor(prefix + "input_layernorm.weight"), eps)
-        self.attention = Attention(config, source, layer)
+        self.attention = Attention(config, source, layer, collectives)
         self.post_norm = RMSNorm(source.tensor(prefix + "post_attention_layernorm.weight"), eps)
-        self.feed_forward = FeedForward(config, source, layer)
+        self.feed_forward = FeedForward(config, source, layer, collectives)
 
 
 class LlamaModel:
-    """A Llama-like decoder (see ``engine.model.decoder.Decoder``)."""
+    """A Llama-like decoder (see ``engine.model.decoder.Decoder``).
+
+    One rank of several is given its own part of the model: ``config`` with its heads and inner
+    elements (``Shard.config``), a ``source`` of its weights, and the ``collectives``, by which the
+    parts become one.
+    """
 
     attends_by_rows = False
 
@@ -158,15 +173,17 @@ class LlamaModel:
         *,
         max_positions: int,
         device: torch.device,
+        collectives: Collectives = ALONE,
     ) -> None:
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
-        self._embedding = source.tensor(EMBEDDING)
-        self._layers = [Layer(config, source, layer) for layer in range(config.num_layers)]
+        embedding = source.tensor(EMBEDDING)
+        self._embed = vocabulary_embedding(embedding, config.vocab_size, collectives)
+        self._layers = [
+            Layer(config, source, layer, collectives) for layer in range(config.num_layers)
+        ]
         self._norm = RMSNorm(source.tensor(NORM), config.norm_eps)
-        self._head = make_linear(
-            self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
-        )
+        self._head = make_linear(embedding if config.tie_word_embeddings else source.tensor(HEAD))
         self._rope = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
 
     def hidden_states(
@@ -177,7 +194,7 @@ class LlamaModel:
         metadata: AttentionMetadata,
         rows: Tensor | None = None,
     ) -> Tensor:
-        x = self._embedding.index_select(0, token_ids)
+        x = self._embed(token_ids)
         rotations = self._rope.rotations(positions)
         for layer in self._layers:
             kept = rows if layer is self._layers[-1] else None

@@ -17,6 +17,8 @@ from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder
 from engine.model.encoder_config import EncoderConfig
 from engine.model.weights import Checkpoint, RandomWeights, Shapes, WeightSource
+from engine.parallel.collectives import ALONE, Collectives
+from engine.parallel.source import ShardedWeights
 
 Progress = Callable[[str, int, int], None]
 
@@ -50,17 +52,23 @@ def load_model(
     device: torch.device,
     progress: Progress,
     library: Library | None = None,
+    collectives: Collectives = ALONE,
 ) -> LoadedModel:
-    """The decoder with its weights; random ones from ``dummy_seed`` unless that is None.
+    """The decoder with its weights; random ones from ``dummy_seed`` unless that is None. Of one
+    rank of several, its part of the model that ``config`` describes as a whole.
 
     Weights are read tensor by tensor into their final layout, so at most one layer's exist
     twice. ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is
-    the compiled one, if it knows the model. Raises WeightsError.
+    the compiled one, if it knows the model. Raises ConfigError when the model cannot be divided
+    among so many ranks, and WeightsError.
     """
+    shard = collectives.shard
+    own = shard.config(config)
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
-        decoder = _build(config, source, max_positions, device, library)
+        held = source if shard.size == 1 else ShardedWeights(source, config, shard)
+        decoder = _build(own, held, max_positions, device, library, collectives)
     return LoadedModel(decoder, _num_parameters(shapes))
 
 
@@ -92,7 +100,7 @@ def _weights(
     dtype: torch.dtype,
     device: torch.device,
     progress: Progress,
-) -> AbstractContextManager[WeightSource]:
+) -> AbstractContextManager[Checkpoint | RandomWeights]:
     def report(done: int, total: int) -> None:
         progress("weights", done, total)
 
@@ -109,9 +117,10 @@ def _build(
     max_positions: int,
     device: torch.device,
     library: Library | None,
+    collectives: Collectives,
 ) -> Decoder:
     if config.family == "gpt2":
-        return gpt2.GPT2Model(config, source)
+        return gpt2.GPT2Model(config, source, collectives)
     if library is not None and fits(config, library.lanes):
         return CompiledLlama(
             config,
@@ -120,4 +129,6 @@ def _build(
             max_positions=max_positions,
             threads=torch.get_num_threads(),
         )
-    return llama.LlamaModel(config, source, max_positions=max_positions, device=device)
+    return llama.LlamaModel(
+        config, source, max_positions=max_positions, device=device, collectives=collectives
+    )

@@ -87,8 +87,19 @@ class Checkpoint:
 
     def tensor(self, name: str) -> Tensor:
         stored = self._names[name]
-        tensor: Tensor = self._stored[stored].get_tensor(stored)
-        self._done += tensor.numel()
+        return self._taken(name, self._stored[stored].get_tensor(stored))
+
+    def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+        """Elements ``ranges`` (from the first to before the last) of dimension ``dim`` of the
+        named tensor, one range after the other. No more than these is read."""
+        stored = self._names[name]
+        view = self._stored[stored].get_slice(stored)
+        before = (slice(None),) * dim
+        pieces = [view[(*before, slice(first, last))] for first, last in ranges]
+        return self._taken(name, pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim))
+
+    def _taken(self, name: str, tensor: Tensor) -> Tensor:
+        self._done += math.prod(self._shapes[name])
         self._progress(self._done, self._total)
         # A mapped tensor vanishes with its file: the copy is the caller's.
         return tensor.to(self._device, self._dtype, copy=True)
@@ -173,6 +184,11 @@ class RandomWeights:
         generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
         values = torch.empty(shape, dtype=torch.float32).normal_(0, self.STD, generator=generator)
         return values.to(self._device, self._dtype)
+
+    def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+        """See ``Checkpoint.part``: of the same random numbers, whoever asks for which part."""
+        whole = self.tensor(name)
+        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
 
 
 def checkpoint_files(directory: Path) -> list[Path]:

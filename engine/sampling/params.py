@@ -75,6 +75,19 @@ def is_greedy(params: SamplingParams) -> bool:
     return params.temperature < GREEDY_BELOW
 
 
+def is_plain_greedy(sequence: Sequence) -> bool:
+    """Whether the most likely token is all that the sequence asks for."""
+    params = sequence.params
+    return (
+        is_greedy(params)
+        and sequence.guide is None
+        and params.logprobs is None
+        and params.allowed_token_ids is None
+        and not (params.logit_bias or params.bad_words_token_ids or params.min_tokens)
+        and not is_penalised(params)
+    )
+
+
 def is_penalised(params: SamplingParams) -> bool:
     return (
         params.repetition_penalty != 1.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.core import EngineCore, Runner
 from engine.messages import (
     Finished,
     SamplingParams,
@@ -40,12 +40,12 @@ def load_runner(model: Path, **settings: Any) -> ModelRunner:
 
 
 class Engine:
-    """Submits prompts and steps until all are finished."""
+    """Submits prompts and steps until all are finished. ``runner``: one already loaded."""
 
-    def __init__(self, model: Path, **settings: Any) -> None:
+    def __init__(self, model: Path, *, runner: Runner | None = None, **settings: Any) -> None:
         config = {"max_num_seqs": 16, "max_num_batched_tokens": 2048} | settings
         self.core = EngineCore(
-            load_runner(model, **config),
+            runner or load_runner(model, **config),
             max_num_seqs=config["max_num_seqs"],
             max_num_batched_tokens=config["max_num_batched_tokens"],
             enable_prefix_caching=config.get("enable_prefix_caching", True),

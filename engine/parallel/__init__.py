@@ -1,0 +1,1 @@
+"""One model on several devices: tensor parallelism, a process (rank) for each device."""

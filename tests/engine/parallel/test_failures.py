@@ -1,0 +1,282 @@
+"""Ranks fail together and say why; what is one request's fault stays with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import engine.parallel.runner
+from engine.core import EngineDeadError
+from engine.messages import (
+    Fatal,
+    FinishReason,
+    Heartbeat,
+    Loading,
+    Ready,
+    SamplingParams,
+    StepOutputs,
+)
+from engine.model.errors import ConfigError
+from engine.parallel.ranks import Limits, RankFailedError, Ranks
+from tests.engine.driving import Engine
+from tests.engine.engine_client import EngineClient, running_engine
+from tests.engine.parallel import flawed_rank
+from tests.engine.parallel.flawed_rank import AFTERWARDS, BEFORE, HANGS, MIDWAY, FlawedRunner
+from tests.engine.parallel.processes import open_descriptors, parallel, ranks_of, wait_gone
+from tests.engine.test_process import FOREVER, ROOT
+from tests.engine.tiny_models import VARIANTS, save_model
+
+GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
+FLAWED = flawed_rank.__name__
+QUICK = Limits(silence=3.0, stall=3.0, alone=30.0, settle=30.0, exit=60.0)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("model")
+    save_model(VARIANTS["qwen3"], directory)
+    return directory
+
+
+def run_on_ranks(model: Path, prompt_ids: list[int], **options: Any) -> list[int]:
+    """Generate without end. Returns the other ranks' process ids if that ends after all."""
+    params = SamplingParams(max_tokens=FOREVER, temperature=0.0)
+    with parallel(model, 2, **options) as (runner, ranks):
+        STARTED[:] = ranks.pids
+        Engine(model, runner=runner).generate([prompt_ids], params)
+    return STARTED
+
+
+STARTED: list[int] = []  # the other ranks' process ids in ``run_on_ranks``
+
+
+def load_on_ranks(model: Path, size: int, **options: Any) -> None:
+    with parallel(model, size, **options):
+        pass
+
+
+# --- in a step ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (BEFORE, "rank 1 failed: ValueError: flawed before the step"),
+        (MIDWAY, "rank 1 failed: ValueError: flawed midway"),
+        (AFTERWARDS, "rank 1 failed: ValueError: flawed after the step"),
+    ],
+)
+def test_a_rank_that_fails_alone_ends_all_and_is_named(
+    model: Path, trouble: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(EngineDeadError, match=said):
+        run_on_ranks(model, [trouble, 1, 2], module=FLAWED)
+    wait_gone(*STARTED)
+    errors = [r.message for r in caplog.records if r.levelname == "ERROR"]
+    assert errors == [f"{said}; all ranks end"]
+
+
+@pytest.mark.parametrize("trouble", [BEFORE, MIDWAY, AFTERWARDS])
+def test_a_request_at_which_all_ranks_fail_alike_fails_alone(
+    model: Path, trouble: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.parallel.runner, "ModelRunner", FlawedRunner)
+    prompts = [[1, 2, 3], [trouble, 1, 2], [4] * 20]
+    expected = Engine(model, cpu_path="torch").generate(prompts, GREEDY)
+    with parallel(model, 2, module=FLAWED) as (runner, _):
+        driver = Engine(model, runner=runner)
+        outputs = driver.generate(prompts, GREEDY)
+        later = driver.generate([[9, 9]], GREEDY)
+    assert outputs[1].finished is not None
+    assert outputs[1].finished.reason is FinishReason.ERROR
+    assert "flawed" in str(outputs[1].finished.error)
+    assert [outputs[i].token_ids for i in (0, 2)] == [expected[i].token_ids for i in (0, 2)]
+    assert len(later[0].token_ids) == 12
+
+
+def test_an_error_of_rank_0_after_the_common_part_fails_its_request_only(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one in sampling, which only rank 0 does."""
+    monkeypatch.setattr(engine.parallel.runner, "ModelRunner", FlawedRunner)
+    with parallel(model, 2) as (runner, _):  # the other rank is sound
+        good, bad = Engine(model, runner=runner).generate([[1, 2, 3], [AFTERWARDS, 1]], GREEDY)
+    assert bad.finished is not None
+    assert bad.finished.reason is FinishReason.ERROR
+    assert len(good.token_ids) == 12
+
+
+def test_an_error_of_rank_0_while_the_others_compute_ends_all(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.parallel.runner, "ModelRunner", FlawedRunner)
+    limits = Limits(settle=2.0, exit=60.0)
+    said = "rank 0 failed in a step, and the others did not: ValueError: flawed midway"
+    with pytest.raises(EngineDeadError, match=said):
+        run_on_ranks(model, [MIDWAY, 1, 2], limits=limits)
+    wait_gone(*STARTED)
+
+
+def test_a_rank_that_hangs_in_a_step_is_named(model: Path) -> None:
+    with pytest.raises(EngineDeadError, match="rank 1 hangs in step 1, for 3 s"):
+        run_on_ranks(model, [HANGS, 1, 2], module=FLAWED, limits=QUICK)
+    wait_gone(*STARTED)
+
+
+def test_a_rank_that_stands_still_is_noticed_also_while_there_is_nothing_to_do(
+    model: Path,
+) -> None:
+    with parallel(model, 2, limits=QUICK) as (runner, ranks):
+        assert len(Engine(model, runner=runner).generate([[1, 2]], GREEDY)[0].token_ids) == 12
+        os.kill(ranks.pids[0], signal.SIGSTOP)
+        with pytest.raises(RankFailedError, match="rank 1 gives no sign of life, for 3 s"):
+            check_for(ranks, seconds=30)
+    wait_gone(*ranks.pids)
+
+
+def check_for(ranks: Ranks, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ranks.check()
+        time.sleep(0.05)
+
+
+def test_ranks_that_are_closed_leave_nothing(model: Path) -> None:
+    before = open_descriptors()
+    with parallel(model, 2) as (_, ranks):
+        directory = ranks.store.parent
+        assert directory.exists()
+    assert not directory.exists()
+    wait_gone(*ranks.pids, seconds=0.1)
+    assert open_descriptors() == before
+
+
+# --- while loading ------------------------------------------------------------------------------
+
+
+def test_sizes_that_do_not_divide_are_told_by_rank_0(
+    model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match="its 4 attention heads cannot be shared evenly"):
+        load_on_ranks(model, 3)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_rank_that_dies_before_it_has_begun_is_named(model: Path) -> None:
+    with pytest.raises(RankFailedError, match="rank 1 ended with status 1"):
+        load_on_ranks(model, 2, module="engine.no_such_module")
+
+
+@pytest.mark.parametrize("sees", [0, 1])
+def test_more_ranks_than_gpus_are_refused_at_the_start(
+    sees: int, monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: sees > 0)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: sees)
+    said = "no CUDA device" if not sees else "--tensor-parallel-size 2: torch sees 1 CUDA device "
+    with pytest.raises(ValueError, match=said), parallel(model, 2, device="cuda"):
+        pass
+
+
+# --- as a process -------------------------------------------------------------------------------
+
+
+def engine_argv(model: Path, path: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "engine", "--model", str(model), "--socket", str(path),
+            "--device", "cpu", "--threads", "1", "--tensor-parallel-size", "2",
+            "--log-format", "json", *options]  # fmt: skip
+
+
+@contextmanager
+def engine_process(
+    model: Path, path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], EngineClient, list[int]]]:
+    with running_engine(engine_argv(model, path), path) as process:
+        client = EngineClient(path)
+        ready = client.wait(Ready)
+        assert ready.tensor_parallel_size == 2
+        ranks = ranks_of(process.pid)
+        assert len(ranks) == 1
+        yield process, client, ranks
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["in mid-stream", "idle"])
+def test_a_killed_rank_ends_the_engine_soon_and_its_clients_are_told_why(
+    model: Path, tmp_path: Path, busy: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "engine.sock"
+    with engine_process(model, path) as (process, client, ranks):
+        if busy:
+            client.submit(1, [1, 2, 3], FOREVER)
+            client.wait(StepOutputs, lambda step: bool(step.handles))
+        else:
+            client.wait(Heartbeat)
+        os.kill(ranks[0], signal.SIGKILL)
+        fatal = client.wait(Fatal)
+        assert fatal.error == "EngineDeadError: rank 1 was killed by SIGKILL"
+        assert process.wait(10) == 1
+        wait_gone(*ranks)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line[:1] == "{"]
+    told = [line["event"] for line in lines if "rank 1" in line["event"] and "ts" in line]
+    assert told[-1] == "rank 1 was killed by SIGKILL; all ranks end"
+    assert not path.exists()
+
+
+def test_sigterm_ends_engine_and_ranks_with_status_0(model: Path, tmp_path: Path) -> None:
+    with engine_process(model, tmp_path / "engine.sock") as (process, client, ranks):
+        client.submit(1, [1, 2, 3], FOREVER)
+        client.wait(StepOutputs, lambda step: bool(step.handles))
+        # As the supervisor and a terminal do, which signal the whole group.
+        for pid in (*ranks, process.pid):
+            os.kill(pid, signal.SIGTERM)
+        client.wait_closed()
+        assert client.finished[1].reason is FinishReason.ABORT
+        assert process.wait(10) == 0
+        wait_gone(*ranks)
+
+
+def test_sigterm_while_loading_leaves_no_rank(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "engine.sock"
+    with running_engine(engine_argv(model, path), path) as process:
+        EngineClient(path).wait(Loading)
+        ranks = ranks_of(process.pid)
+        process.terminate()
+        assert process.wait(30) == 0
+        wait_gone(*ranks)
+
+
+def test_no_rank_outlives_a_killed_engine(model: Path, tmp_path: Path) -> None:
+    with engine_process(model, tmp_path / "engine.sock") as (process, client, ranks):
+        client.submit(1, [1, 2, 3], FOREVER)
+        client.wait(StepOutputs, lambda step: bool(step.handles))
+        process.kill()
+        process.wait()
+        wait_gone(*ranks, seconds=5)
+
+
+def test_a_model_that_does_not_divide_is_told_by_the_process(model: Path, tmp_path: Path) -> None:
+    argv = engine_argv(model, tmp_path / "engine.sock", "--tensor-parallel-size", "3")
+    run = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 1
+    assert "--tensor-parallel-size 3 does not divide this model" in run.stderr
+    assert "all ranks end" not in run.stderr
+
+
+def test_ranks_are_a_context_that_ends_what_never_began() -> None:
+    with Ranks(3) as ranks:
+        pids = ranks.pids
+        assert len(pids) == 2
+    wait_gone(*pids, seconds=0.1)
