@@ -175,7 +175,9 @@ class EngineProcess:
                 )
             )
         )
-        logger.info("%s is ready after %.2f s", info.model, load_seconds)
+        devices = info.tensor_parallel_size
+        where = info.device if devices == 1 else f"{devices} ranks of one model"
+        logger.info("%s is ready on %s after %.2f s", info.model, where, load_seconds)
         return core
 
     def _load_constraints(self, runner: Runner) -> Constraints | None:

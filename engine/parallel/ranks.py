@@ -475,7 +475,7 @@ def _start(number: int, module: str, arguments: tuple[str, ...]) -> _Rank:
         process = subprocess.Popen(
             [*argv, f"--channel={theirs.fileno()}", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
+            stdout=2,  # standard error: rank 0's standard output may be somebody's data
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )

@@ -15,6 +15,7 @@ OPEN = {"open": True}
 class EngineHealth(msgspec.Struct, frozen=True):
     """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step.
     ``architecture``: the model's, as its config.json says it; ``simulated`` where none computes.
+    ``tensor_parallel_size``: how many devices share the model.
     ``tasks``: what can be asked of it, of generate, embed and score."""
 
     phase: str
@@ -24,6 +25,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     max_model_len: int | None
     architecture: str | None
     tasks: tuple[str, ...] | None
+    tensor_parallel_size: int | None
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -44,6 +46,7 @@ def _health(services: Services) -> Health:
         None if state.ready is None else state.ready.max_model_len,
         None if state.ready is None else state.ready.architecture,
         services.tasks,
+        None if state.ready is None else state.ready.tensor_parallel_size,
     )
     return Health(services.health(), services.names[0], engine)
 

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from engine.messages import FinishReason, SamplingParams
 from tests.engine.driving import Engine, Output
+from tests.engine.embedding import Embedder
 from tests.engine.parallel.processes import process_engine
 from tests.engine.parallel.threads import threaded_engine
 from tests.engine.test_parity import (
@@ -188,6 +189,29 @@ def test_the_memory_for_the_kv_cache_is_that_of_all_ranks(tmp_path: Path) -> Non
     with threaded_engine(tmp_path, 2, **budget) as engine:
         info = engine.core.info
     assert info.num_kv_blocks == alone.num_kv_blocks
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_vectors_are_those_of_one_process(pooling: str, tmp_path: Path) -> None:
+    """Beside a sequence that generates, in chunks: every rank keeps the same rows."""
+    save_model(VARIANTS["qwen2"], tmp_path)
+    settings = {"pooling": pooling, "max_num_batched_tokens": 24}
+
+    def run(engine: Engine) -> Embedder:
+        embedder = Embedder(engine.core)
+        embedder.generate(prompt(10, seed=1), 20)
+        for seed, length in enumerate((1, 50, 24)):
+            embedder.embed(prompt(length, seed))
+        embedder.run()
+        return embedder
+
+    expected = run(Engine(tmp_path, cpu_path="torch", **settings))
+    with threaded_engine(tmp_path, 2, **settings) as engine:
+        found = run(engine)
+    assert found.tokens == expected.tokens
+    assert len(found.vectors) == 3
+    for handle, vector in found.vectors.items():
+        assert vector == pytest.approx(expected.vectors[handle], abs=1e-5)
 
 
 # --- numbers that are none ----------------------------------------------------------------------

@@ -25,7 +25,7 @@ def part(logits: Tensor, shard: Shard) -> Tensor:
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Tensor:
-    rows, columns = draw(st.integers(1, 4)), draw(st.integers(4, 11))
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(5, 11))
     row = st.lists(VALUES, min_size=columns, max_size=columns)
     return torch.tensor(draw(st.lists(row, min_size=rows, max_size=rows)))
 

@@ -1,0 +1,74 @@
+"""``quire serve --tensor-parallel-size 2``: the answers of one process, and a death that passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from tests.e2e.quire_server import QuireServer, descendants, is_running, until
+
+ASKED: list[dict[str, Any]] = [
+    {"messages": [{"role": "user", "content": "Hello!"}]},
+    {"messages": [{"role": "user", "content": "What is 48 - 19?"}], "logprobs": True},
+    {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 60},
+    {
+        "messages": [{"role": "user", "content": "Tell me about a castle."}],
+        "max_tokens": 60,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "x",
+                "schema": {
+                    "type": "object",
+                    "properties": {"a": {"enum": ["yes", "no"]}},
+                    "required": ["a"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+    },
+]
+CPU = ("--device", "cpu", "--cpu-path", "torch", "--threads", "1")
+
+
+def answers(server: QuireServer) -> list[str]:
+    found = []
+    for ask in ASKED:
+        status, reply = server.post(
+            "/v1/chat/completions", {"model": "pocket", "temperature": 0, **ask}
+        )
+        assert status == 200, reply
+        found.append(reply["choices"][0]["message"]["content"])
+    return found
+
+
+def rank_pids(server: QuireServer) -> set[int]:
+    assert server.process is not None
+    found = set()
+    for pid in descendants(server.process.pid):
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            if b"engine.parallel.rank" in words.read().split(b"\0"):
+                found.add(pid)
+    return found
+
+
+def test_two_ranks_answer_as_one_process_come_back_after_a_death_and_leave_nothing() -> None:
+    with QuireServer(*CPU) as server:
+        expected = answers(server)
+    with QuireServer(*CPU, "--tensor-parallel-size", "2") as server:
+        assert answers(server) == expected
+        health = json.loads(server.get("/health")[1])
+        assert health["engine"]["tensor_parallel_size"] == 2
+        [first] = rank_pids(server)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: rank_pids(server) - {first}, 60, "the engine's return")
+        server.wait_ready()
+        assert answers(server) == expected
+        events = [str(line["event"]) for line in server.log_lines()]
+        assert events.count("rank 1 was killed by SIGKILL; all ranks end") == 1
+        assert server.process is not None
+        everything = descendants(server.process.pid)
+        assert server.terminate() == 0
+    until(lambda: not any(is_running(pid) for pid in everything), 5, "an empty house")

@@ -1,0 +1,38 @@
+"""What one sequence asks for is told alone as in a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from engine.messages import SamplingParams
+from engine.sampling.params import build_batch, is_plain_greedy
+from engine.sequence import Sequence
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"top_k": 5, "top_p": 0.5, "seed": 3, "stop_token_ids": (1,), "prompt_logprobs": 2},
+        {"temperature": 1e-6},
+        {"temperature": 0.5},
+        {"logprobs": 0},
+        {"logit_bias": {3: 1.0}},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": -0.1},
+        {"repetition_penalty": 1.1},
+        {"allowed_token_ids": ()},
+        {"bad_words_token_ids": ((1,),)},
+        {"min_tokens": 1},
+    ],
+)
+def test_a_sequence_is_plainly_greedy_if_a_batch_of_it_alone_is(asked: dict[str, Any]) -> None:
+    params = SamplingParams(**({"max_tokens": 5, "temperature": 0.0} | asked))
+    sequence = Sequence(1, "r", [1, 2], 2, params)
+    batch = build_batch(
+        [sequence], vocab_size=10, eos_token_ids=frozenset(), device=torch.device("cpu")
+    )
+    assert is_plain_greedy(sequence) == batch.plain_greedy
