@@ -267,6 +267,8 @@ def test_no_rank_outlives_a_killed_engine(model: Path, tmp_path: Path) -> None:
     with engine_process(model, tmp_path / "engine.sock") as (process, client, ranks):
         client.submit(1, [1, 2, 3], FOREVER)
         client.wait(StepOutputs, lambda step: bool(step.handles))
+        # Not even one that can do nothing about it itself.
+        os.kill(ranks[0], signal.SIGSTOP)
         process.kill()
         process.wait()
         wait_gone(*ranks, seconds=5)

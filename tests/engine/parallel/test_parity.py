@@ -231,11 +231,17 @@ def test_a_sequence_of_nan_fails_alone_and_its_blocks_can_be_used_again(
     careful = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={5: -100.0})
 
     def run(engine: Engine) -> list[Output]:
-        first = engine.generate([[5] * 20, [1, 2, 3]], [flawed, careful])
+        first = engine.generate([[5] * 40, [1, 2, 3]], flawed)
         # So few blocks that these get the ones of the failed sequence.
-        return first + engine.generate([[i] * 20 for i in range(10, 14)], careful)
+        # Of different lengths: the shorter ones' last blocks have slots that are masked.
+        return first + engine.generate([[10 + i] * (20 - i) for i in range(4)], careful)
 
-    few = {"num_kv_blocks": 20, "block_size": 8, "max_model_len": 80}
+    few = {
+        "num_kv_blocks": 20,
+        "block_size": 8,
+        "max_model_len": 80,
+        "enable_prefix_caching": False,
+    }
     expected = run(Engine(tmp_path, cpu_path="torch", **few))
     with threaded_engine(tmp_path, 2, **few) as engine:
         found = run(engine)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
+from engine.constraint.guide import Guide
 from engine.messages import SamplingParams
 from engine.sampling.params import build_batch, is_plain_greedy
 from engine.sequence import Sequence
@@ -36,3 +37,9 @@ def test_a_sequence_is_plainly_greedy_if_a_batch_of_it_alone_is(asked: dict[str,
         [sequence], vocab_size=10, eos_token_ids=frozenset(), device=torch.device("cpu")
     )
     assert is_plain_greedy(sequence) == batch.plain_greedy
+
+
+def test_a_sequence_that_a_grammar_guides_is_not_plainly_greedy() -> None:
+    params = SamplingParams(max_tokens=5, temperature=0.0)
+    guided = Sequence(1, "r", [1, 2], 2, params, guide=cast(Guide, object()))
+    assert not is_plain_greedy(guided)
