@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from engine.parallel import rank
 from engine.runner import ModelRunner
-from engine.step import StepPlan, StepResult
+from engine.step import StepPlan, StepResult, StepUnderWay
 
 BEFORE = 101  # before anything is exchanged
 MIDWAY = 102  # after the step's first exchange
@@ -33,14 +34,22 @@ class FlawedRunner(ModelRunner):
         self._decoder._embed = self._embed_or_fail  # type: ignore[attr-defined]
 
     def execute(self, plan: StepPlan) -> StepResult:
+        with self._troubled(plan):
+            return super().execute(plan)
+
+    def _launch(self, plan: StepPlan) -> StepUnderWay:
+        with self._troubled(plan):
+            return super()._launch(plan)
+
+    @contextmanager
+    def _troubled(self, plan: StepPlan) -> Iterator[None]:
         first = {item.sequence.token_ids[0] for item in plan.scheduled}
         self._trouble = next(iter(first & self._troubles), 0)
         if self._trouble == BEFORE:
             raise ValueError("flawed before the step")
-        result = super().execute(plan)
+        yield
         if self._trouble == AFTERWARDS:
             raise ValueError("flawed after the step")
-        return result
 
     def _embed_or_fail(self, token_ids: Tensor) -> Tensor:
         x: Tensor = self._embed_whole(token_ids)

@@ -29,7 +29,7 @@ from engine.messages import (
 )
 from engine.model.errors import ConfigError
 from engine.parallel.ranks import Limits, RankFailedError, Ranks
-from engine.step import StepPlan, StepResult
+from engine.step import StepPlan
 from tests.engine.driving import Engine
 from tests.engine.engine_client import EngineClient, running_engine
 from tests.engine.parallel import flawed_rank
@@ -74,11 +74,12 @@ _OF_RANK_0 = 105  # it goes wrong when the step is over, and no other rank does
 class RankZero(FlawedRunner):
     """Rank 0 with all the troubles of the others, and one of its own."""
 
-    def execute(self, plan: StepPlan) -> StepResult:
-        result = super().execute(plan)
+    @contextmanager
+    def _troubled(self, plan: StepPlan) -> Iterator[None]:
+        with super()._troubled(plan):
+            yield
         if any(item.sequence.token_ids[0] == _OF_RANK_0 for item in plan.scheduled):
             raise ValueError("flawed sampling")
-        return result
 
 
 # --- in a step ----------------------------------------------------------------------------------
@@ -103,15 +104,16 @@ def test_a_rank_that_fails_alone_ends_all_and_is_named(
     assert errors == [f"{cause}; all ranks end"]
 
 
+@pytest.mark.parametrize("ahead", [False, True], ids=["", "one step ahead"])
 def test_requests_at_which_all_ranks_fail_alike_fail_alone(
-    model: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     """Before the step's exchanges, between them and after them; and what only rank 0 does after
     them, such as sampling."""
     monkeypatch.setattr(engine.parallel.runner, "ModelRunner", RankZero)
     prompts = [[1, 2, 3], [BEFORE, 1], [MIDWAY, 1], [AFTERWARDS, 1], [_OF_RANK_0, 1], [4] * 20]
     expected = Engine(model, cpu_path="torch").generate(prompts, GREEDY)
-    with parallel(model, 2, module=FLAWED) as (runner, _):
+    with parallel(model, 2, module=FLAWED, async_scheduling=ahead) as (runner, _):
         driver = Engine(model, runner=runner)
         outputs = driver.generate(prompts, GREEDY)
         later = driver.generate(prompts[-1:], GREEDY)

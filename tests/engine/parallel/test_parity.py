@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,11 +42,17 @@ class Subject:
     oracle: PreTrainedModel
     size: int
     start: Start
+    ahead: bool = False
+
+    def engine(self, **settings: Any) -> AbstractContextManager[Engine]:
+        return self.start(self.directory, self.size, async_scheduling=self.ahead, **settings)
 
 
-def subject_of(name: str, size: int, start: Start, directory: Path) -> Subject:
+def subject_of(
+    name: str, size: int, start: Start, directory: Path, *, ahead: bool = False
+) -> Subject:
     torch.set_num_threads(1)
-    return Subject(directory, save_model(VARIANTS[name], directory), size, start)
+    return Subject(directory, save_model(VARIANTS[name], directory), size, start, ahead)
 
 
 # Variants whose parameters or attention differ; how positions turn is no rank's business.
@@ -56,19 +63,28 @@ DIVIDED = (
 )
 # Two and four ranks of each key head.
 REPEATED = (("llama_multi_query", 2), ("llama_multi_query", 4), ("qwen3_tied_biases", 4))
-THREADED = (*((name, 2) for name in DIVIDED), *REPEATED)
+# Launching ahead changes nothing inside a pass.
+AHEAD = ("qwen3", "gpt2")
+THREADED = (
+    *((name, 2, False) for name in DIVIDED),
+    *((name, size, False) for name, size in REPEATED),
+    *((name, 2, True) for name in AHEAD),
+)
 
 
-@pytest.fixture(scope="module", params=THREADED, ids=lambda param: f"{param[0]}-{param[1]}")
+@pytest.fixture(
+    scope="module", params=THREADED, ids=lambda param: f"{param[0]}-{param[1]}{'-ahead' * param[2]}"
+)
 def threaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    name, size = request.param
-    return subject_of(name, size, threaded_engine, tmp_path_factory.mktemp(name))
+    name, size, ahead = request.param
+    directory = tmp_path_factory.mktemp(name)
+    return subject_of(name, size, threaded_engine, directory, ahead=ahead)
 
 
 def check_alone(subject: Subject) -> None:
     prompt_ids = prompt(45, seed=1)
     params = SamplingParams(max_tokens=LENGTH, temperature=0.0, logprobs=3, prompt_logprobs=2)
-    with subject.start(subject.directory, subject.size) as engine:
+    with subject.engine() as engine:
         [output] = engine.generate([prompt_ids], params)
     assert_greedy(subject.oracle, prompt_ids, output)
     expected = oracle_logprobs(subject.oracle, prompt_ids + output.token_ids)
@@ -81,9 +97,7 @@ def check_mixed(subject: Subject) -> None:
     """With chunks, prefix hits and preemption; by the exchange of best tokens only."""
     shared, first = prompt(50, seed=2), prompt(9, seed=3)
     prompts = [shared + prompt(17, seed=4), prompt(1, seed=5), shared + first, prompt(38, seed=6)]
-    with subject.start(
-        subject.directory, subject.size, block_size=8, num_kv_blocks=72, max_num_batched_tokens=23
-    ) as engine:
+    with subject.engine(block_size=8, num_kv_blocks=72, max_num_batched_tokens=23) as engine:
         engine.generate([shared + first], SamplingParams(max_tokens=1, temperature=0.0))
         outputs = engine.generate(prompts, GREEDY)
     for prompt_ids, output in zip(prompts, outputs, strict=True):
@@ -147,16 +161,16 @@ def generate_wishes(engine: Engine) -> list[Output]:
     return engine.generate(prompts, WISHES)
 
 
+@pytest.mark.parametrize("ahead", [False, True], ids=["", "one step ahead"])
 @pytest.mark.parametrize("start", [threaded_engine, process_engine])
 def test_seeds_and_every_other_wish_give_what_one_process_gives(
-    start: Start, tmp_path: Path
+    start: Start, ahead: bool, tmp_path: Path
 ) -> None:
-    subject = subject_of("qwen3", 2, start, tmp_path)
+    subject = subject_of("qwen3", 2, start, tmp_path, ahead=ahead)
     expected = generate_wishes(Engine(tmp_path, cpu_path="torch"))
-    with start(tmp_path, 2) as engine:
+    with subject.engine() as engine:
         found = generate_wishes(engine)
     assert [output.token_ids for output in found] == [output.token_ids for output in expected]
-    assert subject.size == 2
     for mine, theirs in zip(found[1].logprobs, expected[1].logprobs, strict=True):
         assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
 

@@ -9,7 +9,7 @@ from engine.parallel.channel import encode
 from engine.parallel.messages import Step, ToRank
 from engine.parallel.steps import StepReader, StepWriter
 from engine.sequence import Sequence
-from engine.step import ScheduledSequence, StepPlan
+from engine.step import PENDING, ScheduledSequence, StepPlan
 
 
 def sequence(uid: int, length: int, blocks: list[int]) -> Sequence:
@@ -26,7 +26,7 @@ class Link:
         self.sent: list[Step] = []
 
     def carry(self, *items: ScheduledSequence) -> StepPlan:
-        frame = encode(self.writer.write(StepPlan(items), clears_blocks=False))
+        frame = encode(self.writer.write(StepPlan(items), ahead=False, clears_blocks=False))
         step = msgspec.msgpack.decode(frame[4:], type=ToRank)
         assert isinstance(step, Step)
         self.sent.append(step)
@@ -58,6 +58,22 @@ def test_a_growing_sequence_costs_only_what_it_gained() -> None:
     assert_same(link.carry(one), one)  # the same again, as a retry is
     [planned] = link.sent[-1].planned
     assert (planned.tokens, planned.blocks) == ([], [])
+
+
+def test_a_pending_token_is_told_once_it_is_known() -> None:
+    link, ahead = Link(), sequence(1, 3, [0])
+    first = ScheduledSequence(ahead, 0, 3, True)
+    assert_same(link.carry(first), first)
+    for known in (11, 12):
+        ahead.token_ids.append(PENDING)
+        next_one = ScheduledSequence(ahead, len(ahead.token_ids) - 1, 1, True)
+        assert_same(link.carry(next_one), next_one)
+        ahead.token_ids[-1] = known
+    assert link.sent[-1].planned[0].tokens == [11, PENDING]
+    # The sequence got no token after all, and computes its last one again.
+    del ahead.token_ids[-1]
+    again = ScheduledSequence(ahead, 3, 1, True)
+    assert_same(link.carry(again), again)
 
 
 def test_a_preempted_sequence_comes_back_with_its_new_blocks() -> None:

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from engine.config import EngineConfig
 from engine.parallel.channel import encode
-from engine.parallel.messages import Step, ToRank
+from engine.parallel.messages import Sample, Step, ToRank
+from engine.parallel.rank import Follower
 from engine.parallel.runner import ParallelRunner
 from engine.parallel.shard import Shard
-from engine.parallel.steps import StepReader
 from engine.runner import ModelRunner
 from tests.engine.driving import Engine
 
@@ -63,6 +63,9 @@ class ThreadCollectives:
         everyone = torch.stack(self._exchange(x.clone()))
         return everyone if self.shard.rank == 0 else None
 
+    def broadcast(self, x: Tensor) -> Tensor:
+        return self._exchange(x)[0].clone()
+
     def minimum(self, value: int) -> int:
         return min(self._exchange(value))
 
@@ -89,11 +92,13 @@ class _ThreadRanks:
     def __init__(self, inboxes: list[queue.SimpleQueue[bytes | None]]) -> None:
         self._inboxes = inboxes
 
-    def step(self, step: Step) -> None:
+    def step(self, message: Step | Sample) -> None:
         for inbox in self._inboxes:
-            inbox.put(encode(step)[4:])
+            inbox.put(encode(message)[4:])
 
-    def step_ended(self) -> None:
+    sample = step
+
+    def rest(self) -> None:
         pass
 
 
@@ -111,16 +116,14 @@ def threaded_engine(model: Path, size: int, **settings: Any) -> Iterator[Engine]
 
     def follow(rank: int) -> None:
         try:
-            runner = load(rank)
-            reader = StepReader()
+            follower = Follower(load(rank))
             while (body := inboxes[rank - 1].get()) is not None:
-                step = msgspec.msgpack.decode(body, type=ToRank)
-                assert isinstance(step, Step)
-                for uid in step.forgotten:
-                    runner.forget(uid)
-                if step.clears_blocks:
-                    runner.clear_blocks()
-                runner.execute(reader.read(step))
+                message = msgspec.msgpack.decode(body, type=ToRank)
+                if isinstance(message, Step):
+                    follower.run(message)
+                else:
+                    assert isinstance(message, Sample)
+                    follower.sample(message)
         except BaseException:
             table.barrier.abort()
             raise
