@@ -200,10 +200,14 @@ def test_the_dashboard_looks_at_the_api_service(helm: Helm) -> None:
 
 def test_a_gpu_is_asked_of_the_cluster_and_of_the_server(helm: Helm) -> None:
     """Without --device cuda a pod that finds no driver would quietly serve from its CPU."""
-    for count, device in [(0, "cpu"), (1, "cuda")]:
+    for count, device in [(0, "cpu"), (1, "cuda"), (4, "cuda")]:
         rendered = objects(helm.render({"gpu": {"count": count}}))
         container = server_container(component(rendered, "Deployment", "server"))
         assert container["args"][container["args"].index("--device") + 1] == device
+        flag = "--tensor-parallel-size"
+        assert (flag in container["args"]) == (count > 1)
+        if count > 1:
+            assert container["args"][container["args"].index(flag) + 1] == str(count)
         assert container["resources"]["limits"].get("nvidia.com/gpu", 0) == count
         assert container["resources"]["limits"]["memory"] == "4Gi"
 

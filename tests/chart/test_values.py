@@ -31,7 +31,7 @@ WRONG: list[tuple[str, Values]] = [
     ("dtype", {"engine": {"dtype": "fp16"}}),
     ("blockSize", {"engine": {"blockSize": 24}}),
     ("gpuMemoryUtilization", {"engine": {"gpuMemoryUtilization": 90}}),
-    ("count", {"gpu": {"count": 2}}),
+    ("count", {"gpu": {"count": 65}}),
     ("path", {"model": {"path": "--trust-remote-code"}}),
     ("servedNames", {"model": {"servedNames": ["--api-key"]}}),
     ("pullPolicy", {"image": {"pullPolicy": "Sometimes"}}),

@@ -26,6 +26,9 @@ would be written with an exponent. */}}
   "--drain-timeout" (include "quire.word" $values.drain.timeoutSeconds)
   "--device" (ternary "cuda" "cpu" (gt (int $values.gpu.count) 0))
 ) -}}
+{{- if gt (int $values.gpu.count) 1 -}}
+{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $values.gpu.count)) -}}
+{{- end -}}
 {{- $engine := $values.engine -}}
 {{- $flags := list
   (list "--grpc-port" $values.server.grpcPort)
