@@ -67,6 +67,7 @@ def test_a_room_imports_only_from_floors_below(room: str) -> None:
         ("service.cli", ("grpc", "torch", "transformers", "streamlit")),
         ("engine.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
         ("engine.simulation.spec", ("torch", "tokenizers")),
+        ("engine.parallel.ranks", ("torch",)),
         ("engine.runner", ("litestar", "granian", "prometheus_client", "structlog", "tokenizers")),
         ("pocket", ("torch", "tokenizers")),
     ],

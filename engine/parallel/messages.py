@@ -110,9 +110,8 @@ class Settled(msgspec.Struct, frozen=True, tag="settled"):
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """A sign of life, each second: the step last begun, and collective calls so far."""
+    """A sign of life, each second, and how many collective calls have begun."""
 
-    step: int
     calls: int
 
 

@@ -145,7 +145,7 @@ class Rank:
     def _beat(self) -> None:
         while True:
             time.sleep(BEAT_SECONDS)
-            self._tell(Beat(self._step, self._calls))
+            self._tell(Beat(self._calls))
 
     def _tell(self, message: FromRank) -> None:
         # Who does not listen any more has ended, or is about to end us.

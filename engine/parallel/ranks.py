@@ -81,13 +81,11 @@ class _Rank:
     heard: float
     has_arrived: bool = False
     has_loaded: bool = False
-    step: int = 0
     calls: int = 0
     failed: Failed | None = None
     failed_at: float = 0.0
     settled: Settled | None = None
     loading: Progress | None = None
-    has_ended: bool = False
 
     @property
     def name(self) -> str:
@@ -111,6 +109,7 @@ class _Own:
     step: int = 0
     is_busy: bool = True  # it loads, or runs a step
     is_settling: bool = False
+    checks: int = 0
     calls: Callable[[], int] = field(default=lambda: 0)
 
 
@@ -208,12 +207,18 @@ class Ranks:
         self._own.is_busy = True
         self._send_all(sample)
 
+    def work(self) -> None:
+        """Rank 0 waits for what all have been told to do."""
+        self._own.is_busy = True
+
     def rest(self) -> None:
         """Rank 0 has done its part of what it had all do."""
         self._own.is_busy = False
 
     def check(self) -> None:
-        """Raises RankFailedError if a rank has failed."""
+        """Raises RankFailedError if a rank has failed. Called now and then while rank 0 loads,
+        it shows that this goes on."""
+        self._own.checks += 1
         if self._cause is not None:
             raise RankFailedError(self._cause)
 
@@ -372,11 +377,12 @@ class Ranks:
                 case Loaded():
                     rank.has_loaded = True
                 case Failed():
-                    rank.failed, rank.failed_at = message, rank.heard
+                    if rank.failed is None:  # what follows a failure may follow from it
+                        rank.failed, rank.failed_at = message, rank.heard
                 case Settled():
                     rank.settled = message
-                case Beat(step, calls):
-                    rank.step, rank.calls = step, calls
+                case Beat(calls):
+                    rank.calls = calls
                 case Progress():
                     rank.loading = message
             self._changed.notify_all()
@@ -384,7 +390,6 @@ class Ranks:
             self._on_progress(rank.number, message.phase, message.done, message.total)
 
     def _ended(self, rank: _Rank) -> None:
-        rank.has_ended = True
         if self._is_closing or self._cause is not None:
             return
         if rank.failed is not None and rank.failed.step == 0:
@@ -446,6 +451,7 @@ class _Watch:
         progress = (
             self._own.step,
             self._own.is_busy,
+            self._own.checks,
             calls,
             [(rank.has_arrived, rank.has_loaded, rank.loading) for rank in self._ranks],
         )
@@ -457,9 +463,10 @@ class _Watch:
         if seconds <= (self._limits.stall if has_loaded else self._limits.loading_stall):
             return None
         behind = min(calls, key=lambda number: calls[number])
+        who = "every rank" if len(set(calls.values())) == 1 else f"rank {behind}"
         where = f"in step {self._own.step}" if has_loaded else "while loading"
         told = ", ".join(f"rank {number}: {count}" for number, count in calls.items())
-        return f"rank {behind} hangs {where}, for {seconds:.0f} s (collective calls: {told})"
+        return f"{who} hangs {where}, for {seconds:.0f} s (collective calls: {told})"
 
     def _calls(self) -> Mapping[int, int]:
         return {0: self._own.calls()} | {rank.number: rank.calls for rank in self._ranks}

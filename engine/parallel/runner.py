@@ -63,6 +63,12 @@ class ParallelRunner:
         with self._together():
             step.sample(skipped)
 
+    def _result(self, step: StepUnderWay) -> StepResult:
+        """Only rank 0 reads it."""
+        self._ranks.work()
+        with self._together():
+            return step.result()
+
     def _tell(self, plan: StepPlan, *, ahead: bool) -> int:
         """Have the other ranks begin. The step's number."""
         step = self._writer.write(plan, ahead=ahead, clears_blocks=self._runner.clears_blocks)
@@ -96,7 +102,7 @@ class _ParallelStep:
         self._runner._sample(self._number, self._step, skipped)
 
     def result(self) -> StepResult:
-        return self._step.result()  # which only rank 0 reads
+        return self._runner._result(self._step)
 
 
 @contextmanager

@@ -98,8 +98,10 @@ class _ThreadRanks:
 
     sample = step
 
-    def rest(self) -> None:
+    def work(self) -> None:
         pass
+
+    rest = work
 
 
 @contextmanager
