@@ -134,6 +134,19 @@ def test_four_processes_with_one_key_head_equal_transformers(tmp_path: Path) -> 
         assert len(output.token_ids) == 24
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("name", ["qwen3_tied_biases", "gpt2"])
+def test_two_gpus_equal_transformers(name: str, tmp_path: Path) -> None:
+    """By NCCL, one step ahead as by default there."""
+
+    def start(directory: Path, size: int, **settings: Any) -> AbstractContextManager[Engine]:
+        return process_engine(directory, size, **(settings | {"device": "cuda"}))
+
+    subject = subject_of(name, 2, start, tmp_path, ahead=True)
+    check_alone(subject)
+    check_mixed(subject)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_on_processes_equals_transformers(name: str, tmp_path: Path) -> None:
