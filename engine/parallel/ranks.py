@@ -20,8 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,12 +40,12 @@ from engine.parallel.messages import (
     Settled,
     Step,
 )
+from engine.parallel.watch import TICK_SECONDS, Limits, OwnState, RankState, Watch
 from engine.step import DeviceLostError
 
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
-_TICK_SECONDS = 0.25
 # The other ranks leave stopping to rank 0, but get the signals sent to its process group.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PACKAGES = Path(__file__).resolve().parents[2]
@@ -54,63 +53,8 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 OnProgress = Callable[[int, str, int, int], None]  # rank, phase, done, total
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long, in seconds, until what looks wrong counts as failure."""
-
-    silence: float = 15.0  # without a beat, once loaded: the process stands still
-    stall: float = 60.0  # in a step, without any rank beginning a collective call or ending it
-    loading_stall: float = 900.0  # while loading, without any rank coming further
-    alone: float = 5.0  # a rank that failed while loading, or for others' sake, and no other yet
-    settle: float = 10.0  # a failed step, until all ranks have told where they stand
-    leave: float = 1.0  # asked to end
-    exit: float = 5.0  # told to fail, until this process is ended the hard way
-
-
 class RankFailedError(DeviceLostError):
     """A rank ended, failed or hangs; the message says which and why."""
-
-
-@dataclass(slots=True, eq=False)
-class _Rank:
-    """Another rank. Written by the listening thread."""
-
-    number: int
-    process: subprocess.Popen[bytes]
-    channel: Channel[FromRank]
-    heard: float
-    has_arrived: bool = False
-    has_loaded: bool = False
-    calls: int = 0
-    failed: Failed | None = None
-    failed_at: float = 0.0
-    settled: Settled | None = None
-    loading: Progress | None = None
-
-    @property
-    def name(self) -> str:
-        return f"rank {self.number}"
-
-    @property
-    def failure(self) -> str | None:
-        """Why it failed, unless that was another's doing."""
-        return None if self.failed is None or self.failed.by_others else self.describe_failure()
-
-    def describe_failure(self) -> str:
-        assert self.failed is not None
-        where = "" if self.failed.step else " while loading"
-        return f"{self.name} failed{where}: {self.failed.error}"
-
-
-@dataclass(slots=True)
-class _Own:
-    """What rank 0 itself is doing; written by the main thread."""
-
-    step: int = 0
-    is_busy: bool = True  # it loads, or runs a step
-    is_settling: bool = False
-    checks: int = 0
-    calls: Callable[[], int] = field(default=lambda: 0)
 
 
 class Ranks:
@@ -136,10 +80,10 @@ class Ranks:
         self._changed = threading.Condition()
         self._cause: str | None = None
         self._is_closing = False
-        self._own = _Own()
+        self._own = OwnState()
         self._exit_timer: threading.Timer | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="quire-ranks-"))
-        self._ranks: list[_Rank] = []
+        self._ranks: list[RankState] = []
         try:
             for number in range(1, size):
                 self._ranks.append(_start(number, module, arguments))
@@ -275,7 +219,7 @@ class Ranks:
         for rank in self._ranks:
             self._send(rank, frame)
 
-    def _send(self, rank: _Rank, frame: bytes) -> None:
+    def _send(self, rank: RankState, frame: bytes) -> None:
         try:
             rank.channel.send(frame)
         except OSError as error:
@@ -283,7 +227,7 @@ class Ranks:
 
     def _wait(
         self,
-        condition: Callable[[_Rank], bool],
+        condition: Callable[[RankState], bool],
         what: str,
         seconds: float,
         otherwise: str = "",
@@ -349,16 +293,16 @@ class Ranks:
         with selectors.DefaultSelector() as selector:
             for rank in self._ranks:
                 selector.register(rank.channel, selectors.EVENT_READ, rank)
-            watch = _Watch(self._limits, self._ranks, self._own)
+            watch = Watch(self._limits, self._ranks, self._own)
             while not self._is_closing:
-                for key, _ in selector.select(_TICK_SECONDS):
+                for key, _ in selector.select(TICK_SECONDS):
                     if not self._take(key.data):
                         selector.unregister(key.fileobj)
                 cause = watch.verdict(time.monotonic())
                 if cause is not None:
                     self._fail(cause)
 
-    def _take(self, rank: _Rank) -> bool:
+    def _take(self, rank: RankState) -> bool:
         """Take in what a rank says. False at the end."""
         messages = rank.channel.read()
         if messages is None:
@@ -368,7 +312,7 @@ class Ranks:
             self._hear(rank, message)
         return True
 
-    def _hear(self, rank: _Rank, message: FromRank) -> None:
+    def _hear(self, rank: RankState, message: FromRank) -> None:
         rank.heard = time.monotonic()
         with self._changed:
             match message:
@@ -389,7 +333,7 @@ class Ranks:
         if isinstance(message, Progress):
             self._on_progress(rank.number, message.phase, message.done, message.total)
 
-    def _ended(self, rank: _Rank) -> None:
+    def _ended(self, rank: RankState) -> None:
         if self._is_closing or self._cause is not None:
             return
         if rank.failed is not None and rank.failed.step == 0:
@@ -399,80 +343,7 @@ class Ranks:
         self._fail(f"{rank.name} {_describe_exit(rank.process.poll())}")
 
 
-class _Watch:
-    """Judges, tick by tick, whether a rank failed alone or hangs."""
-
-    def __init__(self, limits: Limits, ranks: list[_Rank], own: _Own) -> None:
-        self._limits = limits
-        self._ranks = ranks
-        self._own = own
-        self._now = time.monotonic()
-        self._progress: object = None
-        self._progressed_at = self._now
-        self._awake_since = self._now
-
-    def verdict(self, now: float) -> str | None:
-        """Why the ranks must end, or None."""
-        if now - self._now > 20 * _TICK_SECONDS:
-            # This process itself stood still (a debugger, a frozen container), and the others
-            # most likely with it: what happened meanwhile is nobody's fault.
-            self._awake_since = self._progressed_at = now
-        self._now = now
-        return self._failure() or self._silence() or self._stall()
-
-    def _failure(self) -> str | None:
-        """A rank that fails in a step is excused as long as rank 0 may yet fail at the same
-        place."""
-        failures = [rank for rank in self._ranks if rank.failed is not None]
-        failures.sort(key=lambda rank: rank.failed is not None and rank.failed.by_others)
-        for rank in failures:
-            failed = rank.failed
-            assert failed is not None
-            if not failed.step or failed.by_others:
-                if self._now - rank.failed_at > self._limits.alone:
-                    return rank.describe_failure()
-            elif not self._own.is_settling and (
-                self._own.step != failed.step
-                or not self._own.is_busy
-                or self._own.calls() > failed.calls
-            ):
-                return rank.describe_failure()
-        return None
-
-    def _silence(self) -> str | None:
-        for rank in self._ranks:
-            seconds = self._now - max(rank.heard, self._awake_since)
-            if rank.has_loaded and seconds > self._limits.silence:
-                return f"{rank.name} gives no sign of life, for {seconds:.0f} s"
-        return None
-
-    def _stall(self) -> str | None:
-        calls = self._calls()
-        progress = (
-            self._own.step,
-            self._own.is_busy,
-            self._own.checks,
-            calls,
-            [(rank.has_arrived, rank.has_loaded, rank.loading) for rank in self._ranks],
-        )
-        if progress != self._progress or not self._own.is_busy:
-            self._progress, self._progressed_at = progress, self._now
-            return None
-        seconds = self._now - self._progressed_at
-        has_loaded = all(rank.has_loaded for rank in self._ranks)
-        if seconds <= (self._limits.stall if has_loaded else self._limits.loading_stall):
-            return None
-        behind = min(calls, key=lambda number: calls[number])
-        who = "every rank" if len(set(calls.values())) == 1 else f"rank {behind}"
-        where = f"in step {self._own.step}" if has_loaded else "while loading"
-        told = ", ".join(f"rank {number}: {count}" for number, count in calls.items())
-        return f"{who} hangs {where}, for {seconds:.0f} s (collective calls: {told})"
-
-    def _calls(self) -> Mapping[int, int]:
-        return {0: self._own.calls()} | {rank.number: rank.calls for rank in self._ranks}
-
-
-def _start(number: int, module: str, arguments: tuple[str, ...]) -> _Rank:
+def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     paths = [str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
     argv = [sys.executable, "-P", "-m", module, f"--rank={number}", f"--parent={os.getpid()}"]
@@ -490,7 +361,7 @@ def _start(number: int, module: str, arguments: tuple[str, ...]) -> _Rank:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
     logger.info("rank %d is process %d", number, process.pid)
-    return _Rank(number, process, Channel(ours, FromRank), time.monotonic())
+    return RankState(number, process, Channel(ours, FromRank), time.monotonic())
 
 
 def _describe(error: Exception) -> str:

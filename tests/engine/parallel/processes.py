@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.parallel.ranks import Limits, Ranks
+from engine.parallel.ranks import Ranks
 from engine.parallel.runner import ParallelRunner, parallel_runner
+from engine.parallel.watch import Limits
 from tests.engine.driving import Engine
 
 # A loaded machine must not look like a broken one.

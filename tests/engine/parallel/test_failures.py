@@ -28,7 +28,8 @@ from engine.messages import (
     StepOutputs,
 )
 from engine.model.errors import ConfigError
-from engine.parallel.ranks import Limits, RankFailedError, Ranks
+from engine.parallel.ranks import RankFailedError, Ranks
+from engine.parallel.watch import Limits
 from engine.step import StepPlan
 from tests.engine.driving import Engine
 from tests.engine.engine_client import EngineClient, running_engine
