@@ -174,6 +174,10 @@ class RotaryEmbedding:
         """complex64 [tokens, 1, head_dim / 2] for int64 positions [tokens]."""
         return self._table.index_select(0, positions).unsqueeze(1)
 
+    def cosines_and_sines(self) -> Tensor:
+        """The whole table as float32 [max_positions, head_dim / 2, 2], for kernels."""
+        return torch.view_as_real(self._table)
+
 
 def rotate_(x: Tensor, rotations: Tensor) -> None:
     """Turn adjacent pairs of ``x`` [tokens, heads, head_dim] in place, in float32."""

@@ -1,0 +1,1 @@
+"""Triton kernels. Importing one needs triton; ``engine.gpu.triton`` tells whether it is there."""

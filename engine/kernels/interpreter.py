@@ -1,0 +1,51 @@
+"""Two repairs of Triton's interpreter (3.6 to 3.8), without which it computes other numbers than a
+GPU."""
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from numpy.typing import NDArray
+from triton.runtime import interpreter
+
+_TYPES = {
+    tl.float32: (torch.float32, torch.int32),
+    tl.float16: (torch.float16, torch.int16),
+    tl.bfloat16: (torch.bfloat16, torch.int16),
+    tl.float8e4nv: (torch.float8_e4m3fn, torch.uint8),
+}
+
+
+def repair() -> None:
+    """To be called once, before a kernel runs."""
+    _allow_loop_bounds()
+    _round_to_nearest()
+
+
+def _allow_loop_bounds() -> None:
+    """Let kernels loop up to a number they have loaded: it becomes a loop's bound by
+    ``int(array)``, which NumPy 2.4 refuses for an array with a dimension."""
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched
+
+
+def _round_to_nearest() -> None:
+    """Let torch convert floats: the interpreter cuts them off for bfloat16, and for 8 bits loses
+    what a rounded mantissa carries over."""
+    convert = interpreter._convert_float
+
+    def rounded(values: NDArray[Any], source: Any, target: Any, rounding: Any) -> NDArray[Any]:
+        if source not in _TYPES or target not in _TYPES:
+            return np.asarray(convert(values, source, target, rounding))
+        (from_type, from_bits), (to_type, to_bits) = _TYPES[source], _TYPES[target]
+        signed = np.ascontiguousarray(values).view(torch.empty(0, dtype=from_bits).numpy().dtype)
+        floats = torch.from_numpy(signed.copy()).view(from_type)
+        return np.asarray(floats.to(to_type).view(to_bits).numpy())
+
+    interpreter._convert_float = rounded

@@ -1,0 +1,76 @@
+"""What rows ask of the sampling kernel, as arrays on its device, and which rows it can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.messages import SamplingParams
+from engine.sampling.params import is_greedy, is_penalised
+from engine.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingTensors:
+    """A row for each sequence of a batch."""
+
+    temperature: Tensor  # float32 [rows]; 0: the most likely token
+    log_min_p: Tensor  # float32 [rows]; -inf where off
+    top_k: Tensor  # int32 [rows]; 0 where off
+    top_p: Tensor  # float64 [rows]; 1 where off
+    seeds: Tensor  # int64 [rows], the bits of unsigned ones
+
+    def rows(self, count: int) -> SamplingTensors:
+        """The first ``count``, as views."""
+        return SamplingTensors(
+            self.temperature[:count],
+            self.log_min_p[:count],
+            self.top_k[:count],
+            self.top_p[:count],
+            self.seeds[:count],
+        )
+
+
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+def sampling_columns(params: Items[SamplingParams], vocab_size: int) -> Columns:
+    """The columns of ``SamplingTensors`` in order, on the host, one row for each of ``params``."""
+    with np.errstate(divide="ignore"):
+        log_min_p = np.log(np.array([p.min_p for p in params], dtype=np.float32))
+    return (
+        np.array([0.0 if is_greedy(p) else p.temperature for p in params], dtype=np.float32),
+        log_min_p,
+        np.array([p.top_k if p.top_k < vocab_size else 0 for p in params], dtype=np.int32),
+        np.array([p.top_p for p in params], dtype=np.float64),
+        np.array([p.seed for p in params], dtype=np.uint64).view(np.int64),
+    )
+
+
+def sampling_tensors(
+    params: Items[SamplingParams], vocab_size: int, device: torch.device
+) -> SamplingTensors:
+    columns = sampling_columns(params, vocab_size)
+    return SamplingTensors(*(torch.from_numpy(column).to(device) for column in columns))
+
+
+def samples_on_device(sequence: Sequence) -> bool:
+    """Whether temperature, top-k, top-p and min-p are all that the sequence asks for now, so that
+    its tokens need not be known to the host."""
+    params = sequence.params
+    return (
+        sequence.embed is None
+        and sequence.guide is None
+        and params.logprobs is None
+        and params.allowed_token_ids is None
+        and not params.logit_bias
+        and not params.bad_words_token_ids
+        and sequence.num_output_tokens >= params.min_tokens
+        and not is_penalised(params)
+    )
