@@ -20,8 +20,10 @@ from engine.attention.metadata import (
     Chunk,
     Int64Array,
     MetadataBuilder,
+    RaggedTables,
     RowTables,
 )
+from engine.attention.packing import sent_together, widened
 from engine.sequence import Sequence
 from engine.step import ScheduledSequence, StepPlan
 
@@ -38,8 +40,8 @@ class StepBatch:
     items: tuple[ScheduledSequence, ...]  # in batch order
     order: tuple[int, ...]
     last_rows: Int64Array
-    token_ids: Tensor  # int64 [rows]
-    positions: Tensor  # int64 [rows]
+    token_ids: Tensor  # int64 [rows]; int32 for a decoder that ``attends_ragged``
+    positions: Tensor  # the same
     metadata: AttentionMetadata
     fresh_blocks: Int64Array
 
@@ -78,10 +80,13 @@ class BatchBuilder:
         block_size: int,
         device: torch.device,
         by_rows: bool = False,
+        ragged: bool = False,
     ) -> None:
-        """``by_rows``: for a decoder that ``attends_by_rows``."""
+        """``by_rows``: for a decoder that ``attends_by_rows``; ``ragged``: for one that
+        ``attends_ragged``."""
         self._metadata = metadata
         self._by_rows = by_rows
+        self._ragged = ragged
         self._block_size = block_size
         self._device = device
         self._key: Key = ()
@@ -111,13 +116,13 @@ class BatchBuilder:
         token_ids, positions, blocks = parts.joined()
         offsets = positions % self._block_size
         sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
-        return StepBatch(
-            items=tuple(items),
-            order=(*decode, *chunks),
-            last_rows=sizes.cumsum() - 1,
-            token_ids=torch.from_numpy(token_ids).to(self._device),
-            positions=torch.from_numpy(positions).to(self._device),
-            metadata=(
+        if self._ragged:
+            slots = blocks * self._block_size + offsets
+            on_device = self._ragged_rows(token_ids, positions, slots, starts + 1, pieces)
+        else:
+            on_device = (
+                torch.from_numpy(token_ids).to(self._device),
+                torch.from_numpy(positions).to(self._device),
                 self._row_tables(positions, sizes, pieces)
                 if self._by_rows
                 else AttentionMetadata(
@@ -125,8 +130,13 @@ class BatchBuilder:
                     plans=self._metadata.plans(
                         starts + 1, self._tables.array, pieces, self._company
                     ),
-                )
-            ),
+                ),
+            )
+        return StepBatch(
+            tuple(items),
+            (*decode, *chunks),
+            sizes.cumsum() - 1,
+            *on_device,
             fresh_blocks=blocks[offsets == 0],
         )
 
@@ -168,6 +178,36 @@ class BatchBuilder:
                 int(positions.max(initial=0)) + 1,
             ),
         )
+
+    def _ragged_rows(
+        self,
+        token_ids: Int64Array,
+        positions: Int64Array,
+        slots: Int64Array,
+        lengths: Int64Array,
+        chunks: Items[Chunk],
+    ) -> tuple[Tensor, Tensor, AttentionMetadata]:
+        """Token ids, positions and metadata, sent to the device in one copy. ``lengths``: of the
+        decode rows' contexts."""
+        sizes = [chunk.num_tokens for chunk in chunks]
+        width = max((len(chunk.blocks) for chunk in chunks), default=1)
+        tables = np.zeros((len(chunks), width), dtype=np.int32)
+        for table, chunk in zip(tables, chunks, strict=True):
+            table[: len(chunk.blocks)] = chunk.blocks
+        arrays = (
+            token_ids,
+            positions,
+            slots,
+            lengths,
+            widened(self._tables.array[: len(lengths)]),
+            np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
+            widened(tables),
+            len(lengths) + np.cumsum([0, *sizes], dtype=np.int32),
+        )
+        sent = sent_together(arrays, self._device)
+        longest = max(sizes, default=0)
+        ragged = RaggedTables(sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest)
+        return sent[0], sent[1], AttentionMetadata(_NOTHING, {}, ragged=ragged)
 
     def _append(self, parts: _Parts, item: ScheduledSequence, first_row: int) -> Chunk:
         sequence, start, end = item.sequence, item.start, item.start + item.num_tokens

@@ -53,6 +53,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "first start, where there is a compiler; torch: by torch alone."
         ),
     ] = "auto"
+    gpu_path: Annotated[
+        Literal["auto", "torch", "triton"],
+        Meta(
+            description="How a GPU computes. auto: by our own Triton kernels, where triton is "
+            "installed and they know the model; torch: by torch alone; triton: not without them."
+        ),
+    ] = "auto"
+    cuda_graphs: Annotated[
+        bool,
+        Meta(description="On a GPU, record decode steps as CUDA graphs and replay them."),
+    ] = True
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
     max_model_len: (
         Annotated[int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, tokens.")]
@@ -87,6 +98,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1 << 20, description="Bytes for the KV cache on a CPU, at most."),
     ] = 1 << 30
+    kv_cache_dtype: Annotated[
+        Literal["auto", "fp8"],
+        Meta(
+            description="What the KV cache holds. auto: the model's dtype; fp8: 8-bit floats "
+            "(e4m3), which halve its memory and cost some precision."
+        ),
+    ] = "auto"
     gpu_memory_utilization: Annotated[
         float, Meta(gt=0, le=1, description="Share of GPU memory that the engine may fill.")
     ] = 0.9

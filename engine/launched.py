@@ -36,6 +36,34 @@ class StepParts:
     device: torch.device
 
 
+@dataclass(frozen=True, slots=True)
+class NewestTokens:
+    """What a step samples, perhaps still to be computed: the token of the sequence ``uid`` is
+    ``tokens[places[uid]]``. ``tokens``: integers, on the device."""
+
+    places: dict[int, int]
+    tokens: Tensor
+
+    def fill(self, batch: StepBatch) -> None:
+        """Put them where a later ``batch`` has ``PENDING``."""
+        targets, sources = [], []
+        for item, row in zip(batch.items, batch.last_rows.tolist(), strict=True):
+            sequence = item.sequence
+            if sequence.token_ids[item.end - 1] == PENDING:
+                targets.append(row)
+                sources.append(self.places[sequence.uid])
+        if not targets:
+            return
+        tokens = self.tokens
+        if sources != list(range(len(tokens))):
+            tokens = tokens[torch.tensor(sources, device=tokens.device)]
+        if targets == list(range(len(batch.token_ids))):
+            batch.token_ids.copy_(tokens)
+        else:
+            rows = torch.tensor(targets, device=tokens.device)
+            batch.token_ids[rows] = tokens.to(batch.token_ids.dtype)
+
+
 @contextmanager
 def on_device(device: torch.device) -> Iterator[None]:
     """Compute without gradients. Raises DeviceLostError when the accelerator is gone."""
@@ -84,26 +112,12 @@ class LaunchedStep:
                 self._on_bad_numbers()
         return StepResult(self._sampled, self._prompt_logprobs)
 
-    def fill_pending(self, batch: StepBatch) -> None:
-        """Put the tokens that this step samples where a later batch has ``PENDING``."""
+    def newest(self) -> NewestTokens | None:
+        """What this step samples; None: nothing."""
         if self._choice is None:
-            return
+            return None
         places = {self._batch.items[i].sequence.uid: row for row, i in enumerate(self._sampling)}
-        targets, sources = [], []
-        for item, row in zip(batch.items, batch.last_rows.tolist(), strict=True):
-            sequence = item.sequence
-            if sequence.token_ids[item.end - 1] == PENDING:
-                targets.append(row)
-                sources.append(places[sequence.uid])
-        if not targets:
-            return
-        tokens = self._choice.tokens
-        if sources != list(range(len(tokens))):
-            tokens = tokens[torch.tensor(sources, device=tokens.device)]
-        if targets == list(range(len(batch.token_ids))):
-            batch.token_ids.copy_(tokens)
-        else:
-            batch.token_ids[torch.tensor(targets, device=tokens.device)] = tokens
+        return NewestTokens(places, self._choice.tokens)
 
     def _begin_sampling(self, skipped: Set[int]) -> None:
         items = self._batch.items

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,11 +13,13 @@ import torch
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import CacheShape, Int64Array, MetadataBuilder
 from engine.attention.mirror import ContextMirror, MirrorShape
+from engine.attention.quantised import E4M3, QuantisedKVCache
 from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
 from engine.cpu.library import Library, UnavailableError, library
 from engine.device import choose_device, choose_dtype, set_threads
-from engine.launched import LaunchedStep, StepParts, on_device
+from engine.gpu import availability
+from engine.launched import LaunchedStep, NewestTokens, StepParts, on_device
 from engine.messages import Pooling, SamplingParams
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
@@ -28,6 +31,9 @@ from engine.pooling.pool import Pooler
 from engine.sampling.sampler import Sampler
 from engine.sequence import Sequence
 from engine.step import ModelInfo, ScheduledSequence, StepPlan, StepResult, StepUnderWay
+
+if TYPE_CHECKING:
+    from engine.gpu.steady import SteadyDecode, SteadyStep
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +65,7 @@ class ModelRunner:
         ranks = collectives.shard.size
         self._config = config
         self._device = choose_device(config.device)
+        self._steady: SteadyDecode | None = None
         directory = Path(config.model)
         whole = load_model_config(directory)
         self._model_config = collectives.shard.config(whole)
@@ -82,6 +89,7 @@ class ModelRunner:
                 device=self._device,
                 progress=progress,
                 library=self._compiled_path() if ranks == 1 else None,
+                kernels=self._has_kernels(),
                 collectives=collectives,
             )
             self._decoder = loaded.decoder
@@ -101,10 +109,11 @@ class ModelRunner:
                 rules,
                 self._device,
             )
-            self._last_launched: LaunchedStep | None = None
+            self._last_launched: LaunchedStep | SteadyStep | None = None
             self._has_bad_blocks = False
             progress("kv_cache", 0, 1)
             self._cache = self._allocate(limit)
+            self._steady = self._new_steady(limit)
             progress("kv_cache", 1, 1)
         held = self._cache.num_blocks * config.block_size
         self.info = ModelInfo(
@@ -152,22 +161,33 @@ class ModelRunner:
         self._parts.pooler.forget(uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
-        step = self._forward(plan, None)
+        step = self._start(plan, None)
         step.sample(frozenset())
         return step.result()
 
     def _launch(self, plan: StepPlan) -> StepUnderWay:
         with on_device(self._device):
-            self._last_launched = self._forward(plan, self._last_launched)
+            self._last_launched = self._start(plan, self._last_launched)
         return self._last_launched
 
-    def _forward(self, plan: StepPlan, before: LaunchedStep | None) -> LaunchedStep:
+    def _start(
+        self, plan: StepPlan, before: LaunchedStep | SteadyStep | None
+    ) -> LaunchedStep | SteadyStep:
         """``before``: the step that samples the plan's pending tokens."""
+        newest = None if before is None else before.newest()
+        if self._steady is None:
+            return self._forward(plan, newest)
+        if self._steady.accepts(plan.scheduled):
+            return self._steady.launch(plan.scheduled, newest)
+        self._steady.forget()
+        return self._forward(plan, newest)
+
+    def _forward(self, plan: StepPlan, newest: NewestTokens | None) -> LaunchedStep:
         batch = self._batches.build(plan)
         if self._has_bad_blocks:
             self._cache.clear(torch.from_numpy(batch.fresh_blocks).to(self._device))
-        if before is not None:
-            before.fill_pending(batch)
+        if newest is not None:
+            newest.fill(batch)
         rows = self._wanted_rows(batch)
         kept = None if rows is None else torch.from_numpy(rows).to(self._device)
         hidden = self._decoder.hidden_states(
@@ -198,13 +218,49 @@ class ModelRunner:
         """For float32 on a CPU, unless it is switched off or cannot be had here."""
         if self._device.type != "cpu" or self._dtype != torch.float32:
             return None
-        if self._config.cpu_path == "torch":
+        if self._config.cpu_path == "torch" or self._is_quantised:
             return None
         try:
             return library()
         except UnavailableError as error:
             _log.warning("computing by torch alone, which is slower: %s", error)
             return None
+
+    def _has_kernels(self) -> bool:
+        """Whether to compute by our GPU kernels. Raises ModelError when they are asked for in
+        vain."""
+        path = self._config.gpu_path
+        if path == "torch" or (path == "auto" and self._device.type != "cuda"):
+            return False
+        if self._collectives.shard.size > 1:
+            if path == "triton":
+                raise ModelError("--gpu-path triton: not yet with --tensor-parallel-size above 1")
+            return False
+        try:
+            availability.require_triton(self._device)
+        except availability.UnavailableError as error:
+            if path == "triton":
+                raise ModelError(f"--gpu-path triton: {error}") from error
+            _log.warning("computing by torch alone, which is slower: %s", error)
+            return False
+        return True
+
+    def _new_steady(self, limit: int) -> SteadyDecode | None:
+        """Decode steps of fixed shape, for a decoder of kernels."""
+        if not self._decoder.attends_ragged or not self._config.cuda_graphs:
+            return None
+        from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
+        from engine.gpu.steady import SteadyDecode
+
+        assert isinstance(self._decoder, KernelLlama)
+        return SteadyDecode(
+            self._decoder,
+            self._cache,
+            max_rows=self._config.max_num_seqs,
+            max_positions=limit,
+            vocab_size=self._model_config.vocab_size,
+            device=self._device,
+        )
 
     def _allocate(self, limit: int) -> PagedKVCache:
         """The KV cache, and the batch builder for its shape. Raises KVCacheTooSmallError."""
@@ -239,13 +295,15 @@ class ModelRunner:
             block_size=config.block_size,
             device=self._device,
             by_rows=self._decoder.attends_by_rows,
+            ragged=self._decoder.attends_ragged,
         )
 
     def _new_mirror(self, blocks: int) -> ContextMirror | None:
         """A copy of decoding contexts pays on a CPU, for layers that attend to all of them."""
         model = self._model_config
         layers = tuple(i for i, window in enumerate(model.sliding_windows) if window is None)
-        if self._device.type != "cpu" or not layers or self._decoder.attends_by_rows:
+        gathers = not (self._decoder.attends_by_rows or self._decoder.attends_ragged)
+        if self._device.type != "cpu" or not layers or not gathers or self._is_quantised:
             return None
         shape = MirrorShape(layers, model.num_kv_heads, self._config.block_size, model.head_dim)
         max_bytes = int(blocks * self._block_bytes() * _MIRROR_SHARE)
@@ -253,6 +311,16 @@ class ModelRunner:
 
     def _new_cache(self, blocks: int, mirror: ContextMirror | None = None) -> PagedKVCache:
         model = self._model_config
+        if self._is_quantised:
+            return QuantisedKVCache(
+                num_layers=model.num_layers,
+                num_blocks=blocks,
+                num_kv_heads=model.num_kv_heads,
+                block_size=self._config.block_size,
+                head_dim=model.head_dim,
+                dtype=self._dtype,
+                device=self._device,
+            )
         return PagedKVCache(
             num_layers=model.num_layers,
             num_blocks=blocks,
@@ -266,7 +334,12 @@ class ModelRunner:
 
     def _block_bytes(self) -> int:
         model = self._model_config
-        return 2 * model.num_layers * model.kv_size * self._config.block_size * self._dtype.itemsize
+        elements = 2 * model.num_layers * model.kv_size * self._config.block_size
+        return elements * (E4M3 if self._is_quantised else self._dtype).itemsize
+
+    @property
+    def _is_quantised(self) -> bool:
+        return self._config.kv_cache_dtype == "fp8"
 
     def _memory_setting(self) -> str:
         if self._config.num_kv_blocks is not None:

@@ -47,6 +47,15 @@ class PagedKVCache:
     def num_bytes(self) -> int:
         return self._blocks.nbytes
 
+    def layer(self, layer: int) -> Tensor:
+        """The layer's array [blocks, 2, kv_heads, block_size, head_dim], for kernels."""
+        return self._blocks[layer]
+
+    def scales(self, layer: int) -> Tensor | None:
+        """What the layer's stored keys and values are to be multiplied by, float32
+        [2, kv_heads]; None: they are stored as they are."""
+        return None
+
     def layer_pointer(self, layer: int) -> int:
         """Where the layer's array begins in memory, for code outside torch."""
         return self._blocks[layer].data_ptr()

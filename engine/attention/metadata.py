@@ -96,14 +96,36 @@ class RowTables:
 
 
 @dataclass(frozen=True, slots=True)
+class RaggedTables:
+    """For kernels that read block tables in place; int32, on the device. The batch's first rows
+    are ``decode_lengths``' sequences, one each; the chunks' rows follow.
+
+    ``slots`` [rows]: block * block_size + place in it, where each row's keys and values go;
+    negative: nowhere. Lengths are those of contexts, this step's tokens included; tables
+    [sequences, blocks] are padded with anything. ``cu_seqlens`` [chunks + 1]: rows
+    [cu_seqlens[i], cu_seqlens[i + 1]) of the batch are chunk i's. ``longest``: rows of the longest
+    chunk; 0: there are none.
+    """
+
+    slots: Tensor
+    decode_lengths: Tensor
+    decode_blocks: Tensor
+    chunk_lengths: Tensor
+    chunk_blocks: Tensor
+    cu_seqlens: Tensor
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionMetadata:
     """``slots``: where this step's keys and values go, for ``PagedKVCache.store``.
-    ``plans``: by sliding window (tokens; None: unlimited). ``tables``: instead of both, for a
-    decoder that ``attends_by_rows``."""
+    ``plans``: by sliding window (tokens; None: unlimited). Instead of both, ``tables`` for a
+    decoder that ``attends_by_rows`` and ``ragged`` for one that ``attends_ragged``."""
 
     slots: Tensor
     plans: dict[int | None, WindowPlan]
     tables: RowTables | None = None
+    ragged: RaggedTables | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ def paged_attention(
     the cache's dtype; token i sees the keys of its sequence up to itself, at most ``window``.
     """
     stored = cache.store(layer, metadata.slots, key, value)
+    if cache.scales(layer) is not None:
+        # A prompt attends to what later tokens will find in the cache.
+        key, value = stored[:, : cache.num_kv_heads], stored[:, cache.num_kv_heads :]
     tokens, heads, head_dim = query.shape
     grouped = query.view(tokens, cache.num_kv_heads, -1, head_dim)
     plan = metadata.plans[window]

@@ -31,6 +31,7 @@ class CompiledLlama:
     """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
 
     attends_by_rows = True
+    attends_ragged = False
 
     def __init__(
         self,

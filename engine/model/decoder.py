@@ -13,10 +13,12 @@ from engine.attention.metadata import AttentionMetadata
 class Decoder(Protocol):
     """A decoder-only transformer over a paged KV cache.
 
-    ``attends_by_rows``: it reads ``AttentionMetadata.tables`` instead of plans.
+    ``attends_by_rows``: it reads ``AttentionMetadata.tables`` instead of plans;
+    ``attends_ragged``: ``AttentionMetadata.ragged``, and token ids and positions may be int32.
     """
 
     attends_by_rows: bool
+    attends_ragged: bool
 
     def hidden_states(
         self,

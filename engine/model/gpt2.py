@@ -105,6 +105,7 @@ class GPT2Model:
     ``engine.model.llama.LlamaModel``)."""
 
     attends_by_rows = False
+    attends_ragged = False
 
     def __init__(
         self, config: ModelConfig, source: WeightSource, collectives: Collectives = ALONE

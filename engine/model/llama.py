@@ -165,6 +165,7 @@ class LlamaModel:
     """
 
     attends_by_rows = False
+    attends_ragged = False
 
     def __init__(
         self,

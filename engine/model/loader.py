@@ -12,6 +12,7 @@ import torch
 
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, fits
+from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder
@@ -52,6 +53,7 @@ def load_model(
     device: torch.device,
     progress: Progress,
     library: Library | None = None,
+    kernels: bool = False,
     collectives: Collectives = ALONE,
 ) -> LoadedModel:
     """The decoder with its weights; random ones from ``dummy_seed`` unless that is None. Of one
@@ -59,8 +61,9 @@ def load_model(
 
     Weights are read tensor by tensor into their final layout, so at most one layer's exist
     twice. ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is
-    the compiled one, if it knows the model. Raises ConfigError when the model cannot be divided
-    among so many ranks, and WeightsError.
+    the compiled one, with ``kernels`` the one of GPU kernels (for a single rank), if they know the
+    model. Raises ConfigError when the model cannot be divided among so many ranks, and
+    WeightsError.
     """
     shard = collectives.shard
     own = shard.config(config)
@@ -68,7 +71,7 @@ def load_model(
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
-        decoder = _build(own, held, max_positions, device, library, collectives)
+        decoder = _build(own, held, max_positions, device, library, kernels, collectives)
     return LoadedModel(decoder, _num_parameters(shapes))
 
 
@@ -117,10 +120,15 @@ def _build(
     max_positions: int,
     device: torch.device,
     library: Library | None,
+    kernels: bool,
     collectives: Collectives,
 ) -> Decoder:
     if config.family == "gpt2":
         return gpt2.GPT2Model(config, source, collectives)
+    if kernels and availability.fits(config):
+        from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
+
+        return KernelLlama(config, source, max_positions=max_positions, device=device)
     if library is not None and fits(config, library.lanes):
         return CompiledLlama(
             config,

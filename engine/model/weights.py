@@ -151,7 +151,7 @@ class Checkpoint:
 class RandomWeights:
     """Random weights in a model's shape: normal with standard deviation ``STD`` (the usual
     initialisation of these families), norms one, biases zero. Each tensor depends on the seed and
-    its own name only."""
+    its own name only (and on the kind of device, which draws them)."""
 
     STD = 0.02
 
@@ -181,9 +181,10 @@ class RandomWeights:
         if len(shape) == 1:
             return torch.ones(shape, dtype=self._dtype, device=self._device)
         digest = hashlib.blake2b(f"{self._seed}:{name}".encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-        values = torch.empty(shape, dtype=torch.float32).normal_(0, self.STD, generator=generator)
-        return values.to(self._device, self._dtype)
+        generator = torch.Generator(self._device)
+        generator.manual_seed(int.from_bytes(digest, "little", signed=True))
+        values = torch.empty(shape, dtype=torch.float32, device=self._device)
+        return values.normal_(0, self.STD, generator=generator).to(self._dtype)
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``Checkpoint.part``: of the same random numbers, whoever asks for which part."""

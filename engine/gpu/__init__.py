@@ -1,0 +1,1 @@
+"""Running a model on a GPU by our own kernels."""

@@ -1,0 +1,99 @@
+"""Which kernels attend: one table, so that others can take their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from engine.attention.metadata import RaggedTables
+from engine.kernels.decode_attention import decode_attention
+from engine.kernels.ragged_attention import ragged_attention
+
+
+class DecodeAttention(Protocol):
+    """See ``engine.kernels.decode_attention.decode_attention``."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        blocks: Tensor,
+        tables: Tensor,
+        lengths: Tensor,
+        *,
+        scale: float,
+        window: int | None,
+        scales: Tensor | None,
+        out: Tensor,
+    ) -> Tensor: ...
+
+
+class RaggedAttention(Protocol):
+    """See ``engine.kernels.ragged_attention.ragged_attention``."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        blocks: Tensor,
+        tables: Tensor,
+        lengths: Tensor,
+        cu_seqlens: Tensor,
+        longest: int,
+        *,
+        scale: float,
+        window: int | None,
+        scales: Tensor | None,
+        out: Tensor,
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKernels:
+    """``decode`` for sequences with one row in the batch, ``ragged`` for those with more. Both
+    write their rows of ``out`` and no others."""
+
+    decode: DecodeAttention
+    ragged: RaggedAttention
+
+    def attend(
+        self,
+        query: Tensor,
+        blocks: Tensor,
+        tables: RaggedTables,
+        *,
+        scale: float,
+        window: int | None,
+        scales: Tensor | None,
+    ) -> Tensor:
+        """[rows, heads * head_dim] for ``query`` [rows, heads, head_dim] of a whole batch."""
+        out = query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
+        decodes = tables.decode_lengths.shape[0]
+        if decodes:
+            self.decode(
+                query[:decodes],
+                blocks,
+                tables.decode_blocks,
+                tables.decode_lengths,
+                scale=scale,
+                window=window,
+                scales=scales,
+                out=out[:decodes],
+            )
+        if tables.longest:
+            self.ragged(
+                query,
+                blocks,
+                tables.chunk_blocks,
+                tables.chunk_lengths,
+                tables.cu_seqlens,
+                tables.longest,
+                scale=scale,
+                window=window,
+                scales=scales,
+                out=out,
+            )
+        return out
+
+
+TRITON = AttentionKernels(decode_attention, ragged_attention)

@@ -1,0 +1,35 @@
+"""Whether the kernels can run here. Imports no triton."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+
+from engine.model.config import ModelConfig
+
+# The widest head that a tile holds.
+_MAX_HEAD_DIM = 256
+
+
+class UnavailableError(RuntimeError):
+    """Kernels cannot run; the message says why."""
+
+
+def require_triton(device: torch.device) -> None:
+    """Raises UnavailableError unless kernels run on ``device``: on a GPU by triton, on a CPU only
+    through triton's interpreter."""
+    if importlib.util.find_spec("triton") is None:
+        raise UnavailableError("triton is not installed")
+    if device.type == "cuda":
+        return
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise UnavailableError(
+            "triton compiles for GPUs only (TRITON_INTERPRET=1 interprets, very slowly)"
+        )
+
+
+def fits(config: ModelConfig) -> bool:
+    """Whether the kernels' decoder knows this model's parts."""
+    return config.rope is not None and config.head_dim <= _MAX_HEAD_DIM

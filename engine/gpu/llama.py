@@ -1,0 +1,160 @@
+"""A Llama-like decoder of fused kernels and plain matrix products.
+
+Nine launches a layer: four products, QK norm with rotary embedding and the way into the cache,
+attention (and its merge), the gate, and each addition to the residual with the norm that follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata
+from engine.gpu.attention import TRITON, AttentionKernels
+from engine.kernels.activation import gated
+from engine.kernels.rms_norm import add_rms_norm, rms_norm
+from engine.kernels.rope_store import norm_rope_store
+from engine.model.config import ModelConfig
+from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
+from engine.model.rope import RotaryEmbedding
+from engine.model.weights import WeightSource
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """``weight`` [out, in] and ``bias`` [out], if there is one."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer's weights; ``qk_norm`` [2, head_dim]: of queries and keys."""
+
+    input_norm: Tensor
+    qkv: Projection
+    qk_norm: Tensor | None
+    output: Projection
+    post_norm: Tensor
+    gate_up: Projection
+    down: Projection
+    window: int | None
+    scale: float
+
+
+class KernelLlama:
+    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
+
+    attends_by_rows = False
+    attends_ragged = True
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        source: WeightSource,
+        *,
+        max_positions: int,
+        device: torch.device,
+        attention: AttentionKernels = TRITON,
+    ) -> None:
+        if config.rope is None:
+            raise ValueError("a Llama-like model needs rotary embeddings")
+        self._config = config
+        self._attention = attention
+        self._embedding = source.tensor(EMBEDDING)
+        self._layers = [_layer(config, source, number) for number in range(config.num_layers)]
+        self._norm = source.tensor(NORM)
+        self._head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
+        self._rotations = rotary.cosines_and_sines()
+
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        cache: PagedKVCache,
+        metadata: AttentionMetadata,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        tables = metadata.ragged
+        if tables is None:
+            raise ValueError("the kernels need the batch's ragged tables")
+        config, eps = self._config, self._config.norm_eps
+        residual = self._embedding.index_select(0, token_ids)
+        x = rms_norm(residual, self._layers[0].input_norm, eps)
+        for number, layer in enumerate(self._layers):
+            qkv = layer.qkv(x).view(x.shape[0], -1, config.head_dim)
+            blocks, scales = cache.layer(number), cache.scales(number)
+            norm_rope_store(
+                qkv,
+                blocks,
+                tables.slots,
+                positions,
+                num_heads=config.num_heads,
+                rotations=self._rotations,
+                norm_weight=layer.qk_norm,
+                eps=eps,
+                scales=scales,
+            )
+            mixed = self._attention.attend(
+                qkv[:, : config.num_heads],
+                blocks,
+                tables,
+                scale=layer.scale,
+                window=layer.window,
+                scales=scales,
+            )
+            is_last = number + 1 == len(self._layers)
+            if is_last and rows is not None:
+                residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
+            x = add_rms_norm(layer.output(mixed), residual, layer.post_norm, eps)
+            x = layer.down(gated(layer.gate_up(x), config.activation))
+            following = self._norm if is_last else self._layers[number + 1].input_norm
+            x = add_rms_norm(x, residual, following, eps)
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.narrow_logits(hidden).float()
+
+    def narrow_logits(self, hidden: Tensor) -> Tensor:
+        """The same before they are made float32, [rows, vocabulary] in the model's dtype."""
+        return linear(hidden, self._head)
+
+
+def _layer(config: ModelConfig, source: WeightSource, number: int) -> Layer:
+    prefix = f"model.layers.{number}."
+    attention, feed = prefix + "self_attn.", prefix + "mlp."
+
+    def plain(name: str, has_bias: bool) -> Projection:
+        bias = source.tensor(name + ".bias") if has_bias else None
+        return Projection(source.tensor(name + ".weight"), bias)
+
+    def gate_up(kind: str) -> Tensor:
+        return torch.cat([source.tensor(f"{feed}{name}_proj.{kind}") for name in ("gate", "up")])
+
+    qk_norm = None
+    if config.qk_norm:
+        # One row for each head, all queries' alike and all keys'.
+        qk_norm = fused_qk_norm(config, source, attention)[[0, config.num_heads]]
+    return Layer(
+        input_norm=source.tensor(prefix + "input_layernorm.weight"),
+        qkv=Projection(
+            fused_qkv(config, source, attention, "weight"),
+            fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
+        ),
+        qk_norm=qk_norm,
+        output=plain(attention + "o_proj", config.output_bias),
+        post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
+        gate_up=Projection(gate_up("weight"), gate_up("bias") if config.mlp_bias else None),
+        down=plain(feed + "down_proj", config.mlp_bias),
+        window=config.sliding_windows[number],
+        scale=config.attention_scales[number],
+    )

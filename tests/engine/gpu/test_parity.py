@@ -1,0 +1,120 @@
+"""The engine over GPU kernels gives the tokens of transformers, however a batch is mixed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.gpu.llama import KernelLlama
+from engine.messages import SamplingParams
+from engine.model.errors import ModelError
+from tests.engine.driving import Engine, load_runner
+from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
+
+# Two layers, as the interpreter is slow; the second is where kept rows and windows differ.
+SMALL = {"num_hidden_layers": 2}
+SUBJECTS: dict[str, Variant] = {
+    name: replace(VARIANTS[name], settings=VARIANTS[name].settings | SMALL)
+    for name in ("llama_biases", "llama_multi_query", "llama_yarn_mscale", "mistral_sliding_window")
+} | {
+    "qwen2_sliding_upper_layer": Variant(
+        "qwen2",
+        SMALL | {"use_sliding_window": True, "sliding_window": 13, "max_window_layers": 1},
+    ),
+    "qwen3_tied_three_heads_a_key": Variant(
+        "qwen3", SMALL | {"head_dim": 80, "num_attention_heads": 3, "num_key_value_heads": 1}
+    ),
+}
+
+
+def prompt(length: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(VOCABULARY), k=length)
+
+
+# What these have, others have too, or the CPU's tests cover.
+SLOW = ("llama_yarn_mscale", "mistral_sliding_window")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SUBJECTS],
+)
+def test_chunks_decodes_and_prefix_hits_in_one_batch_equal_transformers(
+    device: torch.device, tmp_path: Path, name: str
+) -> None:
+    oracle = save_model(SUBJECTS[name], tmp_path)
+    engine = Engine(
+        tmp_path,
+        device=device.type,
+        gpu_path="triton",
+        block_size=8,
+        num_kv_blocks=40,
+        max_num_batched_tokens=27,
+        async_scheduling="biases" not in name,
+    )
+    shared = prompt(33, seed=1)
+    once = SamplingParams(max_tokens=1, temperature=0.0)
+    engine.generate([shared], once)
+    prompts = [shared + prompt(9, seed=2), prompt(1, seed=3), prompt(30, seed=4)]
+    outputs = engine.generate(prompts, SamplingParams(max_tokens=5, temperature=0.0))
+    for prompt_ids, output in zip(prompts, outputs, strict=True):
+        tokens = prompt_ids + output.token_ids
+        with torch.inference_mode():
+            best = oracle(torch.tensor([tokens])).logits[0].argmax(dim=-1)
+        assert output.token_ids == best[len(prompt_ids) - 1 : -1].tolist()
+    assert outputs[0].finished is not None
+    assert outputs[0].finished.cached_tokens == 32
+
+
+def test_the_loader_takes_the_kernels_where_they_know_the_model(
+    device: torch.device, tmp_path: Path
+) -> None:
+    save_model(VARIANTS["qwen3"], tmp_path / "qwen3")
+    save_model(VARIANTS["gpt2"], tmp_path / "gpt2")
+    settings = {"device": device.type, "num_kv_blocks": 128}
+
+    def decoder(name: str, gpu_path: str) -> object:
+        return load_runner(tmp_path / name, gpu_path=gpu_path, **settings)._decoder
+
+    assert isinstance(decoder("qwen3", "triton"), KernelLlama)
+    assert not isinstance(decoder("qwen3", "torch"), KernelLlama)
+    assert not isinstance(decoder("gpt2", "triton"), KernelLlama)
+    assert isinstance(decoder("qwen3", "auto"), KernelLlama) == (device.type == "cuda")
+
+
+def test_kernels_asked_for_in_vain_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(VARIANTS["qwen3"], tmp_path)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ModelError, match="--gpu-path triton: triton compiles for GPUs only"):
+        load_runner(tmp_path, device="cpu", gpu_path="triton")
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.25), ("float16", 0.03)])
+def test_narrow_types_give_the_logprobs_of_the_torch_path(
+    device: torch.device, tmp_path: Path, dtype: str, tolerance: float
+) -> None:
+    save_model(SUBJECTS["qwen3_tied_three_heads_a_key"], tmp_path)
+    params = SamplingParams(max_tokens=2, temperature=0.0, logprobs=0, prompt_logprobs=0)
+    found = []
+    for gpu_path in ("triton", "torch"):
+        engine = Engine(
+            tmp_path,
+            device=device.type,
+            dtype=dtype,
+            gpu_path=gpu_path,
+            num_kv_blocks=8,
+            max_num_batched_tokens=16,
+            max_model_len=64,
+        )
+        [output] = engine.generate([prompt(25, seed=6)], params)
+        values = [*output.prompt_logprobs, *output.logprobs[:1]]
+        found.append(torch.tensor([value.logprob for value in values]))
+    assert found[0].shape == (25,)
+    # Both round at every layer, though not at the same places.
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=tolerance)
