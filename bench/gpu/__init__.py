@@ -1,0 +1,1 @@
+"""The GPU path against the machine's limits; see README.md here."""

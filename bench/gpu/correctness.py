@@ -1,0 +1,202 @@
+"""Every kernel against float64 on the device that it is to serve on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bench.gpu.report import Report, Row
+from engine.kernels.activation import gated
+from engine.kernels.decode_attention import decode_attention
+from engine.kernels.logprobs import gather_logprobs
+from engine.kernels.ragged_attention import ragged_attention
+from engine.kernels.rms_norm import add_rms_norm
+from engine.kernels.rope_store import norm_rope_store
+from engine.kernels.sampling import sample
+from engine.messages import SamplingParams
+from engine.model.rope import RopeConfig, RotaryEmbedding
+from engine.sampling.device import sampling_tensors
+from engine.sampling.params import build_batch
+from engine.sampling.random import uniforms
+from engine.sampling.sampler import draw
+from engine.sequence import Sequence
+from tests.engine.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
+
+# ‖found - expected‖ / ‖expected‖ that arithmetic in the type may have.
+LIMITS = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+def error(found: Tensor, expected: Tensor, dtype: torch.dtype) -> Row:
+    """Raises AssertionError beyond the limit, and for anything that is no number."""
+    found, expected = found.double().cpu(), expected.double().cpu()
+    value = ((found - expected).norm() / expected.norm()).item()
+    if not value <= LIMITS[dtype]:
+        raise AssertionError(f"relative error {value}, at most {LIMITS[dtype]} is allowed")
+    return {"relative_error": value}
+
+
+def check_all(report: Report, device: torch.device, *, large: bool) -> None:
+    """``large``: shapes as they are served, which the interpreter is too slow for."""
+    shapes = [(Shape(8, 2, 64, 16), torch.float32)]
+    if large:
+        shapes = [
+            (Shape(32, 8, 128, 16), torch.bfloat16),
+            (Shape(16, 8, 128, 16), torch.bfloat16),
+            (Shape(32, 8, 64, 32), torch.bfloat16),
+            (Shape(28, 4, 128, 64), torch.float16),
+            (Shape(12, 4, 80, 16), torch.bfloat16),
+            (Shape(12, 4, 96, 8), torch.bfloat16),
+            (Shape(8, 1, 256, 16), torch.bfloat16),
+            (Shape(8, 2, 128, 16), torch.float32),
+        ]
+    scale = 12 if large else 1
+    pieces = [Piece(70 * scale, 9 * scale), Piece(31 * scale), Piece(5, 5), Piece(33 * scale, 2)]
+    for shape, dtype in shapes:
+        for scores in (Scores(scale=0.1), Scores(window=37, soft_cap=5.0, scale=0.1)):
+            name = f"{shape} {str(dtype).removeprefix('torch.')} window={scores.window}"
+            report.add(
+                f"check ragged {name}", partial(ragged, shape, dtype, scores, pieces, device)
+            )
+            report.add(
+                f"check decode {name}", partial(decode, shape, dtype, scores, pieces, device)
+            )
+    dtype = torch.bfloat16 if large else torch.float32
+    size = 4096 if large else 64
+    fused: dict[str, Callable[[], Row]] = {
+        "add_rms_norm": partial(norm, size, dtype, device),
+        "gated": partial(gate, size, dtype, device),
+        "norm_rope_store": partial(rope, dtype, device),
+        "logprobs": partial(logprobs, 151_936 if large else 3000, device),
+        "sampling": partial(sampled, 64 if large else 6, 151_936 if large else 3000, device),
+    }
+    for name, check in fused.items():
+        report.add(f"check {name}", check)
+
+
+def ragged(
+    shape: Shape, dtype: torch.dtype, scores: Scores, pieces: list[Piece], device: torch.device
+) -> Row:
+    batch = make_batch(pieces, shape, dtype=dtype, device=device)
+    found = ragged_attention(
+        *(batch.query, batch.blocks, batch.tables, batch.lengths, batch.cu_seqlens, batch.longest),
+        scale=scores.scale,
+        window=scores.window,
+        soft_cap=scores.soft_cap,
+    )
+    return error(found, attention(batch, pieces, scores), dtype)
+
+
+def decode(
+    shape: Shape, dtype: torch.dtype, scores: Scores, pieces: list[Piece], device: torch.device
+) -> Row:
+    single = [Piece(piece.length) for piece in pieces]
+    batch: Batch = make_batch(single, shape, dtype=dtype, device=device)
+    expected = attention(batch, single, scores)
+    rows: Row = {}
+    for splits in (1, 2, 16):
+        found = decode_attention(
+            *(batch.query, batch.blocks, batch.tables, batch.lengths),
+            scale=scores.scale,
+            window=scores.window,
+            soft_cap=scores.soft_cap,
+            splits=splits,
+        )
+        rows = error(found, expected, dtype)
+    return rows
+
+
+def norm(size: int, dtype: torch.dtype, device: torch.device) -> Row:
+    x, residual = torch.randn(2, 33, size, device=device).to(dtype)
+    weight = torch.randn(size, device=device).to(dtype)
+    total = x.double() + residual.double()
+    out = add_rms_norm(x, residual, weight, 1e-6)
+    error(residual, total, dtype)
+    kept = residual.double()
+    expected = kept / (kept.square().mean(-1, keepdim=True) + 1e-6).sqrt() * weight.double()
+    return error(out, expected, dtype)
+
+
+def gate(size: int, dtype: torch.dtype, device: torch.device) -> Row:
+    gate_up = torch.randn(33, 2 * size, device=device).to(dtype)
+    first, second = gate_up.double().chunk(2, dim=1)
+    return error(gated(gate_up, "silu"), functional.silu(first) * second, dtype)
+
+
+def rope(dtype: torch.dtype, device: torch.device) -> Row:
+    heads, kv_heads, head_dim, block_size, rows = 16, 4, 128, 16, 9
+    rotary = RotaryEmbedding(RopeConfig(), head_dim, 4000, torch.device("cpu"))
+    positions = torch.randint(0, 4000, (rows,))
+    slots = torch.randperm(rows * block_size)[:rows]
+    qkv = torch.randn(rows, heads + 2 * kv_heads, head_dim).to(dtype)
+    weight = torch.randn(2, head_dim).to(dtype)
+    expected = qkv.double()
+    gains = torch.cat((weight[:1].expand(heads, -1), weight[1:].expand(kv_heads, -1))).double()
+    qk = expected[:, : heads + kv_heads]
+    qk = qk / (qk.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gains
+    turns = rotary.rotations(positions).to(torch.complex128)
+    turned = torch.view_as_complex(qk.reshape(rows, -1, head_dim // 2, 2)) * turns
+    expected[:, : heads + kv_heads] = torch.view_as_real(turned).flatten(-2)
+    blocks = torch.full((rows, 2, kv_heads, block_size, head_dim), 9.0, dtype=dtype, device=device)
+    found = qkv.to(device)
+    norm_rope_store(
+        *(found, blocks, slots.to(device, torch.int32), positions.to(device, torch.int32)),
+        num_heads=heads,
+        rotations=rotary.cosines_and_sines().to(device),
+        norm_weight=weight.to(device),
+        eps=1e-6,
+    )
+    stored = torch.full(blocks.shape, 9.0, dtype=torch.float64)
+    for row, slot in enumerate(slots.tolist()):
+        halves = expected[row, heads:].view(2, kv_heads, head_dim)
+        stored[slot // block_size, :, :, slot % block_size] = halves
+    error(blocks, stored, dtype)
+    return error(found[:, :heads], expected[:, :heads], dtype)
+
+
+def logprobs(vocabulary: int, device: torch.device) -> Row:
+    logits = torch.randn(7, vocabulary, device=device) * 4
+    tokens = torch.randint(0, vocabulary, (7,), device=device)
+    values, ranks = gather_logprobs(logits, tokens)
+    own = logits.gather(1, tokens[:, None])
+    if not torch.equal(ranks.long(), (logits > own).sum(1) + 1):
+        raise AssertionError("ranks differ")
+    expected = torch.log_softmax(logits.double(), -1).gather(1, tokens[:, None])[:, 0]
+    return error(values, expected, torch.float32)
+
+
+def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
+    """The share of rows whose token is the reference sampler's. Sums in another order may put a
+    quantile on the other side of a token's edge, hardly ever."""
+    kinds: tuple[dict[str, Any], ...] = (
+        {"temperature": 0.0},
+        {"temperature": 0.7},
+        {"top_k": 50},
+        {"top_p": 0.9},
+        {"min_p": 0.05},
+        {"temperature": 1.5, "top_k": 1000, "top_p": 0.95, "min_p": 0.001},
+    )
+    params = [
+        SamplingParams(max_tokens=1, seed=row, **kinds[row % len(kinds)]) for row in range(rows)
+    ]
+    logits = torch.randn(rows, vocabulary, device=device) * 3
+    positions = torch.arange(rows, dtype=torch.int32, device=device)
+    tokens, _ = sample(logits, sampling_tensors(params, vocabulary, device), positions)
+    sequences = [Sequence(row, "", [0], 1, params[row]) for row in range(rows)]
+    batch = build_batch(
+        sequences, vocab_size=vocabulary, eos_token_ids=frozenset(), device=torch.device("cpu")
+    )
+    expected = logits.cpu().argmax(1)
+    assert batch.random is not None
+    drawn = list(batch.random.indices)
+    numbers = uniforms(batch.random.seeds, np.array(drawn, np.uint64))
+    expected[drawn] = draw(logits.cpu()[drawn], batch.random, torch.from_numpy(numbers))
+    same = (tokens.cpu() == expected).double().mean().item()
+    if same < 0.95:
+        raise AssertionError(f"only {same:.0%} of the tokens are the reference's")
+    return {"same_tokens": same}
