@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 AGENTS := build/agents
 CLIENTS := build/clients
+PEERS  := build/peers
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -13,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 test test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench docs proto clean
+.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench peers docs proto clean
 
 help: ## List what can be done here
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +84,16 @@ bench: $(VENV)/.develop ## Run the CPU benchmarks; each prints a table and write
 	$(BIN)/python -m bench.engine_cpu
 	$(BIN)/python -m bench.sse
 	$(BIN)/python -m bench.scheduler
+
+# optimum-intel brings a torchvision that may not go with this torch, and works without it.
+$(PEERS)/.installed: requirements/torch.txt requirements/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet -r requirements/torch.txt
+	$(PEERS)/bin/python -m pip install --quiet -c requirements/torch.txt -r requirements/peers.txt
+	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
+	@touch $@
+
+peers: $(PEERS)/.installed ## Install llama.cpp and OpenVINO GenAI for python -m bench.cpu_peers (builds for minutes)
 
 docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m observability.generate

@@ -1,0 +1,48 @@
+"""What this machine can do at most: bytes read and float32 operations a second."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+# Far more than any last-level cache holds.
+READ_BYTES = 512 << 20
+SIZE = 1024
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes read per second, float32 operations per second of torch's matrix product."""
+
+    read: float
+    float32: float
+
+
+class Machine:
+    def __init__(self) -> None:
+        memory = mmap.mmap(-1, READ_BYTES)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        self._values = torch.frombuffer(memory, dtype=torch.float32).fill_(1)
+        self._a, self._b = torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE)
+
+    def limits(self, threads: int) -> Limits:
+        torch.set_num_threads(threads)
+        product = _best_seconds(lambda: torch.mm(self._a, self._b))
+        read = _best_seconds(self._values.sum)
+        return Limits(READ_BYTES / read, 2 * SIZE**3 / product)
+
+
+def _best_seconds(run: Callable[[], object]) -> float:
+    best = float("inf")
+    run()
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
