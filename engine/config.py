@@ -64,6 +64,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="On a GPU, record decode steps as CUDA graphs and replay them."),
     ] = True
+    quantization: Annotated[
+        Literal["none", "int8"],
+        Meta(
+            description="Matrices made smaller while they are loaded. int8: with a scale for every "
+            "64 inputs; on a CPU, in float32 arithmetic, for all decoders but GPT-2."
+        ),
+    ] = "none"
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
     max_model_len: (
         Annotated[int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, tokens.")]

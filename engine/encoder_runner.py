@@ -38,6 +38,8 @@ class EncoderRunner:
     def __init__(self, config: EngineConfig, progress: Progress) -> None:
         progress("config", 0, 1)
         directory = Path(config.model)
+        if config.quantization != "none":
+            raise ModelError("--quantization is there for decoders, and this model is an encoder")
         self._device = choose_device(config.device)
         self._config = load_encoder_config(directory)
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)

@@ -72,7 +72,7 @@ class ModelRunner:
         if self._device.type == "cpu":
             matrix = self._model_config.hidden_size * self._model_config.intermediate_size
             set_threads(config.threads, matrix, ranks)
-        self._dtype = choose_dtype(config.dtype, self._model_config.dtype, self._device)
+        self._dtype = _dtype_of(config, whole, self._device, ranks)
         limit = _length_limit(config, self._model_config)
         rules = pooling_rules(directory, asked=config.pooling, default=Pooling.LAST)
         runs_ahead = config.async_scheduling
@@ -91,6 +91,7 @@ class ModelRunner:
                 library=self._compiled_path() if ranks == 1 else None,
                 kernels=self._has_kernels(),
                 collectives=collectives,
+                quantization=config.quantization,
             )
             self._decoder = loaded.decoder
             vocabulary = Vocabulary(whole.vocab_size, collectives)
@@ -401,6 +402,23 @@ def _probe(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSeq
         block_table=list(blocks),
     )
     return ScheduledSequence(sequence, 0, num_tokens, samples=True)
+
+
+def _dtype_of(
+    config: EngineConfig, model: ModelConfig, device: torch.device, ranks: int
+) -> torch.dtype:
+    if config.quantization == "none":
+        return choose_dtype(config.dtype, model.dtype, device)
+    if device.type != "cpu" or config.dtype not in ("auto", "float32"):
+        raise ModelError(
+            f"--quantization {config.quantization} is there for float32 on a CPU, not for "
+            f"--dtype {config.dtype} on {device}"
+        )
+    if ranks > 1:
+        raise ModelError(f"--quantization {config.quantization} is there for one device")
+    if model.family == "gpt2":
+        raise ModelError(f"--quantization {config.quantization} is not there for GPT-2")
+    return torch.float32
 
 
 def _length_limit(config: EngineConfig, model: ModelConfig) -> int:

@@ -1,4 +1,4 @@
-"""Compiles ``forward.c`` once per machine and opens it.
+"""Compiles ``forward.c`` and its headers once per machine and opens it.
 
 ``python -m engine.cpu.library DIR`` compiles it for every instruction set level into DIR, for an
 image whose machines have no compiler; ``QUIRE_CPU_LIBRARY_DIR`` names such a folder at run time.
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("forward.c")
+SOURCE = Path(__file__).with_name("forward.c")  # includes the headers beside it
 
 # No -ffast-math: infinities mask scores, and sums keep their order.
 FLAGS = (
@@ -39,10 +39,11 @@ class UnavailableError(RuntimeError):
 class LinearStruct(ctypes.Structure):
     _fields_ = (
         ("weight", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
         ("inputs", ctypes.c_int32),
         ("outputs", ctypes.c_int32),
-        ("bfloat16", ctypes.c_int32),
+        ("kind", ctypes.c_int32),
         ("panel_inputs", ctypes.c_int32),
     )
 
@@ -65,7 +66,6 @@ class LayerStruct(ctypes.Structure):
 class ModelStruct(ctypes.Structure):
     _fields_ = (
         ("layers", ctypes.POINTER(LayerStruct)),
-        ("head", LinearStruct),
         ("norm", ctypes.c_void_p),
         ("num_layers", ctypes.c_int32),
         ("hidden", ctypes.c_int32),
@@ -97,7 +97,8 @@ class BatchStruct(ctypes.Structure):
 
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
-    per vector, which every size of a model must be a multiple of."""
+    per vector, which every size of a model must be a multiple of; ``group``: inputs that share a
+    scale of an int8 weight."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -107,9 +108,10 @@ class Library:
         self.path = path
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
-        self._pool = native.quire_pool
-        self._pool.restype = ctypes.c_void_p
-        self._pool.argtypes = [ctypes.c_int]
+        self.group: int = native.quire_group()
+        self._team = native.quire_team
+        self._team.restype = ctypes.c_void_p
+        self._team.argtypes = [ctypes.c_int]
         self.scratch = native.quire_scratch
         self.scratch.restype = ctypes.c_int64
         self.scratch.argtypes = [ctypes.POINTER(ModelStruct), *[ctypes.c_int] * 3]
@@ -130,13 +132,13 @@ class Library:
             ctypes.c_void_p,
         ]
 
-    @functools.cache  # noqa: B019 - a library and its pools live as long as the process
-    def pool(self, threads: int) -> int:
+    @functools.cache  # noqa: B019 - a library and its teams live as long as the process
+    def team(self, threads: int) -> int:
         """Threads that compute together. Raises UnavailableError when they cannot be started."""
-        pool: int | None = self._pool(threads)
-        if pool is None:
+        team: int | None = self._team(threads)
+        if team is None:
             raise UnavailableError(f"{threads} threads cannot be started")
-        return pool
+        return team
 
 
 @functools.cache
@@ -171,9 +173,11 @@ def machine_level() -> str:
 
 
 def file_name(level: str) -> str:
-    """Changes with the source and the flags, so that no stale file is opened."""
-    text = SOURCE.read_bytes() + " ".join(FLAGS).encode()
-    return f"forward-{hashlib.sha256(text).hexdigest()[:16]}-{level}.so"
+    """Changes with the sources and the flags, so that no stale file is opened."""
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for source in (SOURCE, *sorted(SOURCE.parent.glob("*.h"))):
+        digest.update(source.read_bytes())
+    return f"forward-{digest.hexdigest()[:16]}-{level}.so"
 
 
 def cache_folder() -> Path:

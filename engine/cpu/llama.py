@@ -15,6 +15,7 @@ from engine.model.config import ModelConfig
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.model.rope import RotaryEmbedding
 from engine.model.weights import WeightSource
+from engine.quantization import quantise
 
 
 def fits(config: ModelConfig, lanes: int) -> bool:
@@ -41,14 +42,18 @@ class CompiledLlama:
         *,
         max_positions: int,
         threads: int,
+        quantised: bool = False,
     ) -> None:
+        """``quantised``: the matrices in int8."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         self._library = library
-        self._pool = library.pool(threads)
+        self._team = library.team(threads)
         self._threads = threads
         self._hidden = config.hidden_size
-        self._embedding = source.tensor(EMBEDDING)
+        self._quantised = quantised
+        embedding = source.tensor(EMBEDDING)
+        self._embedding = quantise(embedding).dequantised() if quantised else embedding
         self._rope = RotaryEmbedding(
             config.rope, config.head_dim, max_positions, torch.device("cpu")
         )
@@ -56,11 +61,10 @@ class CompiledLlama:
         self._layers = (LayerStruct * config.num_layers)(
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
         )
-        head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
-        self._head = PackedWeight(head, None, library.panel)
+        head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        self._head = PackedWeight(head, None, library.panel, quantised=quantised)
         self._model = ModelStruct(
             self._layers,
-            self._head.struct,
             self._floats(source.tensor(NORM)),
             config.num_layers,
             config.hidden_size,
@@ -107,14 +111,14 @@ class CompiledLlama:
             out.data_ptr(),
             self._scratch_for(count, longest),
         )
-        self._library.forward(self._pool, self._model, batch)
+        self._library.forward(self._team, self._model, batch)
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
         out = torch.empty(hidden.shape[0], self._head.outputs)
         hidden = hidden.contiguous()
         self._library.linear(
-            self._pool, self._head.struct, hidden.data_ptr(), hidden.shape[0], out.data_ptr()
+            self._team, self._head.struct, hidden.data_ptr(), hidden.shape[0], out.data_ptr()
         )
         return out
 
@@ -157,7 +161,7 @@ class CompiledLlama:
         )
 
     def _packed(self, weight: Tensor, bias: Tensor | None) -> ctypes.Structure:
-        packed = PackedWeight(weight, bias, self._library.panel)
+        packed = PackedWeight(weight, bias, self._library.panel, quantised=self._quantised)
         self._kept_alive.append(packed)
         return packed.struct
 

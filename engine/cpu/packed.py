@@ -1,12 +1,23 @@
-"""Weights as ``forward.c`` reads them: panels of outputs, inputs in turn."""
+"""Weights as ``linear.h`` reads them: panels of outputs, inputs in turn."""
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from engine.cpu.library import LinearStruct
+from engine.quantization import quantise
+
+
+class Kind(IntEnum):
+    """How a packed weight is stored; numbered as in ``linear.h``."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+    INT8 = 2
 
 
 class PackedWeight:
@@ -14,31 +25,49 @@ class PackedWeight:
 
     A float32 weight whose values all are bfloat16 values, as those of most checkpoints, is kept
     in bfloat16: half the bytes to read at each step, and the same products to the last bit. There,
-    outputs i and i + panel / 2 of a panel lie side by side.
+    outputs i and i + panel / 2 of a panel lie side by side. ``quantised``: in int8, with scales
+    [panels, groups, panel].
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, panel: int) -> None:
-        outputs, inputs = weight.shape
-        panels = -(-outputs // panel)
-        padded = functional.pad(weight.float(), (0, 0, 0, panels * panel - outputs))
-        packed = padded.view(panels, panel, inputs).permute(0, 2, 1)
-        halved = packed.to(torch.bfloat16)
-        self.is_bfloat16 = bool((halved == packed).all())
-        if self.is_bfloat16:
-            pairs = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
-            self._weight = pairs.contiguous()
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, panel: int, *, quantised: bool = False
+    ) -> None:
+        self.outputs, inputs = weight.shape
+        self._scales: Tensor | None = None
+        if quantised:
+            self.kind = Kind.INT8
+            int8 = quantise(weight)
+            self._weight = _in_panels(int8.values, panel).contiguous()
+            self._scales = _in_panels(int8.scales, panel).contiguous()
         else:
-            self._weight = packed.contiguous()
+            self.kind, self._weight = _floats(_in_panels(weight.float(), panel))
         self._bias = None if bias is None else bias.float().contiguous()
-        self.outputs = outputs
         self.struct = LinearStruct(
             self._weight.data_ptr(),
+            None if self._scales is None else self._scales.data_ptr(),
             None if self._bias is None else self._bias.data_ptr(),
             inputs,
-            outputs,
-            self.is_bfloat16,
+            self.outputs,
+            self.kind,
             inputs,
         )
+
+
+def _in_panels(values: Tensor, panel: int) -> Tensor:
+    """[out, n] as [panels, n, panel]."""
+    outputs, columns = values.shape
+    panels = -(-outputs // panel)
+    padded = functional.pad(values, (0, 0, 0, panels * panel - outputs))
+    return padded.view(panels, panel, columns).transpose(1, 2)
+
+
+def _floats(packed: Tensor) -> tuple[Kind, Tensor]:
+    halved = packed.to(torch.bfloat16)
+    if not bool((halved == packed).all()):
+        return Kind.FLOAT32, packed.contiguous()
+    panels, inputs, panel = packed.shape
+    pairs = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
+    return Kind.BFLOAT16, pairs.contiguous()
 
 
 def interleaved(gate: Tensor, up: Tensor, panel: int) -> Tensor:

@@ -20,6 +20,7 @@ from engine.model.encoder_config import EncoderConfig
 from engine.model.weights import Checkpoint, RandomWeights, Shapes, WeightSource
 from engine.parallel.collectives import ALONE, Collectives
 from engine.parallel.source import ShardedWeights
+from engine.quantization import DequantisedWeights, Quantization
 
 Progress = Callable[[str, int, int], None]
 
@@ -55,6 +56,7 @@ def load_model(
     library: Library | None = None,
     kernels: bool = False,
     collectives: Collectives = ALONE,
+    quantization: Quantization = "none",
 ) -> LoadedModel:
     """The decoder with its weights; random ones from ``dummy_seed`` unless that is None. Of one
     rank of several, its part of the model that ``config`` describes as a whole.
@@ -62,8 +64,8 @@ def load_model(
     Weights are read tensor by tensor into their final layout, so at most one layer's exist
     twice. ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is
     the compiled one, with ``kernels`` the one of GPU kernels (for a single rank), if they know the
-    model. Raises ConfigError when the model cannot be divided among so many ranks, and
-    WeightsError.
+    model; int8 weights are made floats again for all but the compiled one. Raises ConfigError when
+    the model cannot be divided among so many ranks, and WeightsError.
     """
     shard = collectives.shard
     own = shard.config(config)
@@ -71,7 +73,9 @@ def load_model(
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
-        decoder = _build(own, held, max_positions, device, library, kernels, collectives)
+        decoder = _build(
+            own, held, max_positions, device, library, kernels, collectives, quantization
+        )
     return LoadedModel(decoder, _num_parameters(shapes))
 
 
@@ -122,6 +126,7 @@ def _build(
     library: Library | None,
     kernels: bool,
     collectives: Collectives,
+    quantization: Quantization,
 ) -> Decoder:
     if config.family == "gpt2":
         return gpt2.GPT2Model(config, source, collectives)
@@ -129,6 +134,7 @@ def _build(
         from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
 
         return KernelLlama(config, source, max_positions=max_positions, device=device)
+    quantised = quantization == "int8"
     if library is not None and fits(config, library.lanes):
         return CompiledLlama(
             config,
@@ -136,7 +142,10 @@ def _build(
             library,
             max_positions=max_positions,
             threads=torch.get_num_threads(),
+            quantised=quantised,
         )
+    if quantised:
+        source = DequantisedWeights(source)
     return llama.LlamaModel(
         config, source, max_positions=max_positions, device=device, collectives=collectives
     )

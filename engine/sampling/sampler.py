@@ -112,12 +112,12 @@ class Sampler:
         """The same, without waiting for the device: ``read`` the choice later."""
         batch = self._batch_of(sequences)
         if batch.plain_greedy:
-            best, tokens = logits.max(dim=-1)
+            best, tokens = most_likely(logits)
             return Choice(tokens, best)
         raw = logits[list(batch.logprobs)] if batch.logprobs else None
         withheld = self._constrain(logits, sequences, batch) if batch.constrained else {}
         self._process(logits, sequences, batch)
-        best, tokens = logits.max(dim=-1)
+        best, tokens = most_likely(logits)
         if batch.random is not None:
             drawn = self._draw(logits, sequences, batch.random)
             if batch.random.rows is None:
@@ -205,6 +205,16 @@ class Sampler:
             random,
             torch.from_numpy(uniforms(random.seeds, positions)).to(self._device),
         )
+
+
+def most_likely(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's highest logit (NaN if there is one), and the first token that has it."""
+    if logits.device.type != "cpu":
+        best, tokens = logits.max(dim=-1)
+        return best, tokens
+    # numpy's argmax takes a tenth of the time of torch's on a CPU.
+    tokens = torch.from_numpy(logits.numpy().argmax(axis=1))
+    return logits.gather(1, tokens.unsqueeze(1)).squeeze(1), tokens
 
 
 def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.messages import SamplingParams, TokenLogprobs
+from engine.quantization import quantise
 from tests.engine.driving import Engine, Output
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
@@ -28,10 +29,13 @@ ALSO_BY_TORCH = (
 )
 # Launching ahead changes nothing inside a pass; these are enough to hold it to the same tokens.
 ALSO_AHEAD = ("gpt2", "mistral_sliding_window", "qwen3")
+ALSO_IN_INT8 = ("llama_tied", "llama_biases", "qwen3")
 WAYS: dict[str, dict[str, Any]] = {
     "compiled": {},
     "torch": {"cpu_path": "torch"},
     "ahead": {"async_scheduling": True},
+    "int8": {"quantization": "int8"},
+    "int8_by_torch": {"quantization": "int8", "cpu_path": "torch"},
 }
 
 
@@ -51,6 +55,8 @@ class Subject:
         *((name, "compiled") for name in VARIANTS),
         *((name, "torch") for name in ALSO_BY_TORCH),
         *((name, "ahead") for name in ALSO_AHEAD),
+        *((name, "int8") for name in ALSO_IN_INT8),
+        ("qwen3", "int8_by_torch"),
     ],
     ids="-".join,
 )
@@ -58,7 +64,17 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     torch.set_num_threads(1)
     name, way = request.param
     directory = tmp_path_factory.mktemp(name)
-    return Subject(directory, save_model(VARIANTS[name], directory), way)
+    oracle = save_model(VARIANTS[name], directory)
+    if "quantization" in WAYS[way]:
+        dequantise(oracle)
+    return Subject(directory, oracle, way)
+
+
+def dequantise(oracle: PreTrainedModel) -> None:
+    """What int8 weights mean: the oracle computes with the same numbers, as floats."""
+    for weight in oracle.parameters():
+        if weight.dim() == 2:
+            weight.data = quantise(weight.data).dequantised().to(weight.dtype)
 
 
 def prompt(length: int, seed: int) -> list[int]:

@@ -100,6 +100,21 @@ def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
         load_runner(model, max_model_len=MAX_POSITIONS + 1)
 
 
+@pytest.mark.parametrize(
+    ("variant", "settings", "reason"),
+    [
+        ("qwen3", {"dtype": "bfloat16"}, "not for --dtype bfloat16 on cpu"),
+        ("gpt2", {"dtype": "auto"}, "not there for GPT-2"),
+    ],
+)
+def test_int8_where_it_is_not_served_is_refused(
+    variant: str, settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    save_model(VARIANTS[variant], tmp_path)
+    with pytest.raises(ModelError, match=reason):
+        load_runner(tmp_path, quantization="int8", **settings)
+
+
 def test_random_weights_need_no_weight_files_and_follow_the_seed(
     model: Path, tmp_path: Path
 ) -> None:

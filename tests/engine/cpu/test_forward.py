@@ -18,9 +18,10 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata, RowTables
 from engine.cpu.library import UnavailableError, library
 from engine.cpu.llama import CompiledLlama
-from engine.cpu.packed import PackedWeight, interleaved
+from engine.cpu.packed import Kind, PackedWeight, interleaved
 from engine.model.config import load_model_config
 from engine.model.loader import load_model
+from engine.quantization import quantise
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 try:
@@ -183,15 +184,15 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
     bias = torch.randn(outputs, generator=chance)
     x = torch.randn(rows, 33, generator=chance)
     halved = PackedWeight(weight, bias, LIBRARY.panel)
-    assert halved.is_bfloat16
+    assert halved.kind is Kind.BFLOAT16
     weight[0, 0] = 1 + 2**-20  # not a bfloat16 value
     whole = PackedWeight(weight, bias, LIBRARY.panel)
-    assert not whole.is_bfloat16
+    assert whole.kind is Kind.FLOAT32
     results = []
     for packed in (halved, whole):
         y = torch.empty(rows, outputs)
         args = (packed.struct, x.data_ptr(), rows, y.data_ptr())
-        LIBRARY.linear(LIBRARY.pool(2), *args)
+        LIBRARY.linear(LIBRARY.team(2), *args)
         results.append(y)
     torch.testing.assert_close(
         results[1].double(),
@@ -200,6 +201,35 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
         atol=1e-5,
     )
     assert torch.equal(results[0][:, 1:], results[1][:, 1:])
+
+
+@pytest.mark.parametrize("inputs", [8, 64, 600, 1032])
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_linear_map_equals_float64_whatever_its_weights_and_rows(kind: Kind, inputs: int) -> None:
+    chance = torch.Generator().manual_seed(inputs)
+    outputs = 83
+    weight = torch.randn(outputs, inputs, generator=chance)
+    if kind is Kind.BFLOAT16:
+        weight = weight.bfloat16().float()
+    bias = torch.randn(outputs, generator=chance)
+    x = torch.randn(130, inputs, generator=chance)
+    packed = PackedWeight(weight, bias, LIBRARY.panel, quantised=kind is Kind.INT8)
+    assert packed.kind is kind
+    exact = quantise(weight).dequantised() if kind is Kind.INT8 else weight
+    expected = x.double() @ exact.double().t() + bias.double()
+    # Each product and sum may round once, of terms of this size together.
+    bound = (x.double().abs() @ exact.double().abs().t() + bias.double().abs()) * inputs**0.5
+    together = mapped(packed, x)
+    assert ((together.double() - expected).abs() <= bound * 2**-23).all()
+    for rows in (1, 2, 3, 4, 5, 6, 7, 13, 16, 97):
+        assert torch.equal(mapped(packed, x[:rows]), together[:rows])
+
+
+def mapped(packed: PackedWeight, x: Tensor) -> Tensor:
+    x, y = x.contiguous(), torch.empty(x.shape[0], packed.outputs)
+    args = (packed.struct, x.data_ptr(), x.shape[0], y.data_ptr())
+    LIBRARY.linear(LIBRARY.team(2), *args)
+    return y
 
 
 def test_gate_and_up_take_turns_by_panels() -> None:

@@ -1,0 +1,220 @@
+/* Linear maps: y = x W^T + bias for rows of floats.
+ *
+ * Weights are packed in panels of PANEL outputs, [panels][inputs][PANEL], so that a tile of a few
+ * rows and panels lives in registers while the inputs stream by (after Goto and van de Geijn,
+ * "Anatomy of High-Performance Matrix Multiplication", 2008). Weights smaller than float32 are
+ * widened in registers, which is exact; all arithmetic is float32.
+ *
+ * Inputs are taken in blocks, short enough for a block of a panel to stay in the first cache
+ * while all rows pass by. Every sum runs over a block, and over the blocks, in one order whatever
+ * tile a row falls into: so a row's numbers do not depend on its company.
+ */
+#pragma once
+#include <string.h>
+
+#include "threads.h"
+#include "vectors.h"
+
+#define PANEL (2 * LANES)
+#define TILE_ROWS 6    /* of the largest tile */
+#define MAX_ROWS 96    /* of a block of rows */
+#define BLOCK 512      /* inputs of a block */
+#define GROUP 64       /* inputs that share a scale; a block of int8 weights is a group */
+#define ROWS_BYTES (256 << 10) /* a block of rows should stay in the second cache */
+#define AHEAD 1024 /* bytes; where weights are read but once, memory is asked this far ahead */
+
+enum { FLOAT32, BFLOAT16, INT8 };
+
+typedef struct {
+  const void *weight;   /* packed */
+  const float *scales;  /* of int8 weights: [panels][groups][PANEL] */
+  const float *bias;    /* [outputs], or NULL */
+  int32_t inputs, outputs;
+  int32_t kind;
+  int32_t panel_inputs; /* inputs that a panel has room for */
+} linear;
+
+/* What becomes of the sums. GATED: outputs are panels of gate and up in turn, y = silu(gate) up. */
+enum { STORED, ADDED, GATED };
+
+INLINE int64_t bytes_of(int kind, int64_t inputs) {
+  return inputs * PANEL * (kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1);
+}
+
+/* One input's weights of a panel. */
+INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
+  if (kind == FLOAT32) {
+    *low = load((const float *)w);
+    *high = load((const float *)w + LANES);
+  } else if (kind == BFLOAT16) {
+    /* Outputs i and i + LANES share 32 bits: a shift and a mask widen both. */
+    ivec both = *(const memory_ivec *)w;
+    *low = (vec)(both << 16);
+    *high = (vec)(both & (int32_t)0xffff0000);
+  } else {
+    *low = load_int8(w);
+    *high = load_int8(w + LANES);
+  }
+}
+
+/* R rows by P panels over a block of inputs: sums[p][r] += (x[r] . weights of panel p) * scale.
+ * `ahead`: where, from each weight read, memory is asked for what comes later; 0: nowhere. */
+INLINE void tile(const int kind, const int R, const int P, const float *x, int64_t stride,
+                 const char *w, int64_t panel_bytes, int inputs, int64_t ahead,
+                 const float *scales, int64_t panel_scales, float *sums, int64_t panel_sums) {
+  vec acc[TILE_ROWS][4][2]; /* constant sizes, or they would not live in registers */
+#pragma GCC unroll 8
+  for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++) acc[r][p][0] = acc[r][p][1] = (vec){0};
+  for (int k = 0; k < inputs; k++)
+#pragma GCC unroll 8
+    for (int p = 0; p < P; p++) {
+      const char *at = w + p * panel_bytes + bytes_of(kind, k);
+      vec low, high;
+      widen(kind, at, &low, &high);
+      if (ahead) __builtin_prefetch(at + ahead);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        vec value = splat(x[r * stride + k]);
+        acc[r][p][0] += value * low;
+        acc[r][p][1] += value * high;
+      }
+    }
+#pragma GCC unroll 8
+  for (int p = 0; p < P; p++) {
+    const float *scale = kind == INT8 ? scales + p * panel_scales : NULL;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++) {
+      float *to = sums + p * panel_sums + r * PANEL;
+      if (kind == INT8) {
+        store(to, load(to) + acc[r][p][0] * load(scale));
+        store(to + LANES, load(to + LANES) + acc[r][p][1] * load(scale + LANES));
+      } else {
+        store(to, load(to) + acc[r][p][0]);
+        store(to + LANES, load(to + LANES) + acc[r][p][1]);
+      }
+    }
+  }
+}
+
+typedef void (*tile_function)(const float *x, int64_t stride, const char *w, int64_t panel_bytes,
+                              int inputs, int64_t ahead, const float *scales, int64_t panel_scales,
+                              float *sums, int64_t panel_sums);
+#define TILE(KIND, R, P)                                                                        \
+  static void tile_##KIND##_##R##_##P(const float *x, int64_t stride, const char *w,            \
+                                      int64_t panel_bytes, int inputs, int64_t ahead,           \
+                                      const float *scales, int64_t panel_scales, float *sums,   \
+                                      int64_t panel_sums) {                                     \
+    tile(KIND, R, P, x, stride, w, panel_bytes, inputs, ahead, scales, panel_scales, sums,      \
+         panel_sums);                                                                           \
+  }
+#define TILES(KIND)                                                                             \
+  TILE(KIND, 1, 4) TILE(KIND, 1, 2) TILE(KIND, 2, 2) TILE(KIND, 3, 2)                           \
+  TILE(KIND, 1, 1) TILE(KIND, 2, 1) TILE(KIND, 3, 1) TILE(KIND, 4, 1) TILE(KIND, 5, 1)          \
+  TILE(KIND, 6, 1)
+TILES(FLOAT32) TILES(BFLOAT16) TILES(INT8)
+
+#define OF_KINDS(R, P) {tile_FLOAT32_##R##_##P, tile_BFLOAT16_##R##_##P, tile_INT8_##R##_##P}
+static const tile_function one_row_four_panels[3] = OF_KINDS(1, 4);
+static const tile_function two_panels[4][3] = {{0}, OF_KINDS(1, 2), OF_KINDS(2, 2), OF_KINDS(3, 2)};
+static const tile_function one_panel[TILE_ROWS + 1][3] = {
+    {0}, OF_KINDS(1, 1), OF_KINDS(2, 1), OF_KINDS(3, 1),
+    OF_KINDS(4, 1), OF_KINDS(5, 1), OF_KINDS(6, 1)};
+
+/* sums[panels][rows][PANEL] of `count` panels from `panel` on. */
+static void sum_panels(const linear *l, int panel, int count, const float *x, int64_t stride,
+                       int rows, float *sums) {
+  const int kind = l->kind, block = kind == INT8 ? GROUP : BLOCK;
+  const int64_t panel_bytes = bytes_of(kind, l->panel_inputs), panel_sums = (int64_t)rows * PANEL;
+  const int64_t panel_scales = kind == INT8 ? (l->inputs + GROUP - 1) / GROUP * PANEL : 0;
+  memset(sums, 0, sizeof(float) * count * panel_sums);
+  int wide = rows == 1 && count == 4 ? 4 : rows <= 3 && count % 2 == 0 ? 2 : 1;
+  for (int p = 0; p < count; p += wide) {
+    const char *w = (const char *)l->weight + (panel + p) * panel_bytes;
+    const float *scales = kind == INT8 ? l->scales + (panel + p) * panel_scales : NULL;
+    float *to = sums + p * panel_sums;
+    for (int k = 0; k < l->inputs; k += block) {
+      const int inputs = l->inputs - k < block ? l->inputs - k : block;
+      const char *from = w + bytes_of(kind, k);
+      const float *scale = kind == INT8 ? scales + k / GROUP * PANEL : NULL;
+      if (wide == 4)
+        one_row_four_panels[kind](x + k, stride, from, panel_bytes, inputs, AHEAD, scale,
+                                  panel_scales, to, panel_sums);
+      else if (wide == 2)
+        two_panels[rows][kind](x + k, stride, from, panel_bytes, inputs, AHEAD, scale,
+                               panel_scales, to, panel_sums);
+      else {
+        /* The first tile fetches the next block while the others compute. */
+        int64_t ahead = bytes_of(kind, block);
+        for (int r = 0, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--, ahead = 0) {
+          const int height = (rows - r + tiles - 1) / tiles;
+          one_panel[height][kind](x + r * stride + k, stride, from, panel_bytes, inputs, ahead,
+                                  scale, panel_scales, to + r * PANEL, panel_sums);
+          r += height;
+        }
+      }
+    }
+  }
+}
+
+/* A panel's sums, plus bias, to y; or added to what is there. */
+static void put(const linear *l, int panel, const float *sums, int rows, int added, float *y,
+                int64_t stride) {
+  const int first = panel * PANEL, width = l->outputs - first;
+  for (int r = 0; r < rows; r++, sums += PANEL) {
+    float *to = y + r * stride + first;
+    if (width >= PANEL) {
+      vec a = load(sums), b = load(sums + LANES);
+      if (l->bias) a += load(l->bias + first), b += load(l->bias + first + LANES);
+      if (added) a += load(to), b += load(to + LANES);
+      store(to, a);
+      store(to + LANES, b);
+    } else
+      for (int i = 0; i < width; i++)
+        to[i] = sums[i] + (l->bias ? l->bias[first + i] : 0) + (added ? to[i] : 0);
+  }
+}
+
+/* Two panels' sums, a gate's and the outputs that it lets through. */
+static void put_gated(const linear *l, int panel, const float *sums, int rows, float *y,
+                      int64_t stride, int width) {
+  const float *gates = sums, *ups = sums + (int64_t)rows * PANEL;
+  const float *bias = l->bias ? l->bias + panel * PANEL : NULL;
+  for (int half = 0; half < PANEL; half += LANES) {
+    const int column = panel / 2 * PANEL + half;
+    if (column >= width) break;
+    for (int r = 0; r < rows; r++) {
+      vec g = load(gates + r * PANEL + half), up = load(ups + r * PANEL + half);
+      if (bias) g += load(bias + half), up += load(bias + PANEL + half);
+      store(y + r * stride + column, g / (1 + vector_exp(-g)) * up);
+    }
+  }
+}
+
+/* y[r] = what becomes of x[r] W^T + bias, for this thread's share of the panels. `width`: of y. */
+static void apply(const linear *l, int threads, int thread, const float *x, int64_t in_stride,
+                  int rows, float *y, int64_t out_stride, int width, int outcome) {
+  const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
+  int first, last, most = ROWS_BYTES / (int)sizeof(float) / l->inputs / TILE_ROWS * TILE_ROWS;
+  share(panels / unit, threads, thread, &first, &last);
+  most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
+  float sums[2 * MAX_ROWS * PANEL];
+  for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
+    const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
+    const float *from = x + row * in_stride;
+    float *to = y + row * out_stride;
+    for (int panel = first * unit, count; panel < last * unit; panel += count) {
+      count = last * unit - panel < usual ? last * unit - panel : usual;
+      sum_panels(l, panel, count, from, in_stride, height, sums);
+      for (int p = 0; p < count; p += unit) {
+        const float *found = sums + (int64_t)p * height * PANEL;
+        if (outcome == GATED)
+          put_gated(l, panel + p, found, height, to, out_stride, width);
+        else
+          put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
+      }
+    }
+    row += height;
+  }
+}

@@ -1,0 +1,31 @@
+/* What a pass is given. Mirrored by engine/cpu/library.py. */
+#pragma once
+#include "linear.h"
+
+typedef struct {
+  linear qkv, output, gate_up, down; /* gate_up: panels of gate and up take turns */
+  const float *input_norm, *post_norm; /* [hidden] */
+  const float *qk_norm; /* [heads + kv_heads][head_dim], or NULL */
+  float *cache;         /* [blocks][2][kv_heads][block_size][head_dim] */
+  int32_t window;       /* tokens seen at most; 0: all */
+  float scale;
+} layer;
+
+typedef struct {
+  const layer *layers;
+  const float *norm;
+  int32_t num_layers, hidden, heads, kv_heads, head_dim, inner, block_size;
+  float eps;
+} model;
+
+typedef struct {
+  int32_t rows, kept_rows, table_width, longest;
+  float *x;                  /* [rows][hidden], embeddings in, overwritten */
+  const float *rotations;    /* [rows][head_dim], cosine and sine of each pair in turn */
+  const int64_t *positions;  /* [rows] */
+  const int64_t *sequences;  /* [rows], which table is the row's; a sequence's rows are adjacent */
+  const int64_t *tables;     /* [sequences][table_width], block numbers */
+  const int64_t *kept;       /* [kept_rows], rows whose final states are wanted, rising */
+  float *out;                /* [kept_rows][hidden], final states, normalised */
+  float *scratch;            /* quire_scratch() floats */
+} batch;

@@ -1,0 +1,98 @@
+/* Vectors of floats, as wide as the machine's registers, in GCC's vector types. */
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define LANES 16
+#else
+#define LANES 8
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+/* As they lie in memory, at any address. */
+typedef float memory_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t memory_ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+INLINE vec load(const float *p) { return *(const memory_vec *)p; }
+INLINE void store(float *p, vec v) { *(memory_vec *)p = v; }
+INLINE vec splat(float x) { return x - (vec){0}; }
+
+/* As many int8 as floats fit a vector. GCC has no good code of its own for it. */
+INLINE vec load_int8(const void *p) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
+#elif defined(__AVX2__)
+  return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+#else
+  vec found;
+  for (int i = 0; i < LANES; i++) found[i] = ((const int8_t *)p)[i];
+  return found;
+#endif
+}
+
+/* The same, in a register: used twice, a compiler would rather read memory twice. */
+INLINE vec held(vec v) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(v));
+#endif
+  return v;
+}
+
+INLINE float sum(vec v) {
+#if LANES == 16
+  v += __builtin_shuffle(v, (ivec){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  v += __builtin_shuffle(v, (ivec){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+  v += __builtin_shuffle(v, (ivec){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+  v += __builtin_shuffle(v, (ivec){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+#else
+  v += __builtin_shuffle(v, (ivec){4, 5, 6, 7, 0, 1, 2, 3});
+  v += __builtin_shuffle(v, (ivec){2, 3, 0, 1, 6, 7, 4, 5});
+  v += __builtin_shuffle(v, (ivec){1, 0, 3, 2, 5, 4, 7, 6});
+#endif
+  return v[0];
+}
+
+INLINE vec choose(ivec mask, vec yes, vec no) {
+  return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+}
+
+/* e^x to about one unit in the last place (Cephes' expf). */
+INLINE vec vector_exp(vec x) {
+  const vec low = splat(-87.33654f), high = splat(88.0f);
+  x = choose(x < low, low, x);
+  x = choose(x > high, high, x);
+  const vec magic = splat(12582912.0f);
+  vec n = x * 1.44269504088896341f + magic;
+  n = n - magic;
+  vec r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  vec p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  ivec bits = (__builtin_convertvector(n, ivec) + 127) << 23;
+  return p * (vec)bits;
+}
+
+/* to[i] = the sum of v[i]'s elements, in one order for all four. */
+INLINE void sums_of_four(const vec v[4], float *to) {
+#if LANES == 16
+  for (int i = 0; i < 4; i++) to[i] = sum(v[i]);
+#else
+  const ivec even = {0, 2, 8, 10, 4, 6, 12, 14}, odd = {1, 3, 9, 11, 5, 7, 13, 15};
+  vec a = __builtin_shuffle(v[0], v[1], even) + __builtin_shuffle(v[0], v[1], odd);
+  vec b = __builtin_shuffle(v[2], v[3], even) + __builtin_shuffle(v[2], v[3], odd);
+  vec c = __builtin_shuffle(a, b, even) + __builtin_shuffle(a, b, odd);
+  c += __builtin_shuffle(c, (ivec){4, 5, 6, 7, 0, 1, 2, 3});
+  for (int i = 0; i < 4; i++) to[i] = c[i];
+#endif
+}
