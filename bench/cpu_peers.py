@@ -48,7 +48,7 @@ RUN_SECONDS = 600
 # Libraries' threads keep spinning for a while after their work (OpenMP: 0.2 s).
 CALM_SECONDS = 0.3
 
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "234m": {
         "vocab_size": 32000,
         "hidden_size": 1024,
@@ -180,7 +180,9 @@ def checkpoint(shape: str) -> Path:
         config = Qwen3Config(
             head_dim=64, max_position_embeddings=4096, tie_word_embeddings=True, **SHAPES[shape]
         )
-        Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
+        model: torch.nn.Module = Qwen3ForCausalLM(config)
+        model.to(torch.bfloat16)
+        model.save_pretrained(path)  # type: ignore[operator]  # a module of transformers has it
     return path
 
 

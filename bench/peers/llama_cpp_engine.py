@@ -15,9 +15,8 @@ MICRO_BATCH = 512  # llama.cpp's own default
 LENGTH = 512  # tokens a sequence has room for
 
 
-@llama_cpp.llama_log_callback
-def _silent(level: int, text: bytes, data: Any) -> None:
-    """llama.cpp's log is not wanted."""
+# llama.cpp's log is not wanted.
+_silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
 
 
 class LlamaCpp:

@@ -16,7 +16,7 @@ from transformers import (
 from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 
 
-class FirstToken(StoppingCriteria):  # type: ignore[misc]  # transformers is untyped
+class FirstToken(StoppingCriteria):
     """Stops nothing; tells the watch of the first token."""
 
     def __init__(self, watch: Stopwatch) -> None:
