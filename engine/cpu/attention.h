@@ -313,7 +313,7 @@ static void attend_all(const model *m, const layer *l, const batch *b, const int
     for (int head = first_head; head < last_head; head++)
       place_heads(m, l, b, row, run, head, qkv, qkv_width);
     if (first_head == last_head) continue;
-    if (!kept && run > 2) {
+    if (!kept && run > 3) {
       for (int head = first_head; head < last_head; head++)
         attend_chunk(m, l, b, row, run, head, qkv, qkv_width, mixed, mixed_width, scratch);
       continue;
