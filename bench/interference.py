@@ -4,14 +4,16 @@
     python -m bench.interference --shapes 13m --prompt 8192
 
 Streams decode; then a prompt arrives, and they go on while it is prefilled. Times per output token
-(all streams, milliseconds) are compared: without the prompt, and from its arrival to its first
-token. Once with the pace that ``--max-decode-slowdown`` keeps and once without, where the token
-budget alone bounds a step. Random weights, float32, the engine core in this process.
+(all streams, milliseconds) are compared: without the prompt, as long before it came as after it was
+whole and left, for contexts grow meanwhile; and from its arrival to its first token. Once with the
+pace that ``--max-decode-slowdown`` keeps and once without, where the token budget alone bounds a
+step. Random weights, float32, the engine core in this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import struct
 import tempfile
 import time
@@ -83,13 +85,16 @@ class Streams:
     def has_begun(self, handle: int) -> bool:
         return handle in self._times
 
-    def gaps(self, streams: int, since: float) -> list[float]:
-        """Milliseconds between tokens that came after ``since``."""
+    def drop(self, handle: int) -> None:
+        self._core.abort(CONNECTION, [handle])
+
+    def gaps(self, streams: int, since: float, until: float = math.inf) -> list[float]:
+        """Milliseconds between tokens that came after ``since`` and before ``until``."""
         return [
             (after - before) * 1e3
             for handle in range(streams)
             for before, after in zip(self._times[handle], self._times[handle][1:], strict=False)
-            if before >= since
+            if before >= since and after <= until
         ]
 
     def close(self) -> None:
@@ -118,13 +123,18 @@ def measure(shape: str, threads: int, slowdown: float | None, options: argparse.
     begin = time.perf_counter()
     while time.perf_counter() - begin < options.seconds:
         streams.step()
-    without = streams.gaps(options.streams, begin)
     arrival, before = time.perf_counter(), streams.steps
     streams.add(options.streams, options.prompt)
     while not streams.has_begun(options.streams):
         streams.step()
-    ttft = time.perf_counter() - arrival
-    beside = streams.gaps(options.streams, arrival)
+    left, steps = time.perf_counter(), streams.steps - before
+    streams.drop(options.streams)
+    while time.perf_counter() - left < options.seconds:
+        streams.step()
+    ttft = left - arrival
+    without = streams.gaps(options.streams, begin, arrival)
+    without += streams.gaps(options.streams, left)
+    beside = streams.gaps(options.streams, arrival, left)
     streams.close()
     (p50_without, p99_without), (p50_with, p99_with) = (
         np.percentile(gaps, (50, 99)).tolist() for gaps in (without, beside)
@@ -138,7 +148,7 @@ def measure(shape: str, threads: int, slowdown: float | None, options: argparse.
         p50_with,
         p99_with,
         p99_with / p99_without,
-        streams.steps - before,
+        steps,
         ttft,
     )
 

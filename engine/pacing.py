@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # However little time there is, prompts make some progress.
-LEAST_TOKENS = 2
+LEAST_TOKENS = 16
 # Where nothing is known of their cost: enough to learn from.
 _FIRST_TOKENS = 64
 # So often one step holds no prompt, or under load it would never be known what streams alone take.
