@@ -38,6 +38,7 @@ STREAM_PROMPT = 64
 class Row:
     shape: str
     threads: int
+    prompt_tokens: int
     slowdown: float | None
     p50_without: float
     p99_without: float
@@ -142,6 +143,7 @@ def measure(shape: str, threads: int, slowdown: float | None, options: argparse.
     return Row(
         shape,
         threads,
+        options.prompt,
         slowdown,
         p50_without,
         p99_without,
@@ -174,7 +176,6 @@ def main() -> None:
             "interference",
             [asdict(row) for row in rows],
             streams=options.streams,
-            prompt_tokens=options.prompt,
         )
     )
 
