@@ -30,7 +30,7 @@ $(VENV)/.dashboard: $(VENV)/.base
 	@touch $@
 
 $(VENV)/.develop: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[dashboard,train,test,lint]'
+	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[bench,dashboard,train,test,lint]'
 	@touch $@
 
 install: $(VENV)/.base ## Create .venv and install the server into it

@@ -31,6 +31,7 @@ from bench.shapes import save_shape
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.messages import SamplingParams, Submit
+from engine.process import leave_garbage_to_idle_moments
 from engine.runner import ModelRunner
 from engine.sequence import Sequence
 from engine.step import ScheduledSequence, StepPlan
@@ -192,6 +193,7 @@ def plot(steps: list[StepRow], planning: list[PlanningRow], queues: list[QueueRo
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    leave_garbage_to_idle_moments()
     steps = [step_row(batch, SHORT_CONTEXT) for batch in BATCHES]
     steps += [step_row(1, context) for context in CONTEXTS if context != SHORT_CONTEXT]
     print_table([asdict(row) for row in steps])

@@ -76,6 +76,14 @@ class _Broken:
 _Event = ConnectionEvent | _Stop | _Woken | _Broken
 
 
+def leave_garbage_to_idle_moments() -> None:
+    """What is alive now stays: spare the garbage collector from looking at it again. And a full
+    collection would look at every waiting sequence: none comes by itself any more."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+
+
 class EngineProcess:
     """One engine on one socket. ``run`` it once, on the main thread."""
 
@@ -141,11 +149,7 @@ class EngineProcess:
             max_decode_slowdown=self._config.max_decode_slowdown,
             constraints=self._load_constraints(runner),
         )
-        # What is alive now stays: spare the garbage collector from looking at it again.
-        gc.collect()
-        gc.freeze()
-        # A full collection would look at every waiting sequence: it is left for idle moments.
-        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+        leave_garbage_to_idle_moments()
         self._is_loading = False
         load_seconds = time.monotonic() - begin
         info = runner.info
