@@ -49,6 +49,13 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
+def command_of(pid: int) -> list[bytes]:
+    """The words that started a process; none if it has ended meanwhile."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
+
+
 def is_running(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

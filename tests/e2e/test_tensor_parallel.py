@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from tests.e2e.quire_server import QuireServer, descendants, is_running, until
+from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 
 ASKED: list[dict[str, Any]] = [
     {"messages": [{"role": "user", "content": "Hello!"}]},
@@ -46,12 +46,8 @@ def answers(server: QuireServer) -> list[str]:
 
 def rank_pids(server: QuireServer) -> set[int]:
     assert server.process is not None
-    found = set()
-    for pid in descendants(server.process.pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as words:
-            if b"engine.parallel.rank" in words.read().split(b"\0"):
-                found.add(pid)
-    return found
+    family = descendants(server.process.pid)
+    return {pid for pid in family if b"engine.parallel.rank" in command_of(pid)}
 
 
 def test_two_ranks_answer_as_one_process_come_back_after_a_death_and_leave_nothing() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from service.restarts import MOST_QUICK_DEATHS
-from tests.e2e.quire_server import QuireServer, descendants, is_running, until
+from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 SMALL = ("--load-format", "dummy", "--threads", "1", "--kv-cache-memory", str(64 << 20))
@@ -44,8 +44,7 @@ def child(server: QuireServer, module: str) -> int:
 
     def find() -> int | None:
         for pid in descendants(supervisor_of(server).pid):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if module.encode() in words and is_running(pid):
+            if module.encode() in command_of(pid) and is_running(pid):
                 return pid
         return None
 

@@ -13,6 +13,7 @@ from engine.config import EngineConfig
 from engine.parallel.ranks import Ranks
 from engine.parallel.runner import ParallelRunner, parallel_runner
 from engine.parallel.watch import Limits
+from tests.e2e.quire_server import command_of
 from tests.engine.driving import Engine
 
 # A loaded machine must not look like a broken one.
@@ -61,13 +62,16 @@ def wait_gone(*pids: int, seconds: float = 30.0) -> None:
 
 def ranks_of(pid: int) -> list[int]:
     """Processes of other ranks that process ``pid`` started."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if any(word.startswith(b"--rank=") for word in words):
-                found.append(int(child))
-    return sorted(found)
+    children = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return sorted(
+        child
+        for child in children
+        if any(word.startswith(b"--rank=") for word in command_of(child))
+    )
 
 
 def open_descriptors() -> set[str]:
