@@ -35,7 +35,7 @@ def test_fields_without_number_are_refused_within_a_moment(data: bytes) -> None:
     begin = time.process_time()
     with pytest.raises(InvalidRequestError, match=f"at most {MAX_FIELDS} fields"):
         read_message(pb.ChatRequest, data)
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < 5
 
 
 def test_as_many_messages_as_http_takes_are_taken() -> None:
