@@ -35,11 +35,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
 from bench.peers.machine_limits import Limits, Machine
 from bench.peers.protocol import Prompts, Timing
 from bench.report import write_result
+from bench.shapes import SHAPES, shape_config
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "build" / "peer-models"
@@ -48,24 +49,7 @@ RUN_SECONDS = 600
 # Libraries' threads keep spinning for a while after their work (OpenMP: 0.2 s).
 CALM_SECONDS = 0.3
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "234m": {
-        "vocab_size": 32000,
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 16,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-    },
-    "13m": {
-        "vocab_size": 8192,
-        "hidden_size": 384,
-        "intermediate_size": 1152,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-    },
-}
+PEER_SHAPES = ("234m", "13m")
 
 
 class Absent(Exception):  # noqa: N818 - not an error: the row is skipped
@@ -177,10 +161,7 @@ def checkpoint(shape: str) -> Path:
     path = MODELS / shape
     if not (path / "model.safetensors").exists():
         torch.manual_seed(0)
-        config = Qwen3Config(
-            head_dim=64, max_position_embeddings=4096, tie_word_embeddings=True, **SHAPES[shape]
-        )
-        model: torch.nn.Module = Qwen3ForCausalLM(config)
+        model: torch.nn.Module = Qwen3ForCausalLM(shape_config(shape, 4096))
         model.to(torch.bfloat16)
         model.save_pretrained(path)  # type: ignore[operator]  # a module of transformers has it
     return path
@@ -368,7 +349,7 @@ def _known(rows: list[Row], phase: str) -> list[list[float]]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = [engine.name for engine in ENGINES]
-    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=PEER_SHAPES, default=PEER_SHAPES)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--engines", nargs="+", choices=names, default=names)

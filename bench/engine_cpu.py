@@ -21,36 +21,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import ContinuousBatchingConfig, GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers import ContinuousBatchingConfig, GenerationConfig, Qwen3ForCausalLM
 from transformers import logging as transformers_logging
 
 from bench.report import write_result
+from bench.shapes import save_shape, shape_config
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.messages import SamplingParams, Submit
 from engine.runner import ModelRunner
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "pocket": {
-        "vocab_size": 1280,
-        "hidden_size": 192,
-        "intermediate_size": 512,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-    },
-    "qwen3-234m": {
-        "vocab_size": 32000,
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 16,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-    },
-}
+COMPARED = ("pocket", "234m")
+MAX_POSITIONS = 2048
 CONNECTION = 0
 
 Prompts = list[list[int]]
@@ -98,9 +82,7 @@ class Row:
 
 class Ours:
     def __init__(self, shape: str, threads: int, max_batch: int, directory: Path) -> None:
-        config = _config(shape)
-        config.architectures = ["Qwen3ForCausalLM"]
-        config.save_pretrained(directory)
+        save_shape(shape, directory, max_positions=MAX_POSITIONS)
         settings = EngineConfig(
             model=str(directory),
             load_format="dummy",
@@ -141,7 +123,7 @@ class Ours:
 class Transformers:
     def __init__(self, shape: str) -> None:
         transformers_logging.set_verbosity_error()
-        self._model = Qwen3ForCausalLM(_config(shape)).eval()
+        self._model = Qwen3ForCausalLM(shape_config(shape, MAX_POSITIONS)).eval()
 
     def generate(self, prompts: Prompts, max_tokens: int) -> int:
         inputs = torch.tensor(prompts)
@@ -170,12 +152,6 @@ class Transformers:
         return sum(len(output.generated_tokens) for output in out.values())
 
 
-def _config(shape: str) -> Qwen3Config:
-    return Qwen3Config(
-        head_dim=64, max_position_embeddings=2048, tie_word_embeddings=True, **SHAPES[shape]
-    )
-
-
 def measure(options: argparse.Namespace) -> Iterator[Row]:
     for shape, threads in itertools.product(options.shapes, options.threads):
         torch.manual_seed(0)
@@ -198,7 +174,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=COMPARED, default=COMPARED)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--prompt", type=int, default=128, help="tokens in")

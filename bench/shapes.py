@@ -17,9 +17,9 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 2,
     },
     "13m": {
-        "vocab_size": 8000,
+        "vocab_size": 8192,
         "hidden_size": 384,
-        "intermediate_size": 1024,
+        "intermediate_size": 1152,
         "num_hidden_layers": 6,
         "num_attention_heads": 6,
         "num_key_value_heads": 2,
@@ -35,13 +35,16 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def save_shape(name: str, directory: Path, *, max_positions: int) -> None:
-    """A model directory without weights (``--load-format dummy``)."""
-    config = Qwen3Config(
+def shape_config(name: str, max_positions: int) -> Qwen3Config:
+    return Qwen3Config(
         head_dim=64,
         max_position_embeddings=max_positions,
         tie_word_embeddings=True,
+        architectures=["Qwen3ForCausalLM"],
         **SHAPES[name],
     )
-    config.architectures = ["Qwen3ForCausalLM"]
-    config.save_pretrained(directory)
+
+
+def save_shape(name: str, directory: Path, *, max_positions: int) -> None:
+    """A model directory without weights (``--load-format dummy``)."""
+    shape_config(name, max_positions).save_pretrained(directory)
