@@ -483,7 +483,7 @@ class EngineCore:
         )
         self._concluded_at = now
         if self._pacer is not None:
-            decodes = sum(item.num_tokens == 1 for item in plan.scheduled)
+            decodes = sum(item.num_tokens == 1 and item.samples for item in plan.scheduled)
             self._pacer.observe(decodes, figures.tokens - decodes, figures.seconds)
         return figures
 

@@ -3,22 +3,32 @@
 A step lasts as long as everything in it, and each running stream gets one token of it: a large
 chunk of somebody's prompt holds up everybody's next token. So while streams run, a step's prompt
 tokens are bounded such that it lasts at most ``slowdown`` times as long as without them. What a
-step costs is learnt from those that ran: ``seconds = decodes' seconds + cost * prompt tokens``.
+step costs is learnt from those that ran: ``seconds = decodes' seconds + joining + cost * (prompt
+tokens - 1)``, where ``joining`` is what a single prompt token costs: the reading of a long context,
+or the end of a recorded step's repetition.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median_low
 
-# However little time there is, prompts make some progress.
-LEAST_TOKENS = 16
 # Where nothing is known of their cost: enough to learn from.
 _FIRST_TOKENS = 64
 # So often one step holds no prompt, or under load it would never be known what streams alone take.
 ALONE_EVERY = 64
-# Weights of the newest step: decodes change slowly, a prompt token's cost grows with the context.
+# So often a step with prompts holds one token of them, which tells what joining costs; where all
+# hold but one, so often one holds two.
+LEARN_EVERY = 16
+# Where joining alone takes more than is granted, the other tokens may still take this share of it.
+# With less, prompts would hardly come forward; with more, streams would wait longer yet.
+_SHARE_OF_JOINING = 0.25
+# Decodes change slowly: the weight of the newest step.
 _DECODE_WEIGHT = 0.2
-_TOKEN_WEIGHT = 0.5
+# A step may last long for reasons of its own: what is in the middle of so many counts.
+_REMEMBERED = 3
+_UNBOUNDED = 1 << 30
 
 
 @dataclass(slots=True)
@@ -30,6 +40,22 @@ class _Decodes:
     mixed_since: int = 0
 
 
+@dataclass(slots=True)
+class _Cost:
+    """Seconds, as the last steps had them, and how many steps ago the newest was."""
+
+    newest: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    age: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return median_low(self.newest)
+
+    def observe(self, seconds: float) -> None:
+        self.newest.append(max(seconds, 0.0))
+        self.age = 0
+
+
 class PrefillPacer:
     """``budget`` before a step is planned, ``observe`` once it ran."""
 
@@ -37,19 +63,22 @@ class PrefillPacer:
         """``slowdown``: above 1."""
         self._share = slowdown - 1
         self._decodes: dict[int, _Decodes] = {}  # by their number, in powers of two
-        self._token_seconds: float | None = None
+        self._joining = _Cost()
+        self._token = _Cost()
 
     def budget(self, decodes: int) -> int:
         """Prompt tokens that may join so many decodes (at least one)."""
-        known, token = self._decodes.get(decodes.bit_length()), self._token_seconds
+        known = self._decodes.get(decodes.bit_length())
         if known is None or known.mixed_since >= ALONE_EVERY:
             return 0
-        if token is None:
+        if not self._token.newest:
             return _FIRST_TOKENS
-        granted = self._share * known.seconds
-        if token * LEAST_TOKENS >= granted:
-            return LEAST_TOKENS
-        return int(granted / token) if token else 1 << 30
+        if not self._joining.newest or self._joining.age >= LEARN_EVERY:
+            return 1
+        joining, token = self._joining.seconds, self._token.seconds
+        spare = max(self._share * known.seconds - joining, _SHARE_OF_JOINING * joining)
+        tokens = 1 + (int(spare / token) if spare < token * _UNBOUNDED else _UNBOUNDED)
+        return 2 if tokens == 1 and self._token.age >= LEARN_EVERY else tokens
 
     def observe(self, decodes: int, prompt_tokens: int, seconds: float) -> None:
         """A step of this much work took ``seconds``."""
@@ -68,6 +97,10 @@ class PrefillPacer:
                 return
             known.mixed_since += 1
             alone = known.seconds
-        token = max(seconds - alone, 0.0) / prompt_tokens
-        before = token if self._token_seconds is None else self._token_seconds
-        self._token_seconds = before + _TOKEN_WEIGHT * (token - before)
+        self._joining.age += 1
+        self._token.age += 1
+        if prompt_tokens == 1:
+            self._joining.observe(seconds - alone)
+        else:
+            joining = self._joining.seconds if self._joining.newest else 0.0
+            self._token.observe((seconds - alone - joining) / (prompt_tokens - 1))

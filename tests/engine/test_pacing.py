@@ -9,7 +9,7 @@ import pytest
 
 from engine.core import EngineCore
 from engine.messages import SamplingParams, Submit
-from engine.pacing import LEAST_TOKENS, PrefillPacer
+from engine.pacing import PrefillPacer
 from engine.step import ModelInfo, SampledToken, StepPlan, StepResult
 
 CONNECTION = 1
@@ -24,6 +24,7 @@ class PricedRunner:
     step_seconds: float = 0.005
     decode_seconds: float = 0.0002  # for each decode
     prompt_token_seconds: float = 0.00002  # at the beginning of a context; doubles every 8k tokens
+    joining_seconds: float = 0.0  # of any prompt tokens at all, beside decodes
     now: float = 0.0
     steps: list[tuple[int, int, float]] = field(default_factory=list)
     launch = None
@@ -45,12 +46,14 @@ class PricedRunner:
         )
 
     def execute(self, plan: StepPlan) -> StepResult:
-        chunks = [item for item in plan.scheduled if item.num_tokens > 1]
+        chunks = [i for i in plan.scheduled if i.start < i.sequence.num_prompt_tokens]
         decodes = len(plan.scheduled) - len(chunks)
         seconds = self.step_seconds + decodes * self.decode_seconds
         seconds += sum(
             item.num_tokens * self.prompt_token_seconds * (1 + item.start / 8192) for item in chunks
         )
+        if chunks and decodes:
+            seconds += self.joining_seconds
         self.now += seconds
         self.steps.append((decodes, sum(item.num_tokens for item in chunks), seconds))
         return StepResult([SampledToken(7) if item.samples else None for item in plan.scheduled])
@@ -101,8 +104,8 @@ class Streams:
         ]
 
 
-def running_streams(slowdown: float | None) -> Streams:
-    streams = Streams(PricedRunner(), slowdown)
+def running_streams(slowdown: float | None, **prices: float) -> Streams:
+    streams = Streams(PricedRunner(**prices), slowdown)
     for handle in range(STREAMS):
         streams.add(handle, 100)
     for _ in range(50):
@@ -129,9 +132,26 @@ def test_no_gap_doubles_while_a_long_prompt_arrives() -> None:
     taken = streams.runner.steps[steps:]
     assert all(decodes == STREAMS for decodes, _, _ in taken)
     # The time that was granted is used, once the costs are known.
-    used = [seconds / before for _, prompt_tokens, seconds in taken[10:-1] if prompt_tokens]
+    used = [seconds / before for _, prompt_tokens, seconds in taken[10:-1] if prompt_tokens > 1]
     assert min(used) > 1.4
     assert len(taken) < LONG / 30
+
+
+def test_tokens_that_each_cost_more_than_a_step_come_one_by_one() -> None:
+    """As those of a small model behind a long context do."""
+    streams = running_streams(1.6, prompt_token_seconds=0.001)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during < 2 * before
+
+
+@pytest.mark.parametrize("joining_seconds", [0.002, 0.01])
+def test_what_joining_costs_is_not_paid_for_single_tokens(joining_seconds: float) -> None:
+    """As where decodes alone are a recorded step. 0.01: more than is granted."""
+    streams = running_streams(1.6, joining_seconds=joining_seconds)
+    steps = len(streams.runner.steps)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during < max(1.9 * before, before + 1.6 * joining_seconds)
+    assert len(streams.runner.steps) - steps < LONG / 30
 
 
 def test_without_a_bound_the_budget_alone_decides() -> None:
@@ -167,7 +187,7 @@ def test_prompts_make_progress_whatever_the_bound(slowdown: float) -> None:
     pacer.observe(4, 0, 0.001)
     for _ in range(20):
         tokens = pacer.budget(4)
-        assert tokens >= LEAST_TOKENS
+        assert tokens >= 1
         pacer.observe(4, tokens, 0.001 + tokens * 0.01)
 
 
@@ -175,6 +195,8 @@ def test_prompt_tokens_that_cost_nothing_are_not_bounded() -> None:
     pacer = PrefillPacer(1.6)
     pacer.observe(4, 0, 0.001)
     pacer.observe(4, 100, 0.001)
+    assert pacer.budget(4) == 1
+    pacer.observe(4, 1, 0.001)
     assert pacer.budget(4) > 1_000_000
 
 
@@ -182,12 +204,23 @@ def test_one_slow_step_is_forgotten_soon() -> None:
     pacer = PrefillPacer(1.5)
     for _ in range(10):
         pacer.observe(8, 0, 0.010)
+        pacer.observe(8, 1, 0.0101)
         pacer.observe(8, 50, 0.015)
     usual = pacer.budget(8)
     assert usual == pytest.approx(50, abs=1)
-    pacer.observe(8, 50, 0.5)  # the machine did something else
-    assert pacer.budget(8) == LEAST_TOKENS
-    for _ in range(10):
-        tokens = pacer.budget(8)
-        pacer.observe(8, tokens, 0.010 + tokens * 0.0001)
-    assert pacer.budget(8) > 0.9 * usual
+    pacer.observe(8, 1, 0.5)  # the machine did something else
+    assert pacer.budget(8) == usual
+    pacer.observe(8, 50, 0.5)
+    assert pacer.budget(8) == usual
+
+
+def test_slow_times_are_learnt_and_forgotten() -> None:
+    pacer = PrefillPacer(1.5)
+    pacer.observe(8, 0, 0.010)
+    for token_seconds, expected in ((0.0001, 50), (0.01, 1), (0.0001, 50)):
+        for _ in range(100):
+            tokens = pacer.budget(8) or 1
+            pacer.observe(8, tokens, 0.010 + tokens * token_seconds)
+            if tokens == 1:
+                pacer.observe(8, 0, 0.010)
+        assert pacer.budget(8) == pytest.approx(expected, abs=2)
