@@ -216,8 +216,8 @@ class ModelRunner:
     # --- loading -------------------------------------------------------------------------------
 
     def _compiled_path(self) -> Library | None:
-        """For float32 on a CPU, unless it is switched off or cannot be had here."""
-        if self._device.type != "cpu" or self._dtype != torch.float32:
+        """For a CPU, unless it is switched off or cannot be had here."""
+        if self._device.type != "cpu" or self._dtype == torch.float16:
             return None
         if self._config.cpu_path == "torch" or self._is_quantised:
             return None

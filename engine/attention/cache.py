@@ -44,6 +44,10 @@ class PagedKVCache:
         self._workspace = torch.empty(0, dtype=dtype, device=device)
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self._blocks.dtype
+
+    @property
     def num_bytes(self) -> int:
         return self._blocks.nbytes
 

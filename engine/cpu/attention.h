@@ -1,10 +1,21 @@
-/* Attention of a batch's rows to their sequences' keys and values in the paged cache. */
+/* Attention of a batch's rows to their sequences' keys and values in the paged cache.
+ *
+ * Single rows wait for memory: each reads its context once, block by block, for all query heads
+ * of a key head (`attend`). A prompt's rows wait for arithmetic: tiles of queries pass by blocks
+ * of keys that were packed for the matrix product, with a running softmax (`attend_tile`; after
+ * Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al.,
+ * "FlashAttention", 2022).
+ */
 #pragma once
 #include <string.h>
 
 #include "model.h"
 
-#define SCORES (32 << 10) /* floats of a chunk's scores at a time, or as many as a tile needs */
+#define KEYS 64     /* tokens of a block that a tile of queries passes by */
+#define QUERIES 96  /* of a tile, at most */
+#define UNIT 16     /* elements; a head has some of these */
+#define MOST_HEADS 3 /* that a key is read once for, while it is in a register */
+#define APART 16    /* Rows begin at different places of the first cache, not all at the same. */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
   vec squares = {0};
@@ -21,9 +32,41 @@ INLINE void rotate(float *x, const float *rotation, int head_dim) {
   }
 }
 
-INLINE float *cached(const model *m, float *cache, int64_t block, int value, int head, int slot) {
+/* Elements of a layer's cache, of either kind. */
+INLINE int64_t bytes_stored(const int kind, int64_t elements) {
+  return elements * (kind == BFLOAT16 ? 2 : 4);
+}
+
+/* One vector of a head's elements, from `element` on. A cache of bfloat16 holds UNIT elements at a
+ * time such that a shift and a mask make floats of them. */
+INLINE vec load_stored(const int kind, const char *from, int64_t element) {
+  if (kind == FLOAT32) return load((const float *)from + element);
+#if LANES == 8
+  const ivec both = *(const memory_ivec *)((const uint16_t *)from + element / UNIT * UNIT);
+  return (vec)(element % UNIT ? both & (int32_t)0xffff0000 : both << 16);
+#else
+  return load_bfloat16((const uint16_t *)from + element);
+#endif
+}
+
+INLINE void store_unit(const int kind, char *to, const float *from, int64_t element) {
+  if (kind == FLOAT32)
+    memcpy((float *)to + element, from + element, sizeof(float) * UNIT);
+  else
+#if LANES == 8
+    *(memory_ivec *)((uint16_t *)to + element) =
+        (round_to_bfloat16(load(from + element)) >> 16 & 0xffff) |
+        round_to_bfloat16(load(from + element + LANES));
+#else
+    store_bfloat16((uint16_t *)to + element, load(from + element));
+#endif
+}
+
+/* One token's key (or value) of a head. */
+INLINE char *cached(const model *m, void *cache, const int kind, int64_t block, int value, int head,
+                    int slot) {
   int64_t row = (block * 2 + value) * m->kv_heads + head;
-  return cache + (row * m->block_size + slot) * m->head_dim;
+  return (char *)cache + bytes_stored(kind, (row * m->block_size + slot) * m->head_dim);
 }
 
 INLINE const int64_t *table_of(const batch *b, int row) {
@@ -43,31 +86,29 @@ static void place_head(const model *m, const layer *l, const batch *b, int row, 
   int64_t position = b->positions[row];
   int64_t block = table_of(b, row)[position / m->block_size];
   int value = head >= rotated, kv_head = head - (value ? rotated : m->heads);
-  float *to = cached(m, l->cache, block, value, kv_head, position % m->block_size);
-  memcpy(to, x, sizeof(float) * D);
+  char *to = cached(m, l->cache, m->cache_kind, block, value, kv_head, position % m->block_size);
+  for (int d = 0; d < D; d += UNIT) store_unit(m->cache_kind, to, x, d);
 }
 
-/* In place: s[i] = e^(s[i] * scale) / total for first <= i < last, else 0. */
-static void softmax(float *s, int first, int last, int size, float scale) {
-  const int whole = first + (last - first) / LANES * LANES;
-  float most = s[first], rest[LANES] = {0}, all = 0;
+/* In place: s[i] = e^(s[i] * scale) / total. */
+static void softmax(float *s, int size, float scale) {
+  const int whole = size / LANES * LANES;
+  float most = s[0], rest[LANES] = {0}, all = 0;
   vec high = splat(most), total = {0};
-  for (int i = first; i < whole; i += LANES) high = choose(load(s + i) > high, load(s + i), high);
-  for (int i = 0; i < LANES; i++) most = high[i] > most ? high[i] : most;
-  for (int i = whole; i < last; i++) most = s[i] > most ? s[i] : most;
-  for (int i = 0; i < first; i++) s[i] = 0;
-  for (int i = last; i < size; i++) s[i] = 0;
-  for (int i = first; i < whole; i += LANES) {
+  for (int i = 0; i < whole; i += LANES) high = choose(load(s + i) > high, load(s + i), high);
+  most = largest(high);
+  for (int i = whole; i < size; i++) most = s[i] > most ? s[i] : most;
+  for (int i = 0; i < whole; i += LANES) {
     vec e = vector_exp((load(s + i) - most) * scale);
     store(s + i, e);
     total += e;
   }
-  for (int i = whole; i < last; i++) rest[i - whole] = (s[i] - most) * scale;
+  for (int i = whole; i < size; i++) rest[i - whole] = (s[i] - most) * scale;
   vec e = vector_exp(load(rest));
-  for (int i = whole; i < last; i++) all += s[i] = e[i - whole];
+  for (int i = whole; i < size; i++) all += s[i] = e[i - whole];
   const float inverse = 1 / (sum(total) + all);
-  for (int i = first; i < whole; i += LANES) store(s + i, load(s + i) * inverse);
-  for (int i = whole; i < last; i++) s[i] *= inverse;
+  for (int i = 0; i < whole; i += LANES) store(s + i, load(s + i) * inverse);
+  for (int i = whole; i < size; i++) s[i] *= inverse;
 }
 
 /* Tokens of one block that a row sees: from `slot` on, `count` of them. */
@@ -83,69 +124,79 @@ INLINE stretch stretch_at(const model *m, const int64_t *table, int token, int e
 
 /* Ask for a head's block of keys or values while another is computed with: it lies elsewhere in
  * memory, where the machine does not look ahead by itself. One row of it at each call. */
-INLINE void fetch_row(const float *rows, int row, int D) {
-  for (int d = 0; d < D; d += 16) __builtin_prefetch(rows + (int64_t)row * D + d);
+INLINE void fetch_row(const char *rows, int64_t row_bytes, int row) {
+  for (int64_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(rows + row * row_bytes + at);
 }
 
 /* to[g][i] = q[g] . keys[i], for G heads and up to four keys. */
-INLINE void dots(const int G, const float *q, const float *keys, int count, int D, float *to,
-                 int stride) {
+INLINE void dots(const int kind, const int G, const float *q, const char *keys, int count, int D,
+                 float *to, int stride) {
   /* A key that is not there is the first again; its sum goes nowhere. */
-  const float *key[4] = {keys, keys + (count > 1 ? D : 0), keys + (count > 2 ? 2 * D : 0),
-                         keys + (count > 3 ? 3 * D : 0)};
-  vec dot[2][4] = {{{0}}};
-  for (int d = 0; d < D; d += LANES) {
-    const vec query[2] = {held(load(q + d)), held(load(q + (G - 1) * D + d))};
+  const int64_t key[4] = {0, count > 1 ? D : 0, count > 2 ? 2 * D : 0, count > 3 ? 3 * D : 0};
+  vec dot[MOST_HEADS][4] = {{{0}}};
+  for (int d = 0; d < D; d += UNIT)
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-      const vec values = held(load(key[i] + d));
+    for (int i = 0; i < 4; i++)
 #pragma GCC unroll 2
-      for (int g = 0; g < G; g++) dot[g][i] += query[g] * values;
-    }
-  }
-#pragma GCC unroll 2
+      for (int part = 0; part < UNIT; part += LANES) {
+        const vec values = held(load_stored(kind, keys, key[i] + d + part));
+#pragma GCC unroll 3
+        for (int g = 0; g < G; g++) dot[g][i] += load(q + g * D + d + part) * values;
+      }
+#pragma GCC unroll 3
   for (int g = 0; g < G; g++) {
     float found[4];
     sums_of_four(dot[g], found);
-    for (int i = 0; i < count; i++) to[(int64_t)g * stride + i] = found[i];
+    if (count == 4)
+      memcpy(to + (int64_t)g * stride, found, sizeof found);
+    else
+      for (int i = 0; i < count; i++) to[(int64_t)g * stride + i] = found[i];
   }
 }
 
-/* to[g] += p[g][i] values[i] over the block, for G heads and `width` vectors of the values. */
-INLINE void mix(const int G, const int width, const float *p, int stride, const float *values,
-                int count, int D, float *to) {
-  vec a[2][4];
-#pragma GCC unroll 2
+/* to[g] += p[g][i] values[i] over the block, for G heads and `width` elements of the values from
+ * `d` on. */
+INLINE void mix(const int kind, const int G, const int width, const float *p, int stride,
+                const char *values, int d, int count, int D, float *to) {
+  vec a[MOST_HEADS][2 * UNIT / LANES];
+#pragma GCC unroll 3
   for (int g = 0; g < G; g++)
 #pragma GCC unroll 4
-    for (int c = 0; c < width; c++) a[g][c] = load(to + g * D + c * LANES);
+    for (int c = 0; c < width / LANES; c++) a[g][c] = load(to + g * D + d + c * LANES);
   for (int i = 0; i < count; i++)
 #pragma GCC unroll 4
-    for (int c = 0; c < width; c++) {
-      const vec value = held(load(values + (int64_t)i * D + c * LANES));
-#pragma GCC unroll 2
+    for (int c = 0; c < width / LANES; c++) {
+      const vec value = held(load_stored(kind, values + bytes_stored(kind, (int64_t)i * D + d),
+                                         c * LANES));
+#pragma GCC unroll 3
       for (int g = 0; g < G; g++) a[g][c] += p[(int64_t)g * stride + i] * value;
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 3
   for (int g = 0; g < G; g++)
 #pragma GCC unroll 4
-    for (int c = 0; c < width; c++) store(to + g * D + c * LANES, a[g][c]);
+    for (int c = 0; c < width / LANES; c++) store(to + g * D + d + c * LANES, a[g][c]);
 }
 
-INLINE void mix_block(const int G, const float *p, int stride, const float *values, int count,
-                      int D, float *to) {
+INLINE void mix_block(const int kind, const int G, const float *p, int stride, const char *values,
+                      int count, int D, float *to) {
   int d = 0;
-  for (; d + 4 * LANES <= D; d += 4 * LANES) mix(G, 4, p, stride, values + d, count, D, to + d);
-  for (; d < D; d += LANES) mix(G, 1, p, stride, values + d, count, D, to + d);
+  if (G < 3) /* or there would be more sums than registers */
+    for (; d + 2 * UNIT <= D; d += 2 * UNIT)
+      mix(kind, G, 2 * UNIT, p, stride, values, d, count, D, to);
+  for (; d < D; d += UNIT) mix(kind, G, UNIT, p, stride, values, d, count, D, to);
 }
+
+/* How many of the heads that are left to compute with together. */
+INLINE int heads_at_once(int left) { return left == 3 || left > 4 ? 3 : left == 1 ? 1 : 2; }
 
 /* One row's query heads of key heads first_head .. last_head: out = softmax(q . keys * scale)
  * values. Heads take turns block by block, so that memory is read in the order it lies in, and
  * each asks for its rows of the next block. */
-static void attend(const model *m, const layer *l, const batch *b, int row, int first_head,
-                   int last_head, const float *q, float *out, float *scores) {
+INLINE void attend_to(const int kind, const model *m, const layer *l, const batch *b, int row,
+                      int first_head, int last_head, const float *q, float *out, float *scores) {
   const int D = m->head_dim, group = m->heads / m->kv_heads, longest = b->longest;
   const int64_t *table = table_of(b, row), all = (int64_t)(last_head - first_head) * group;
+  const int64_t row_bytes = bytes_stored(kind, D);
   const int end = (int)b->positions[row] + 1;
   const int start = l->window && end > l->window ? end - l->window : 0;
   stretch now, later;
@@ -154,128 +205,245 @@ static void attend(const model *m, const layer *l, const batch *b, int row, int 
     const int more = t + now.count < end;
     if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
-      const float *keys = cached(m, l->cache, now.block, 0, head, now.slot);
-      const float *next = more ? cached(m, l->cache, later.block, 0, head, later.slot) : keys;
+      const char *keys = cached(m, l->cache, kind, now.block, 0, head, now.slot);
+      const char *next = more ? cached(m, l->cache, kind, later.block, 0, head, later.slot) : keys;
       for (int i = 0; i < now.count; i += 4) {
         const int count = now.count - i < 4 ? now.count - i : 4;
-        for (int n = i; n < i + count; n++) fetch_row(next, n, D);
-        for (int g = 0; g < group; g += 2) {
+        for (int n = i; n < i + count; n++) fetch_row(next, row_bytes, n);
+        for (int g = 0, heads; g < group; g += heads) {
           const int64_t at = (int64_t)(head - first_head) * group + g;
           float *to = scores + at * longest + (t - start) + i;
-          if (group - g > 1)
-            dots(2, q + at * D, keys + (int64_t)i * D, count, D, to, longest);
+          heads = heads_at_once(group - g);
+          if (heads == 3)
+            dots(kind, 3, q + at * D, keys + i * row_bytes, count, D, to, longest);
+          else if (heads == 2)
+            dots(kind, 2, q + at * D, keys + i * row_bytes, count, D, to, longest);
           else
-            dots(1, q + at * D, keys + (int64_t)i * D, count, D, to, longest);
+            dots(kind, 1, q + at * D, keys + i * row_bytes, count, D, to, longest);
         }
       }
     }
   }
-  for (int64_t at = 0; at < all; at++)
-    softmax(scores + at * longest, 0, end - start, end - start, l->scale);
+  for (int64_t at = 0; at < all; at++) softmax(scores + at * longest, end - start, l->scale);
   memset(out, 0, sizeof(float) * all * D);
   for (int t = start; t < end; t += now.count) {
     now = stretch_at(m, table, t, end);
     const int more = t + now.count < end;
     if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
-      const float *values = cached(m, l->cache, now.block, 1, head, now.slot);
-      const float *next = more ? cached(m, l->cache, later.block, 1, head, later.slot) : values;
-      for (int i = 0; i < now.count; i++) fetch_row(next, i, D);
-      for (int g = 0; g < group; g += 2) {
+      const char *values = cached(m, l->cache, kind, now.block, 1, head, now.slot);
+      const char *next =
+          more ? cached(m, l->cache, kind, later.block, 1, head, later.slot) : values;
+      for (int i = 0; i < now.count; i++) fetch_row(next, row_bytes, i);
+      for (int g = 0, heads; g < group; g += heads) {
         const int64_t at = (int64_t)(head - first_head) * group + g;
         const float *p = scores + at * longest + (t - start);
-        if (group - g > 1)
-          mix_block(2, p, longest, values, now.count, D, out + at * D);
+        heads = heads_at_once(group - g);
+        if (heads == 3)
+          mix_block(kind, 3, p, longest, values, now.count, D, out + at * D);
+        else if (heads == 2)
+          mix_block(kind, 2, p, longest, values, now.count, D, out + at * D);
         else
-          mix_block(1, p, longest, values, now.count, D, out + at * D);
+          mix_block(kind, 1, p, longest, values, now.count, D, out + at * D);
       }
     }
   }
 }
 
-/* The part of the context that a chunk of rows sees, in whole panels. */
-typedef struct {
-  int low, keys; /* first token, tokens up to a multiple of PANEL */
-} view;
-
-static view chunk_view(const layer *l, const batch *b, int row, int rows) {
-  int start = (int)b->positions[row] + 1 - l->window;
-  int low = l->window && start > 0 ? start / PANEL * PANEL : 0;
-  int keys = (int)b->positions[row + rows - 1] + 1 - low;
-  return (view){low, (keys + PANEL - 1) / PANEL * PANEL};
+static void attend(const model *m, const layer *l, const batch *b, int row, int first_head,
+                   int last_head, const float *q, float *out, float *scores) {
+  if (m->cache_kind == BFLOAT16)
+    attend_to(BFLOAT16, m, l, b, row, first_head, last_head, q, out, scores);
+  else
+    attend_to(FLOAT32, m, l, b, row, first_head, last_head, q, out, scores);
 }
 
-/* Keys as panels of tokens, values as panels of elements, zeros beyond the last token. */
-static void pack_context(const model *m, const layer *l, const batch *b, int row, int end,
-                         int kv_head, view v, float *keys, float *values) {
-  const int D = m->head_dim, wide = (D + PANEL - 1) / PANEL;
-  const int64_t *table = table_of(b, row);
-  memset(keys + (int64_t)(v.keys - PANEL) * D, 0, sizeof(float) * PANEL * D);
-  for (int c = 0; c < wide; c++)
-    memset(values + ((int64_t)(c + 1) * v.keys - PANEL) * PANEL, 0, sizeof(float) * PANEL * PANEL);
-  for (int t = v.low; t < end; t++) {
-    const int64_t block = table[t / m->block_size];
-    const float *key = cached(m, l->cache, block, 0, kv_head, t % m->block_size);
-    const float *value = cached(m, l->cache, block, 1, kv_head, t % m->block_size);
-    const int place = t - v.low;
-    float *to = keys + (int64_t)(place / PANEL) * D * PANEL + place % PANEL;
-    for (int d = 0; d < D; d++) to[d * PANEL] = key[d];
-    for (int c = 0; c < wide; c++)
-      for (int d = c * PANEL; d < D && d < (c + 1) * PANEL; d++)
-        values[((int64_t)c * v.keys + place) * PANEL + d - c * PANEL] = value[d];
+/* A thread's scratch memory for `attend_tile`. `wide`: a head's size in whole panels. */
+typedef struct {
+  int wide;
+  int64_t query_stride, weight_stride;
+  float *queries; /* [queries][query_stride] */
+  float *keys;    /* [KEYS / PANEL][head_dim][PANEL] */
+  float *values;  /* [wide / PANEL][KEYS][PANEL] */
+  float *scores;  /* [KEYS / PANEL][queries][PANEL] */
+  float *weights; /* [queries][weight_stride] */
+  float *mixed;   /* [wide / PANEL][queries][PANEL] */
+} tile_scratch;
+
+static int whole_panels(int head_dim) { return (head_dim + PANEL - 1) / PANEL * PANEL; }
+
+static int64_t tile_floats(const model *m) {
+  const int64_t D = m->head_dim, wide = whole_panels(m->head_dim);
+  return QUERIES * (D + APART + KEYS + KEYS + APART + wide) + KEYS * (D + wide);
+}
+
+static tile_scratch tile_scratch_at(const model *m, float *scratch) {
+  tile_scratch s = {.wide = whole_panels(m->head_dim),
+                    .query_stride = m->head_dim + APART,
+                    .weight_stride = KEYS + APART};
+  s.queries = scratch;
+  s.keys = s.queries + QUERIES * s.query_stride;
+  s.values = s.keys + KEYS * m->head_dim;
+  s.scores = s.values + KEYS * s.wide;
+  s.weights = s.scores + QUERIES * KEYS;
+  s.mixed = s.weights + QUERIES * s.weight_stride;
+  return s;
+}
+
+
+/* Ask for the keys and values of tokens t .. end. */
+INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const int64_t *table,
+                         int t, int end, int kv_head) {
+  const int64_t row_bytes = bytes_stored(kind, m->head_dim);
+  const int64_t to_value = row_bytes * m->kv_heads * m->block_size;
+  stretch part;
+  for (; t < end; t += part.count) {
+    part = stretch_at(m, table, t, end);
+    const char *from = cached(m, l->cache, kind, part.block, 0, kv_head, part.slot);
+    for (int i = 0; i < part.count; i++) {
+      fetch_row(from, row_bytes, i);
+      fetch_row(from + to_value, row_bytes, i);
+    }
   }
 }
 
-/* Rows whose scores are held at a time. */
-static int score_rows(int keys) {
-  const int rows = SCORES / keys / TILE_ROWS * TILE_ROWS;
-  return rows < TILE_ROWS ? TILE_ROWS : rows > MAX_ROWS ? MAX_ROWS : rows;
+/* Tokens t .. end (at most KEYS): keys as panels of tokens, values as panels of elements. Places
+ * without a token hold the last again: its weight is zero there. */
+INLINE void pack_block(const int kind, const model *m, const layer *l, const int64_t *table, int t,
+                       int end, int kv_head, const tile_scratch *s) {
+  const int D = m->head_dim, places = (end - t + PANEL - 1) / PANEL * PANEL;
+  const int64_t to_value = bytes_stored(kind, (int64_t)m->kv_heads * m->block_size * D);
+  const char *keys[KEYS];
+  stretch part;
+  for (int at = t, place = 0; place < places; at += part.count) {
+    part = stretch_at(m, table, at < end ? at : end - 1, end);
+    const char *from = cached(m, l->cache, kind, part.block, 0, kv_head, part.slot);
+    for (int i = 0; i < part.count && place < places; i++)
+      keys[place++] = from + bytes_stored(kind, (int64_t)i * D);
+  }
+  for (int place = 0; place < places; place += LANES)
+    for (int d = 0; d < D; d += LANES) {
+      vec square[LANES];
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; i++) square[i] = load_stored(kind, keys[place + i], d);
+      transpose(square);
+      float *to = s->keys + (int64_t)(place / PANEL * D + d) * PANEL + place % PANEL;
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; i++) store(to + i * PANEL, square[i]);
+    }
+  for (int place = 0; place < places; place++)
+    for (int d = 0; d < s->wide; d += LANES)
+      store(s->values + (int64_t)(d / PANEL * KEYS + place) * PANEL + d % PANEL,
+            d < D ? load_stored(kind, keys[place] + to_value, d) : (vec){0});
 }
 
-/* `attend` for adjacent rows of one sequence, whose keys and values are packed once for all. */
+/* A query's scores of a block to its weights, where first <= token < last; elsewhere zeros.
+ * `most` and `total`: the largest score so far and the sum of weights relative to it; what was
+ * mixed so far is brought down to a new largest score. */
+INLINE void weigh(const tile_scratch *s, int queries, int query, int panels, int first, int last,
+                  float *most, float *total) {
+  const int places = panels * PANEL, whole = first <= 0 && last >= places;
+  float *to = s->weights + query * s->weight_stride;
+  if (first >= last) {
+    memset(to, 0, sizeof(float) * places);
+    return;
+  }
+  vec score[KEYS / LANES], high = splat(-INFINITY), all = {0};
+  ivec seen[KEYS / LANES], place = {EACH_LANE(LANE_NUMBER, 0)};
+  for (int i = 0; i < places / LANES; i++, place += LANES) {
+    const int panel = i * LANES / PANEL;
+    score[i] = load(s->scores + ((int64_t)panel * queries + query) * PANEL + i * LANES % PANEL);
+    seen[i] = (place >= first) & (place < last);
+    if (!whole) score[i] = choose(seen[i], score[i], splat(-INFINITY));
+    high = choose(score[i] > high, score[i], high);
+  }
+  const float before = *most, now = largest(high);
+  if (now > before) {
+    const float scale = before == -INFINITY ? 0 : vector_exp(splat(before - now))[0];
+    for (int d = 0; d < s->wide; d += LANES) {
+      float *mixed = s->mixed + ((int64_t)(d / PANEL) * queries + query) * PANEL + d % PANEL;
+      store(mixed, load(mixed) * scale);
+    }
+    *total *= scale;
+    *most = now;
+  }
+  for (int i = 0; i < places / LANES; i++) {
+    vec weight = vector_exp(score[i] - *most);
+    if (!whole) weight = choose(seen[i], weight, (vec){0});
+    store(to + i * LANES, weight);
+    all += weight;
+  }
+  *total += sum(all);
+}
+
+/* The `heads` query heads of a key head from `head` on, for adjacent rows of one sequence, at most
+ * QUERIES in all. A block of keys begins at a multiple of KEYS, and one that a row does not see
+ * changes nothing of it: a row's numbers do not depend on the rows beside it. */
+INLINE void attend_tile(const int kind, const model *m, const layer *l, const batch *b, int row,
+                        int rows, int head, int heads, const float *qkv, int64_t qkv_width,
+                        float *mixed, int64_t mixed_width, float *scratch) {
+  float most[QUERIES], total[QUERIES];
+  const tile_scratch s = tile_scratch_at(m, scratch);
+  const int D = m->head_dim, queries = rows * heads, kv_head = head / (m->heads / m->kv_heads);
+  const int64_t *table = table_of(b, row), *positions = b->positions + row;
+  for (int q = 0; q < queries; q++) {
+    const float *from = qkv + (row + q / heads) * qkv_width + (int64_t)(head + q % heads) * D;
+    for (int d = 0; d < D; d += LANES)
+      store(s.queries + q * s.query_stride + d, load(from + d) * l->scale);
+    most[q] = -INFINITY;
+    total[q] = 0;
+  }
+  memset(s.mixed, 0, sizeof(float) * queries * s.wide);
+  const linear to_scores = {s.keys, NULL, NULL, D, KEYS, FLOAT32, D};
+  linear to_mixed = {s.values, NULL, NULL, KEYS, D, FLOAT32, KEYS};
+  const int end = (int)positions[rows - 1] + 1, low = (int)positions[0] + 1 - l->window;
+  for (int t = l->window && low > 0 ? low / KEYS * KEYS : 0; t < end; t += KEYS) {
+    const int block_end = end - t < KEYS ? end : t + KEYS;
+    const int panels = (block_end - t + PANEL - 1) / PANEL;
+    pack_block(kind, m, l, table, t, block_end, kv_head, &s);
+    fetch_tokens(kind, m, l, table, block_end, end - block_end < KEYS ? end : block_end + KEYS,
+                 kv_head);
+    memset(s.scores, 0, sizeof(float) * panels * queries * PANEL);
+    sum_panels(&to_scores, 0, panels, s.queries, s.query_stride, queries, s.scores);
+    for (int q = 0; q < queries; q++) {
+      const int seen = (int)positions[q / heads] + 1, from = l->window ? seen - l->window : 0;
+      weigh(&s, queries, q, panels, from - t, seen - t, &most[q], &total[q]);
+    }
+    to_mixed.inputs = panels * PANEL;
+    sum_panels(&to_mixed, 0, s.wide / PANEL, s.weights, s.weight_stride, queries, s.mixed);
+  }
+  for (int q = 0; q < queries; q++) {
+    float *to = mixed + (row + q / heads) * mixed_width + (int64_t)(head + q % heads) * D;
+    for (int d = 0; d < D; d += LANES)
+      store(to + d, load(s.mixed + ((int64_t)(d / PANEL) * queries + q) * PANEL + d % PANEL) /
+                        total[q]);
+  }
+}
+
+/* `attend` for adjacent rows of one sequence and one key head's query heads. */
 static void attend_chunk(const model *m, const layer *l, const batch *b, int row, int rows,
                          int kv_head, const float *qkv, int64_t qkv_width, float *mixed,
                          int64_t mixed_width, float *scratch) {
-  const int D = m->head_dim, group = m->heads / m->kv_heads;
-  const view v = chunk_view(l, b, row, rows);
-  const int end = (int)b->positions[row + rows - 1] + 1, most = score_rows(v.keys);
-  float *keys = scratch, *values = keys + (int64_t)v.keys * D;
-  float *scores = values + (int64_t)v.keys * ((D + PANEL - 1) / PANEL) * PANEL;
-  pack_context(m, l, b, row, end, kv_head, v, keys, values);
-  const linear to_scores = {keys, NULL, NULL, D, v.keys, FLOAT32, D};
-  linear to_mixed = {values, NULL, NULL, 0, D, FLOAT32, v.keys};
-  float sums[MAX_ROWS * PANEL];
-  for (int head = kv_head * group; head < (kv_head + 1) * group; head++)
+  const int group = m->heads / m->kv_heads, heads = group < QUERIES ? group : QUERIES;
+  const int most = QUERIES / heads;
+  for (int g = 0; g < group; g += heads)
     for (int r = 0; r < rows; r += most) {
-      const int count = rows - r < most ? rows - r : most;
-      const float *q = qkv + (row + r) * qkv_width + (int64_t)head * D;
-      const int seen = (int)b->positions[row + r + count - 1] + 1 - v.low;
-      const int panels = (seen + PANEL - 1) / PANEL;
-      for (int p = 0; p < panels; p++) {
-        sum_panels(&to_scores, p, 1, q, qkv_width, count, sums);
-        put(&to_scores, p, sums, count, 0, scores, v.keys);
-      }
-      for (int i = 0; i < count; i++) {
-        const int last = (int)b->positions[row + r + i] + 1;
-        const int first = l->window && last > l->window ? last - l->window : 0;
-        softmax(scores + (int64_t)i * v.keys, first > v.low ? first - v.low : 0, last - v.low,
-                panels * PANEL, l->scale);
-      }
-      to_mixed.inputs = panels * PANEL;
-      for (int p = 0; p * PANEL < D; p++) {
-        sum_panels(&to_mixed, p, 1, scores, v.keys, count, sums);
-        put(&to_mixed, p, sums, count, 0, mixed + (row + r) * mixed_width + head * D, mixed_width);
-      }
+      const int head = kv_head * group + g, width = group - g < heads ? group - g : heads;
+      const int height = rows - r < most ? rows - r : most;
+      if (m->cache_kind == BFLOAT16)
+        attend_tile(BFLOAT16, m, l, b, row + r, height, head, width, qkv, qkv_width, mixed,
+                    mixed_width, scratch);
+      else
+        attend_tile(FLOAT32, m, l, b, row + r, height, head, width, qkv, qkv_width, mixed,
+                    mixed_width, scratch);
     }
 }
 
-/* Floats of scratch memory that a thread needs: a row's scores, or a chunk's context and scores. */
+/* Floats of scratch memory that a thread needs, in whole lines of the cache: a tile's, or a row's
+ * scores. */
 static int64_t attention_scratch(const model *m, int longest) {
-  int64_t keys = (longest + 2 * PANEL - 1) / PANEL * PANEL;
-  int64_t wide = (m->head_dim + PANEL - 1) / PANEL * PANEL;
-  int64_t chunk = keys * (m->head_dim + wide + TILE_ROWS) + SCORES;
-  int64_t row = (int64_t)m->heads * longest;
-  return chunk > row ? chunk : row;
+  const int64_t tile = tile_floats(m), row = (int64_t)m->heads * longest;
+  return ((tile > row ? tile : row) + 15) / 16 * 16;
 }
 
 /* Rows from `row` on that belong to one sequence. */
@@ -283,6 +451,12 @@ static int run_of(const batch *b, int row) {
   int last = row + 1;
   while (last < b->rows && b->sequences[last] == b->sequences[row]) last++;
   return last - row;
+}
+
+static int count_runs(const batch *b) {
+  int count = 0;
+  for (int row = 0; row < b->rows; row += run_of(b, row)) count++;
+  return count;
 }
 
 /* One key head's heads of a sequence's rows: norms, rotation, cache. */
@@ -298,31 +472,37 @@ static void place_heads(const model *m, const layer *l, const batch *b, int row,
 }
 
 /* All rows' keys and values to the cache, then mixed[i] = what row i (with `kept`: row kept[i])
- * attends to. Key heads have nothing to do with each other: each thread has its share of them,
- * at every sequence another one, so that all have work where heads are few. */
+ * attends to. Key heads have nothing to do with each other: a thread claims some of a sequence's
+ * at a time. */
 static void attend_all(const model *m, const layer *l, const batch *b, const int64_t *kept,
-                       int threads, int thread, float *qkv, int64_t qkv_width, float *mixed,
-                       int64_t mixed_width, float *scratch) {
+                       team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
+                       float *scratch) {
   const int D = m->head_dim, group = m->heads / m->kv_heads;
-  for (int row = 0, place = 0, turn = thread, run; row < b->rows; row += run, turn++) {
-    run = run_of(b, row);
-    const int first = place;
-    while (kept && place < b->kept_rows && kept[place] < row + run) place++;
-    int first_head, last_head;
-    share(m->kv_heads, threads, turn % threads, &first_head, &last_head);
-    for (int head = first_head; head < last_head; head++)
-      place_heads(m, l, b, row, run, head, qkv, qkv_width);
-    if (first_head == last_head) continue;
-    if (!kept && run > 3) {
+  const int parts = m->kv_heads < 2 * t->count ? m->kv_heads : t->count == 1 ? 1 : 2 * t->count;
+  const int sequences = count_runs(b);
+  int row = 0, run = run_of(b, 0), place = 0, number = 0, part, end;
+  while (claim(t, sequences * parts, 1, 1, &part, &end))
+    for (; part < end; part++) {
+      for (; number < part / parts; number++) {
+        row += run;
+        run = run_of(b, row);
+      }
+      while (kept && place < b->kept_rows && kept[place] < row) place++;
+      int first_head, last_head;
+      share(m->kv_heads, parts, part % parts, &first_head, &last_head);
       for (int head = first_head; head < last_head; head++)
-        attend_chunk(m, l, b, row, run, head, qkv, qkv_width, mixed, mixed_width, scratch);
-      continue;
+        place_heads(m, l, b, row, run, head, qkv, qkv_width);
+      if (!kept && run > 3) {
+        for (int head = first_head; head < last_head; head++)
+          attend_chunk(m, l, b, row, run, head, qkv, qkv_width, mixed, mixed_width, scratch);
+        continue;
+      }
+      const int64_t at = (int64_t)first_head * group * D;
+      for (int i = kept ? place : row; i < (kept ? b->kept_rows : row + run); i++) {
+        const int r = kept ? (int)kept[i] : i;
+        if (r >= row + run) break;
+        attend(m, l, b, r, first_head, last_head, qkv + r * qkv_width + at,
+               mixed + i * mixed_width + at, scratch);
+      }
     }
-    const int64_t at = (int64_t)first_head * group * D;
-    for (int i = kept ? first : row; i < (kept ? place : row + run); i++) {
-      const int r = kept ? (int)kept[i] : i;
-      attend(m, l, b, r, first_head, last_head, qkv + r * qkv_width + at,
-             mixed + i * mixed_width + at, scratch);
-    }
-  }
 }

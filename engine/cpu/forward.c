@@ -10,9 +10,6 @@
  */
 #include "attention.h"
 
-/* Rows of scratch begin at different places of the first cache, not all at the same. */
-#define APART 16
-
 INLINE void norm_rows(const team *t, int thread, const float *x, const float *weight, float *y,
                       int64_t stride, int rows, const model *m) {
   int first, last;
@@ -34,13 +31,13 @@ static int64_t scratch_per_row(const model *m) {
 static void forward(const void *task, team *t, int thread) {
   const model *m = ((const pass *)task)->m;
   const batch *b = ((const pass *)task)->b;
-  const int threads = t->count, D = m->head_dim;
+  const int D = m->head_dim;
   const int64_t hidden = m->hidden + APART, inner = m->inner + APART;
   const int64_t qkv_width = (int64_t)(m->heads + 2 * m->kv_heads) * D + APART;
   const int64_t mixed_width = (int64_t)m->heads * D + APART;
   float *normed = b->scratch, *qkv = normed + b->rows * hidden;
   float *mixed = qkv + b->rows * qkv_width, *gated = mixed + b->rows * mixed_width;
-  float *scores = gated + b->rows * inner + thread * attention_scratch(m, b->longest);
+  float *scratch = gated + b->rows * inner + thread * attention_scratch(m, b->longest);
   float *x = b->x;
   int rows = b->rows, sense = 0;
 
@@ -48,11 +45,11 @@ static void forward(const void *task, team *t, int thread) {
     const layer *l = &m->layers[n];
     norm_rows(t, thread, x, l->input_norm, normed, hidden, rows, m);
     barrier(t, &sense);
-    apply(&l->qkv, threads, thread, normed, hidden, rows, qkv, qkv_width, 0, STORED);
+    apply(&l->qkv, t, normed, hidden, rows, qkv, qkv_width, 0, STORED);
     barrier(t, &sense);
     /* After the last layer's keys and values are stored, only the kept rows matter. */
     const int64_t *kept = n == m->num_layers - 1 && b->kept_rows < rows ? b->kept : NULL;
-    attend_all(m, l, b, kept, threads, thread, qkv, qkv_width, mixed, mixed_width, scores);
+    attend_all(m, l, b, kept, t, qkv, qkv_width, mixed, mixed_width, scratch);
     if (kept) {
       rows = b->kept_rows;
       if (thread == 0) /* rising, so none is overwritten before it was moved */
@@ -61,13 +58,13 @@ static void forward(const void *task, team *t, int thread) {
                   sizeof(float) * m->hidden);
     }
     barrier(t, &sense);
-    apply(&l->output, threads, thread, mixed, mixed_width, rows, x, m->hidden, 0, ADDED);
+    apply(&l->output, t, mixed, mixed_width, rows, x, m->hidden, 0, ADDED);
     barrier(t, &sense);
     norm_rows(t, thread, x, l->post_norm, normed, hidden, rows, m);
     barrier(t, &sense);
-    apply(&l->gate_up, threads, thread, normed, hidden, rows, gated, inner, m->inner, GATED);
+    apply(&l->gate_up, t, normed, hidden, rows, gated, inner, m->inner, GATED);
     barrier(t, &sense);
-    apply(&l->down, threads, thread, gated, inner, rows, x, m->hidden, 0, ADDED);
+    apply(&l->down, t, gated, inner, rows, x, m->hidden, 0, ADDED);
     barrier(t, &sense);
   }
   norm_rows(t, thread, x, m->norm, b->out, m->hidden, rows, m);
@@ -81,9 +78,10 @@ typedef struct {
 } map;
 
 static void one_map(const void *task, team *t, int thread) {
+  (void)thread;
   const map *one = task;
   const linear *l = one->l;
-  apply(l, t->count, thread, one->x, l->inputs, one->rows, one->y, l->outputs, 0, STORED);
+  apply(l, t, one->x, l->inputs, one->rows, one->y, l->outputs, 0, STORED);
 }
 
 /* --- entry points -------------------------------------------------------------------------- */

@@ -74,6 +74,7 @@ class ModelStruct(ctypes.Structure):
         ("head_dim", ctypes.c_int32),
         ("inner", ctypes.c_int32),
         ("block_size", ctypes.c_int32),
+        ("cache_kind", ctypes.c_int32),
         ("eps", ctypes.c_float),
     )
 

@@ -122,13 +122,12 @@ static const tile_function one_panel[TILE_ROWS + 1][3] = {
     {0}, OF_KINDS(1, 1), OF_KINDS(2, 1), OF_KINDS(3, 1),
     OF_KINDS(4, 1), OF_KINDS(5, 1), OF_KINDS(6, 1)};
 
-/* sums[panels][rows][PANEL] of `count` panels from `panel` on. */
+/* sums[panels][rows][PANEL] += those of `count` panels from `panel` on. */
 static void sum_panels(const linear *l, int panel, int count, const float *x, int64_t stride,
                        int rows, float *sums) {
   const int kind = l->kind, block = kind == INT8 ? GROUP : BLOCK;
   const int64_t panel_bytes = bytes_of(kind, l->panel_inputs), panel_sums = (int64_t)rows * PANEL;
   const int64_t panel_scales = kind == INT8 ? (l->inputs + GROUP - 1) / GROUP * PANEL : 0;
-  memset(sums, 0, sizeof(float) * count * panel_sums);
   int wide = rows == 1 && count == 4 ? 4 : rows <= 3 && count % 2 == 0 ? 2 : 1;
   for (int p = 0; p < count; p += wide) {
     const char *w = (const char *)l->weight + (panel + p) * panel_bytes;
@@ -192,29 +191,31 @@ static void put_gated(const linear *l, int panel, const float *sums, int rows, f
   }
 }
 
-/* y[r] = what becomes of x[r] W^T + bias, for this thread's share of the panels. `width`: of y. */
-static void apply(const linear *l, int threads, int thread, const float *x, int64_t in_stride,
-                  int rows, float *y, int64_t out_stride, int width, int outcome) {
+/* y[r] = what becomes of x[r] W^T + bias, for the panels that this thread gets hold of. `width`:
+ * of y. */
+static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
+                  int64_t out_stride, int width, int outcome) {
   const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
   int first, last, most = ROWS_BYTES / (int)sizeof(float) / l->inputs / TILE_ROWS * TILE_ROWS;
-  share(panels / unit, threads, thread, &first, &last);
   most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
   float sums[2 * MAX_ROWS * PANEL];
-  for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
-    const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
-    const float *from = x + row * in_stride;
-    float *to = y + row * out_stride;
-    for (int panel = first * unit, count; panel < last * unit; panel += count) {
-      count = last * unit - panel < usual ? last * unit - panel : usual;
-      sum_panels(l, panel, count, from, in_stride, height, sums);
-      for (int p = 0; p < count; p += unit) {
-        const float *found = sums + (int64_t)p * height * PANEL;
-        if (outcome == GATED)
-          put_gated(l, panel + p, found, height, to, out_stride, width);
-        else
-          put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
+  while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
+    for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
+      const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
+      const float *from = x + row * in_stride;
+      float *to = y + row * out_stride;
+      for (int panel = first * unit, count; panel < last * unit; panel += count) {
+        count = last * unit - panel < usual ? last * unit - panel : usual;
+        memset(sums, 0, sizeof(float) * count * height * PANEL);
+        sum_panels(l, panel, count, from, in_stride, height, sums);
+        for (int p = 0; p < count; p += unit) {
+          const float *found = sums + (int64_t)p * height * PANEL;
+          if (outcome == GATED)
+            put_gated(l, panel + p, found, height, to, out_stride, width);
+          else
+            put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
+        }
       }
+      row += height;
     }
-    row += height;
-  }
 }

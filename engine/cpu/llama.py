@@ -1,4 +1,6 @@
-"""A Llama-like decoder run by ``forward.c``: float32 arithmetic on a CPU, one call a step."""
+"""A Llama-like decoder run by ``forward.c``: float32 arithmetic on a CPU, one call a step.
+
+Weights and the KV cache are float32 or bfloat16."""
 
 from __future__ import annotations
 
@@ -10,21 +12,25 @@ from torch import Tensor
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
-from engine.cpu.packed import PackedWeight, interleaved
+from engine.cpu.packed import Kind, PackedWeight, interleaved
 from engine.model.config import ModelConfig
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.model.rope import RotaryEmbedding
 from engine.model.weights import WeightSource
 from engine.quantization import quantise
 
+_HEAD_UNIT = 16  # UNIT in attention.h
+_CACHE_KINDS = {torch.float32: Kind.FLOAT32, torch.bfloat16: Kind.BFLOAT16}
+
 
 def fits(config: ModelConfig, lanes: int) -> bool:
     """Whether the compiled pass knows this model's parts and its sizes fill whole vectors."""
-    sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
+    sizes = (config.hidden_size, config.intermediate_size)
     return (
         config.rope is not None
         and config.activation == "silu"
         and not any(size % lanes for size in sizes)
+        and config.head_dim % _HEAD_UNIT == 0
     )
 
 
@@ -73,6 +79,7 @@ class CompiledLlama:
             config.head_dim,
             config.intermediate_size,
             0,
+            Kind.FLOAT32,
             config.norm_eps,
         )
         self._cache: PagedKVCache | None = None
@@ -93,7 +100,7 @@ class CompiledLlama:
             self._attach(cache)
         count = token_ids.shape[0]
         kept = torch.arange(count) if rows is None else rows
-        x = self._embedding.index_select(0, token_ids)
+        x = self._embedding.index_select(0, token_ids).float()
         rotations = torch.view_as_real(self._rope.rotations(positions)).contiguous()
         out = torch.empty(kept.shape[0], self._hidden)
         longest = tables.longest
@@ -172,6 +179,7 @@ class CompiledLlama:
 
     def _attach(self, cache: PagedKVCache) -> None:
         self._model.block_size = cache.block_size
+        self._model.cache_kind = _CACHE_KINDS[cache.dtype]
         for number, layer in enumerate(self._layers):
             layer.cache = cache.layer_pointer(number)
         self._cache = cache

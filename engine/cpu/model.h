@@ -6,7 +6,7 @@ typedef struct {
   linear qkv, output, gate_up, down; /* gate_up: panels of gate and up take turns */
   const float *input_norm, *post_norm; /* [hidden] */
   const float *qk_norm; /* [heads + kv_heads][head_dim], or NULL */
-  float *cache;         /* [blocks][2][kv_heads][block_size][head_dim] */
+  void *cache;          /* [blocks][2][kv_heads][block_size][head_dim] */
   int32_t window;       /* tokens seen at most; 0: all */
   float scale;
 } layer;
@@ -15,6 +15,7 @@ typedef struct {
   const layer *layers;
   const float *norm;
   int32_t num_layers, hidden, heads, kv_heads, head_dim, inner, block_size;
+  int32_t cache_kind; /* of the elements: FLOAT32 or BFLOAT16 */
   float eps;
 } model;
 

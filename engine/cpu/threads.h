@@ -15,6 +15,7 @@ struct team {
   work run;
   const void *task;
   atomic_int arrived, sense; /* of the barrier */
+  atomic_int claimed;        /* parts of the work between two barriers that somebody has */
   atomic_int round, finished;
   pthread_mutex_t lock;
   pthread_cond_t begin;
@@ -28,10 +29,14 @@ static inline void pause_a_little(void) {
 
 /* All threads wait here for each other. `sense` is the thread's own, 0 when its work begins. */
 static void barrier(team *t, int *sense) {
-  if (t->count == 1) return;
+  if (t->count == 1) {
+    atomic_store(&t->claimed, 0);
+    return;
+  }
   *sense = !*sense;
   if (atomic_fetch_add(&t->arrived, 1) == t->count - 1) {
     atomic_store(&t->arrived, 0);
+    atomic_store(&t->claimed, 0);
     atomic_store(&t->sense, *sense);
     return;
   }
@@ -46,6 +51,18 @@ static void barrier(team *t, int *sense) {
 static inline void share(int total, int threads, int thread, int *first, int *last) {
   *first = (int)((int64_t)total * thread / threads);
   *last = (int)((int64_t)total * (thread + 1) / threads);
+}
+
+/* The next parts of 0..total that nobody has: `least` of them or a multiple, up to `most`. 0: there
+ * are none. One such division of work fits between two barriers. Pieces shrink towards the end,
+ * so that all threads end together, also where one is put off its core for a while. */
+static inline int claim(team *t, int total, int least, int most, int *first, int *last) {
+  const int left = total - atomic_load(&t->claimed);
+  int wanted = t->count == 1 ? total : left / (2 * t->count) / least * least;
+  wanted = wanted > most ? most : wanted < least ? least : wanted;
+  *first = atomic_fetch_add(&t->claimed, wanted);
+  *last = *first + wanted < total ? *first + wanted : total;
+  return *first < total;
 }
 
 typedef struct {
@@ -96,6 +113,7 @@ static void together(team *t, work run, const void *task) {
   t->task = task;
   atomic_store(&t->arrived, 0);
   atomic_store(&t->sense, 0);
+  atomic_store(&t->claimed, 0);
   atomic_store(&t->finished, 0);
   if (t->count > 1) {
     pthread_mutex_lock(&t->lock);

@@ -18,10 +18,29 @@ typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 /* As they lie in memory, at any address. */
 typedef float memory_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t memory_ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint16_t memory_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+#if LANES == 16
+#define EACH_LANE(F, S) \
+  F(0, S), F(1, S), F(2, S), F(3, S), F(4, S), F(5, S), F(6, S), F(7, S), F(8, S), F(9, S), \
+      F(10, S), F(11, S), F(12, S), F(13, S), F(14, S), F(15, S)
+#else
+#define EACH_LANE(F, S) F(0, S), F(1, S), F(2, S), F(3, S), F(4, S), F(5, S), F(6, S), F(7, S)
+#endif
 
 INLINE vec load(const float *p) { return *(const memory_vec *)p; }
 INLINE void store(float *p, vec v) { *(memory_vec *)p = v; }
 INLINE vec splat(float x) { return x - (vec){0}; }
+
+INLINE float largest(vec v) {
+  float most = v[0];
+  for (int i = 1; i < LANES; i++) most = v[i] > most ? v[i] : most;
+  return most;
+}
+
+INLINE vec choose(ivec mask, vec yes, vec no) {
+  return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+}
 
 /* As many int8 as floats fit a vector. GCC has no good code of its own for it. */
 INLINE vec load_int8(const void *p) {
@@ -58,8 +77,46 @@ INLINE float sum(vec v) {
   return v[0];
 }
 
-INLINE vec choose(ivec mask, vec yes, vec no) {
-  return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+/* As many bfloat16 as floats fit a vector: a float's upper half. */
+INLINE vec load_bfloat16(const void *p) {
+  return (vec)(__builtin_convertvector(*(const memory_halves *)p, ivec) << 16);
+}
+
+/* The bits of bfloat16 values, in the upper halves: rounded to the nearest, to even between two.
+ * What is no number stays none. */
+INLINE ivec round_to_bfloat16(vec v) {
+  const ivec bits = (ivec)v, odd = (bits >> 16) & 1;
+  const vec rounded = choose(v == v, (vec)(bits + 0x7fff + odd), (vec)(bits | 0x400000));
+  return (ivec)rounded & (int32_t)0xffff0000;
+}
+
+INLINE void store_bfloat16(void *p, vec v) {
+  *(memory_halves *)p = __builtin_convertvector((round_to_bfloat16(v) >> 16) & 0xffff, memory_halves);
+}
+
+#define LANE_NUMBER(i, S) (i)
+#define UPPER_LANE(i, S) ((i) & (S) ? (i) - (S) + LANES : (i))
+#define LOWER_LANE(i, S) ((i) & (S) ? (i) + LANES : (i) + (S))
+
+INLINE void trade_corners(vec v[LANES], const int size, const ivec upper, const ivec lower) {
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++)
+    if (!(i & size)) {
+      const vec a = v[i], b = v[i + size];
+      v[i] = __builtin_shuffle(a, b, upper);
+      v[i + size] = __builtin_shuffle(a, b, lower);
+    }
+}
+
+/* Rows of a square become its columns: single elements trade places across the diagonal, then
+ * squares of two by two, and so on. */
+INLINE void transpose(vec v[LANES]) {
+  trade_corners(v, 1, (ivec){EACH_LANE(UPPER_LANE, 1)}, (ivec){EACH_LANE(LOWER_LANE, 1)});
+  trade_corners(v, 2, (ivec){EACH_LANE(UPPER_LANE, 2)}, (ivec){EACH_LANE(LOWER_LANE, 2)});
+  trade_corners(v, 4, (ivec){EACH_LANE(UPPER_LANE, 4)}, (ivec){EACH_LANE(LOWER_LANE, 4)});
+#if LANES == 16
+  trade_corners(v, 8, (ivec){EACH_LANE(UPPER_LANE, 8)}, (ivec){EACH_LANE(LOWER_LANE, 8)});
+#endif
 }
 
 /* e^x to about one unit in the last place (Cephes' expf). */
