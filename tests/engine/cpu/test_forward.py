@@ -54,9 +54,10 @@ SHAPES = {
 }
 
 
-# Numbers may differ from the oracle's by this. A key or value that two precisions round to
-# different bfloat16 neighbours is off by a part in 256.
-TOLERANCE = {torch.float32: 3e-4, torch.bfloat16: 5e-3}
+# By how much states, of size 1 or so, may be off: each, and their root mean square. Now and then
+# two precisions round a key or value to different bfloat16 neighbours, a part in 256 from each
+# other, which few states show; were they not rounded, the root mean square would be 3e-3.
+TOLERANCES = {torch.float32: (3e-4, 1e-5), torch.bfloat16: (5e-2, 1e-3)}
 
 
 class BFloat16Cache(DynamicCache):
@@ -87,9 +88,11 @@ class Subject:
             device=CPU,
         )
 
-    @property
-    def tolerance(self) -> float:
-        return TOLERANCE[self.dtype]
+    def assert_close(self, found: list[Tensor], expected: list[Tensor]) -> None:
+        error = (torch.cat(found).double() - torch.cat(expected)).abs()
+        most, usual = TOLERANCES[self.dtype]
+        assert float(error.max()) < most
+        assert float(error.square().mean().sqrt()) < usual
 
     def expected(self, tokens: list[int]) -> Tensor:
         """Normalised final states of every token, float64."""
@@ -165,6 +168,7 @@ def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed
     tables = [[free.pop() for _ in range(-(-len(text) // BLOCK_SIZE))] for text in texts]
     expected = [subject.expected(text) for text in texts]
     cache, done = subject.cache(), [0] * count
+    all_found, all_wanted = [], []
     while any(at < len(text) for at, text in zip(done, texts, strict=True)):
         pieces, wanted = [], []
         for number, text in enumerate(texts):
@@ -182,8 +186,9 @@ def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed
         if chance.random() < 0.5:
             kept = sorted(chance.sample(range(len(states)), chance.randint(1, len(states))))
             states = states[kept]
-        found = run(subject, cache, pieces, kept)
-        torch.testing.assert_close(found.double(), states, rtol=0, atol=subject.tolerance)
+        all_found.append(run(subject, cache, pieces, kept))
+        all_wanted.append(states)
+    subject.assert_close(all_found, all_wanted)
 
 
 def test_a_row_is_the_same_to_the_last_bit_in_any_company(subject: Subject) -> None:
