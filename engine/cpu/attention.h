@@ -15,7 +15,6 @@
 #define QUERIES 96  /* of a tile, at most */
 #define UNIT 16     /* elements; a head has some of these */
 #define MOST_HEADS 3 /* that a key is read once for, while it is in a register */
-#define APART 16    /* Rows begin at different places of the first cache, not all at the same. */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
   vec squares = {0};
@@ -54,11 +53,10 @@ INLINE void store_unit(const int kind, char *to, const float *from, int64_t elem
     memcpy((float *)to + element, from + element, sizeof(float) * UNIT);
   else
 #if LANES == 8
-    *(memory_ivec *)((uint16_t *)to + element) =
-        (round_to_bfloat16(load(from + element)) >> 16 & 0xffff) |
-        round_to_bfloat16(load(from + element + LANES));
+    *(memory_ivec *)((uint16_t *)to + element) = (ivec)(
+        to_bfloat16(load(from + element)) | to_bfloat16(load(from + element + LANES)) << 16);
 #else
-    store_bfloat16((uint16_t *)to + element, load(from + element));
+    store_halves((uint16_t *)to + element, to_bfloat16(load(from + element)));
 #endif
 }
 

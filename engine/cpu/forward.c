@@ -1,8 +1,8 @@
 /* One forward pass of a Llama-like decoder over a batch of rows, in one call.
  *
- * A row is one token of one sequence. All arithmetic is float32; weights are float32, bfloat16 or
- * int8. Every row attends through its block table to the keys and values of its sequence up to
- * itself, so decode rows and prompt chunks mix freely.
+ * A row is one token of one sequence. Arithmetic is float32 but for products of bfloat16 pairs
+ * (linear.h); weights are float32, bfloat16 or int8. Every row attends through its block table to
+ * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
  *
  * vectors.h: what a register holds. threads.h: who computes. linear.h: the matrix products, where
  * the time goes. attention.h: the paged cache. model.h: what a pass is given.
@@ -89,6 +89,7 @@ static void one_map(const void *task, team *t, int thread) {
 int quire_panel(void) { return PANEL; }
 int quire_lanes(void) { return LANES; }
 int quire_group(void) { return GROUP; }
+int quire_bf16_products(void) { return BF16_PRODUCTS; }
 
 /* Threads that compute together, for as long as the process lives; NULL: they cannot be started. */
 void *quire_team(int threads) { return new_team(threads); }

@@ -1,7 +1,8 @@
 """Compiles ``forward.c`` and its headers once per machine and opens it.
 
-``python -m engine.cpu.library DIR`` compiles it for every instruction set level into DIR, for an
-image whose machines have no compiler; ``QUIRE_CPU_LIBRARY_DIR`` names such a folder at run time.
+``python -m engine.cpu.library DIR`` compiles it into DIR for every instruction set level that the
+compiler knows, for an image whose machines have no compiler; ``QUIRE_CPU_LIBRARY_DIR`` names such a
+folder at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("forward.c")  # includes the headers beside it
 
@@ -25,15 +28,38 @@ FLAGS = (
     *("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *("-shared", "-fPIC", "-pthread"),
 )
-# x86-64 levels by the CPU flag that tells them apart, best first.
-LEVELS = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2"}
 COMPILE_SECONDS = 120
+
+
+class Level(NamedTuple):
+    """Instructions to compile for. ``needs``: what a CPU that has them says in /proc/cpuinfo;
+    ``flags``: how the compiler is told."""
+
+    name: str
+    needs: frozenset[str]
+    flags: tuple[str, ...]
+
+
+# Best first.
+LEVELS = (
+    Level(
+        "x86-64-v4-bf16",
+        frozenset({"fma", "avx2", "avx512vl", "avx512_bf16"}),
+        ("-march=x86-64-v4", "-mavx512bf16"),
+    ),
+    Level("x86-64-v4", frozenset({"fma", "avx2", "avx512vl"}), ("-march=x86-64-v4",)),
+    Level("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
+)
 
 _log = logging.getLogger(__name__)
 
 
 class UnavailableError(RuntimeError):
     """The compiled path cannot be had here; the message says why."""
+
+
+class UnknownLevelError(UnavailableError):
+    """The compiler does not know a level's instructions."""
 
 
 class LinearStruct(ctypes.Structure):
@@ -99,7 +125,7 @@ class BatchStruct(ctypes.Structure):
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
     per vector, which every size of a model must be a multiple of; ``group``: inputs that share a
-    scale of an int8 weight."""
+    scale of an int8 weight; ``bf16_products``: whether it multiplies pairs of bfloat16."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -110,6 +136,7 @@ class Library:
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
         self.group: int = native.quire_group()
+        self.bf16_products = bool(native.quire_bf16_products())
         self._team = native.quire_team
         self._team.restype = ctypes.c_void_p
         self._team.argtypes = [ctypes.c_int]
@@ -145,40 +172,57 @@ class Library:
 @functools.cache
 def library() -> Library:
     """For this machine, compiled now if it never was. Raises UnavailableError."""
-    level = machine_level()
-    name = file_name(level)
-    prebuilt = os.environ.get("QUIRE_CPU_LIBRARY_DIR")
-    if prebuilt and (Path(prebuilt) / name).exists():
-        return Library(Path(prebuilt) / name)
-    folder = cache_folder()
-    path = folder / name
-    if not path.exists():
-        _log.info("compiling the CPU path for %s into %s", level, folder)
+    levels = levels_for(cpu_flags())
+    if prebuilt := os.environ.get("QUIRE_CPU_LIBRARY_DIR"):
+        paths = (Path(prebuilt) / file_name(level) for level in levels)
+        if found := next(filter(Path.exists, paths), None):
+            return Library(found)
+    return Library(_compiled(levels, cache_folder()))
+
+
+def _compiled(levels: Sequence[Level], folder: Path) -> Path:
+    """For the best of ``levels`` that the compiler knows; compiled if ``folder`` has none."""
+    level, *lesser = levels
+    path = folder / file_name(level)
+    if path.exists():
+        return path
+    _log.info("compiling the CPU path for %s into %s", level.name, folder)
+    try:
         build(level, path)
-    return Library(path)
+    except UnknownLevelError as error:
+        if not lesser:
+            raise
+        _log.warning("%s, so the CPU path will be slower than it could be", error)
+        return _compiled(lesser, folder)
+    return path
 
 
-def machine_level() -> str:
-    """The best level this CPU has. Raises UnavailableError."""
+def levels_for(cpu_flags: Collection[str]) -> list[Level]:
+    """The levels that a CPU of these flags of /proc/cpuinfo can run, best first. Raises
+    UnavailableError when there is none."""
+    levels = [level for level in LEVELS if level.needs <= set(cpu_flags)]
+    if not levels:
+        raise UnavailableError("this CPU has no AVX2")
+    return levels
+
+
+def cpu_flags() -> list[str]:
+    """Of this machine. Raises UnavailableError."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise UnavailableError(f"there is no compiled path for {platform.machine()}")
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError as error:
         raise UnavailableError(f"the CPU's features cannot be read: {error}") from error
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
-    for level, flag in LEVELS.items():
-        if flag in flags and "fma" in flags:
-            return level
-    raise UnavailableError("this CPU has no AVX2")
+    return next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
 
 
-def file_name(level: str) -> str:
+def file_name(level: Level) -> str:
     """Changes with the sources and the flags, so that no stale file is opened."""
-    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    digest = hashlib.sha256(" ".join((*FLAGS, *level.flags)).encode())
     for source in (SOURCE, *sorted(SOURCE.parent.glob("*.h"))):
         digest.update(source.read_bytes())
-    return f"forward-{digest.hexdigest()[:16]}-{level}.so"
+    return f"forward-{digest.hexdigest()[:16]}-{level.name}.so"
 
 
 def cache_folder() -> Path:
@@ -195,24 +239,29 @@ def cache_folder() -> Path:
     return folder
 
 
-def build(level: str, path: Path) -> None:
+def build(level: Level, path: Path) -> None:
     """Compile for ``level`` into ``path``, which appears whole or not at all. Raises
-    UnavailableError."""
+    UnavailableError, UnknownLevelError where another compiler is all that it takes."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise UnavailableError("there is no C compiler (cc, gcc or clang)")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *FLAGS, f"-march={level}", "-o", str(made), str(SOURCE), "-lm"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UnavailableError(f"{compiler} failed: {error}") from error
+        done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(SOURCE), "-lm"])
         if done.returncode:
+            if _run([compiler, *level.flags, "-fsyntax-only", "-x", "c", os.devnull]).returncode:
+                raise UnknownLevelError(f"{compiler} does not know {' '.join(level.flags)}")
             raise UnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
         made.replace(path)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{command[0]} failed: {error}") from error
 
 
 def main() -> int:
@@ -221,9 +270,14 @@ def main() -> int:
         return 2
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    built = 0
     for level in LEVELS:
-        build(level, folder / file_name(level))
-    return 0
+        try:
+            build(level, folder / file_name(level))
+            built += 1
+        except UnknownLevelError as error:
+            print(f"{level.name} is left out: {error}", file=sys.stderr)
+    return 0 if built else 1
 
 
 if __name__ == "__main__":

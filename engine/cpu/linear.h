@@ -3,27 +3,40 @@
  * Weights are packed in panels of PANEL outputs, [panels][inputs][PANEL], so that a tile of a few
  * rows and panels lives in registers while the inputs stream by (after Goto and van de Geijn,
  * "Anatomy of High-Performance Matrix Multiplication", 2008). Weights smaller than float32 are
- * widened in registers, which is exact; all arithmetic is float32.
+ * widened in registers, which is exact; all arithmetic is float32. But for pairs of bfloat16: their
+ * inputs are rounded to bfloat16 too, for hardware that multiplies such pairs and adds in float32.
  *
  * Inputs are taken in blocks, short enough for a block of a panel to stay in the first cache
  * while all rows pass by. Every sum runs over a block, and over the blocks, in one order whatever
  * tile a row falls into: so a row's numbers do not depend on its company.
  */
 #pragma once
+#include <stdlib.h>
 #include <string.h>
 
 #include "threads.h"
 #include "vectors.h"
 
 #define PANEL (2 * LANES)
-#define TILE_ROWS 6    /* of the largest tile */
+/* A tile of R rows by P panels has 2 R P vectors of sums; two of weights and one of an input are
+ * beside them. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
+#if LANES == 16
+#define TILE_ROWS 12      /* of the largest tile */
+#define TWO_PANEL_ROWS 6  /* of the largest tile of two panels */
+#else
+#define TILE_ROWS 6
+#define TWO_PANEL_ROWS 3
+#endif
 #define MAX_ROWS 96    /* of a block of rows */
-#define BLOCK 512      /* inputs of a block */
+#define BLOCK (8192 / PANEL) /* inputs of a block */
 #define GROUP 64       /* inputs that share a scale; a block of int8 weights is a group */
 #define ROWS_BYTES (256 << 10) /* a block of rows should stay in the second cache */
 #define AHEAD 1024 /* bytes; where weights are read but once, memory is asked this far ahead */
+#define LINE 64    /* bytes that memory gives at a time */
+/* Rows of scratch begin at different places of the first cache, not all at the same. */
+#define APART 16
 
-enum { FLOAT32, BFLOAT16, INT8 };
+enum { FLOAT32, BFLOAT16, INT8, BFLOAT16_PAIRS, KINDS };
 
 typedef struct {
   const void *weight;   /* packed */
@@ -31,19 +44,24 @@ typedef struct {
   const float *bias;    /* [outputs], or NULL */
   int32_t inputs, outputs;
   int32_t kind;
-  int32_t panel_inputs; /* inputs that a panel has room for */
+  int32_t panel_inputs; /* inputs that a panel has room for; of pairs: even */
 } linear;
 
 /* What becomes of the sums. GATED: outputs are panels of gate and up in turn, y = silu(gate) up. */
 enum { STORED, ADDED, GATED };
 
 INLINE int64_t bytes_of(int kind, int64_t inputs) {
-  return inputs * PANEL * (kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1);
+  return inputs * PANEL * (kind == FLOAT32 ? 4 : kind == INT8 ? 1 : 2);
 }
 
-/* One input's weights of a panel. */
+/* Where `count` inputs further on are, of a row as the kind of weights wants it. */
+INLINE const void *further(int kind, const void *x, int64_t count) {
+  return (const char *)x + count * (kind == BFLOAT16_PAIRS ? 2 : 4);
+}
+
+/* One input's weights of a panel, or two inputs' that are pairs: [PANEL][2], as they lie. */
 INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
-  if (kind == FLOAT32) {
+  if (kind == FLOAT32 || kind == BFLOAT16_PAIRS) {
     *low = load((const float *)w);
     *high = load((const float *)w + LANES);
   } else if (kind == BFLOAT16) {
@@ -59,32 +77,39 @@ INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
 
 /* R rows by P panels over a block of inputs: sums[p][r] += (x[r] . weights of panel p) * scale.
  * `ahead`: where, from each weight read, memory is asked for what comes later; 0: nowhere. */
-INLINE void tile(const int kind, const int R, const int P, const float *x, int64_t stride,
+INLINE void tile(const int kind, const int R, const int P, const void *x, int64_t stride,
                  const char *w, int64_t panel_bytes, int inputs, int64_t ahead,
                  const float *scales, int64_t panel_scales, float *sums, int64_t panel_sums) {
+  const int step = kind == BFLOAT16_PAIRS ? 2 : 1;
   vec acc[TILE_ROWS][4][2]; /* constant sizes, or they would not live in registers */
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
     for (int p = 0; p < P; p++) acc[r][p][0] = acc[r][p][1] = (vec){0};
-  for (int k = 0; k < inputs; k++)
+  for (int k = 0; k < inputs; k += step)
 #pragma GCC unroll 8
     for (int p = 0; p < P; p++) {
       const char *at = w + p * panel_bytes + bytes_of(kind, k);
       vec low, high;
       widen(kind, at, &low, &high);
       if (ahead) __builtin_prefetch(at + ahead);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++) {
-        vec value = splat(x[r * stride + k]);
-        acc[r][p][0] += value * low;
-        acc[r][p][1] += value * high;
-      }
+      if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++)
+        if (kind == BFLOAT16_PAIRS) {
+          const ivec pair = splat_pair((const uint16_t *)x + r * stride + k);
+          acc[r][p][0] = dot_pairs(acc[r][p][0], (ivec)low, pair);
+          acc[r][p][1] = dot_pairs(acc[r][p][1], (ivec)high, pair);
+        } else {
+          const vec value = splat(((const float *)x)[r * stride + k]);
+          acc[r][p][0] += value * low;
+          acc[r][p][1] += value * high;
+        }
     }
 #pragma GCC unroll 8
   for (int p = 0; p < P; p++) {
     const float *scale = kind == INT8 ? scales + p * panel_scales : NULL;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
       float *to = sums + p * panel_sums + r * PANEL;
       if (kind == INT8) {
@@ -98,37 +123,46 @@ INLINE void tile(const int kind, const int R, const int P, const float *x, int64
   }
 }
 
-typedef void (*tile_function)(const float *x, int64_t stride, const char *w, int64_t panel_bytes,
+typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int64_t panel_bytes,
                               int inputs, int64_t ahead, const float *scales, int64_t panel_scales,
                               float *sums, int64_t panel_sums);
 #define TILE(KIND, R, P)                                                                        \
-  static void tile_##KIND##_##R##_##P(const float *x, int64_t stride, const char *w,            \
+  static void tile_##KIND##_##R##_##P(const void *x, int64_t stride, const char *w,             \
                                       int64_t panel_bytes, int inputs, int64_t ahead,           \
                                       const float *scales, int64_t panel_scales, float *sums,   \
                                       int64_t panel_sums) {                                     \
     tile(KIND, R, P, x, stride, w, panel_bytes, inputs, ahead, scales, panel_scales, sums,      \
          panel_sums);                                                                           \
   }
-#define TILES(KIND)                                                                             \
-  TILE(KIND, 1, 4) TILE(KIND, 1, 2) TILE(KIND, 2, 2) TILE(KIND, 3, 2)                           \
-  TILE(KIND, 1, 1) TILE(KIND, 2, 1) TILE(KIND, 3, 1) TILE(KIND, 4, 1) TILE(KIND, 5, 1)          \
-  TILE(KIND, 6, 1)
-TILES(FLOAT32) TILES(BFLOAT16) TILES(INT8)
+#define ENTRY(KIND, R, P) [KIND][P][R] = tile_##KIND##_##R##_##P,
 
-#define OF_KINDS(R, P) {tile_FLOAT32_##R##_##P, tile_BFLOAT16_##R##_##P, tile_INT8_##R##_##P}
-static const tile_function one_row_four_panels[3] = OF_KINDS(1, 4);
-static const tile_function two_panels[4][3] = {{0}, OF_KINDS(1, 2), OF_KINDS(2, 2), OF_KINDS(3, 2)};
-static const tile_function one_panel[TILE_ROWS + 1][3] = {
-    {0}, OF_KINDS(1, 1), OF_KINDS(2, 1), OF_KINDS(3, 1),
-    OF_KINDS(4, 1), OF_KINDS(5, 1), OF_KINDS(6, 1)};
+#define SHAPES_OF_12_SUMS(DO, KIND)                                                             \
+  DO(KIND, 1, 4) DO(KIND, 1, 2) DO(KIND, 2, 2) DO(KIND, 3, 2)                                   \
+  DO(KIND, 1, 1) DO(KIND, 2, 1) DO(KIND, 3, 1) DO(KIND, 4, 1) DO(KIND, 5, 1) DO(KIND, 6, 1)
+#if LANES == 16
+#define SHAPES(DO, KIND)                                                                        \
+  SHAPES_OF_12_SUMS(DO, KIND) DO(KIND, 4, 2) DO(KIND, 5, 2) DO(KIND, 6, 2)                      \
+  DO(KIND, 7, 1) DO(KIND, 8, 1) DO(KIND, 9, 1) DO(KIND, 10, 1) DO(KIND, 11, 1) DO(KIND, 12, 1)
+#else
+#define SHAPES(DO, KIND) SHAPES_OF_12_SUMS(DO, KIND)
+#endif
+#if BF16_PRODUCTS
+#define EACH(DO)                                                                                \
+  SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, INT8) SHAPES(DO, BFLOAT16_PAIRS)
+#else
+#define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, INT8)
+#endif
+EACH(TILE)
+static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /* panels, rows */
 
-/* sums[panels][rows][PANEL] += those of `count` panels from `panel` on. */
-static void sum_panels(const linear *l, int panel, int count, const float *x, int64_t stride,
+/* sums[panels][rows][PANEL] += those of `count` panels from `panel` on. x: floats; of pairs:
+ * bfloat16. */
+static void sum_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
                        int rows, float *sums) {
   const int kind = l->kind, block = kind == INT8 ? GROUP : BLOCK;
   const int64_t panel_bytes = bytes_of(kind, l->panel_inputs), panel_sums = (int64_t)rows * PANEL;
   const int64_t panel_scales = kind == INT8 ? (l->inputs + GROUP - 1) / GROUP * PANEL : 0;
-  int wide = rows == 1 && count == 4 ? 4 : rows <= 3 && count % 2 == 0 ? 2 : 1;
+  int wide = rows == 1 && count == 4 ? 4 : rows <= TWO_PANEL_ROWS && count % 2 == 0 ? 2 : 1;
   for (int p = 0; p < count; p += wide) {
     const char *w = (const char *)l->weight + (panel + p) * panel_bytes;
     const float *scales = kind == INT8 ? l->scales + (panel + p) * panel_scales : NULL;
@@ -137,21 +171,13 @@ static void sum_panels(const linear *l, int panel, int count, const float *x, in
       const int inputs = l->inputs - k < block ? l->inputs - k : block;
       const char *from = w + bytes_of(kind, k);
       const float *scale = kind == INT8 ? scales + k / GROUP * PANEL : NULL;
-      if (wide == 4)
-        one_row_four_panels[kind](x + k, stride, from, panel_bytes, inputs, AHEAD, scale,
-                                  panel_scales, to, panel_sums);
-      else if (wide == 2)
-        two_panels[rows][kind](x + k, stride, from, panel_bytes, inputs, AHEAD, scale,
-                               panel_scales, to, panel_sums);
-      else {
-        /* The first tile fetches the next block while the others compute. */
-        int64_t ahead = bytes_of(kind, block);
-        for (int r = 0, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--, ahead = 0) {
-          const int height = (rows - r + tiles - 1) / tiles;
-          one_panel[height][kind](x + r * stride + k, stride, from, panel_bytes, inputs, ahead,
-                                  scale, panel_scales, to + r * PANEL, panel_sums);
-          r += height;
-        }
+      /* Of one panel's tiles the first fetches the next block while the others compute. */
+      int64_t ahead = wide > 1 ? AHEAD : bytes_of(kind, block);
+      for (int r = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left; left--, ahead = 0) {
+        const int height = (rows - r + left - 1) / left;
+        tiles[kind][wide][height](further(kind, x, r * stride + k), stride, from, panel_bytes,
+                                  inputs, ahead, scale, panel_scales, to + r * PANEL, panel_sums);
+        r += height;
       }
     }
   }
@@ -191,23 +217,60 @@ static void put_gated(const linear *l, int panel, const float *sums, int rows, f
   }
 }
 
+/* Room for 16-bit values, the thread's own. It is kept, as the threads are. */
+static uint16_t *own_room(int64_t values) {
+  static _Thread_local uint16_t *room;
+  static _Thread_local int64_t size;
+  if (size < values) {
+    free(room);
+    room = malloc(sizeof(*room) * values);
+    if (!room) abort(); /* nothing can go on without a few megabytes */
+    size = values;
+  }
+  return room;
+}
+
+/* Rows rounded to bfloat16, `to_stride` values apart; what a pair has beyond a row is zero. */
+static void round_rows(const float *x, int64_t stride, int rows, int inputs, uint16_t *to,
+                       int64_t to_stride) {
+  for (int r = 0; r < rows; r++, x += stride, to += to_stride) {
+    const int whole = inputs / LANES * LANES;
+    float rest[LANES] = {0};
+    for (int i = 0; i < whole; i += LANES) store_halves(to + i, to_bfloat16(load(x + i)));
+    memcpy(rest, x + whole, sizeof(float) * (inputs - whole));
+    if (whole < inputs) store_halves(to + whole, to_bfloat16(load(rest)));
+  }
+}
+
 /* y[r] = what becomes of x[r] W^T + bias, for the panels that this thread gets hold of. `width`:
  * of y. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
   const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
-  int first, last, most = ROWS_BYTES / (int)sizeof(float) / l->inputs / TILE_ROWS * TILE_ROWS;
+  const int paired = l->kind == BFLOAT16_PAIRS;
+  const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
+  int first, last, most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
   most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
+  uint16_t *room = NULL;
+  int in_room = -1; /* first of the rows that are rounded there */
   float sums[2 * MAX_ROWS * PANEL];
   while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
     for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
       const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
-      const float *from = x + row * in_stride;
+      const void *from = x + row * in_stride;
       float *to = y + row * out_stride;
+      if (paired) {
+        if (in_room != row) {
+          room = own_room(height * rounded);
+          round_rows(from, in_stride, height, l->inputs, room, rounded);
+          in_room = row;
+        }
+        from = room;
+      }
       for (int panel = first * unit, count; panel < last * unit; panel += count) {
         count = last * unit - panel < usual ? last * unit - panel : usual;
         memset(sums, 0, sizeof(float) * count * height * PANEL);
-        sum_panels(l, panel, count, from, in_stride, height, sums);
+        sum_panels(l, panel, count, from, stride, height, sums);
         for (int p = 0; p < count; p += unit) {
           const float *found = sums + (int64_t)p * height * PANEL;
           if (outcome == GATED)

@@ -1,4 +1,4 @@
-"""A Llama-like decoder run by ``forward.c``: float32 arithmetic on a CPU, one call a step.
+"""A Llama-like decoder run by ``forward.c`` on a CPU, one call a step.
 
 Weights and the KV cache are float32 or bfloat16."""
 
@@ -35,7 +35,8 @@ def fits(config: ModelConfig, lanes: int) -> bool:
 
 
 class CompiledLlama:
-    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
+    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` in float32 up to
+    rounding; with ``bf16_products`` the inputs of each linear map are rounded to bfloat16."""
 
     attends_by_rows = True
     attends_ragged = False
@@ -49,15 +50,20 @@ class CompiledLlama:
         max_positions: int,
         threads: int,
         quantised: bool = False,
+        bf16_products: bool = False,
     ) -> None:
-        """``quantised``: the matrices in int8."""
+        """``quantised``: the matrices in int8. ``bf16_products``: those whose values are bfloat16
+        multiply rounded inputs, in hardware; ``library`` must have such products."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
+        if bf16_products and not library.bf16_products:
+            raise ValueError(f"{library.path} has no products of bfloat16")
         self._library = library
         self._team = library.team(threads)
         self._threads = threads
         self._hidden = config.hidden_size
         self._quantised = quantised
+        self._bf16_products = bf16_products
         embedding = source.tensor(EMBEDDING)
         self._embedding = quantise(embedding).dequantised() if quantised else embedding
         self._rope = RotaryEmbedding(
@@ -68,7 +74,7 @@ class CompiledLlama:
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
         )
         head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
-        self._head = PackedWeight(head, None, library.panel, quantised=quantised)
+        self._head = self._weight(head, None)
         self._model = ModelStruct(
             self._layers,
             self._floats(source.tensor(NORM)),
@@ -168,9 +174,18 @@ class CompiledLlama:
         )
 
     def _packed(self, weight: Tensor, bias: Tensor | None) -> ctypes.Structure:
-        packed = PackedWeight(weight, bias, self._library.panel, quantised=self._quantised)
+        packed = self._weight(weight, bias)
         self._kept_alive.append(packed)
         return packed.struct
+
+    def _weight(self, weight: Tensor, bias: Tensor | None) -> PackedWeight:
+        return PackedWeight(
+            weight,
+            bias,
+            self._library.panel,
+            quantised=self._quantised,
+            bf16_products=self._bf16_products,
+        )
 
     def _floats(self, values: Tensor) -> int:
         values = values.float().contiguous()

@@ -18,6 +18,7 @@ class Kind(IntEnum):
     FLOAT32 = 0
     BFLOAT16 = 1
     INT8 = 2
+    BFLOAT16_PAIRS = 3
 
 
 class PackedWeight:
@@ -25,14 +26,23 @@ class PackedWeight:
 
     A float32 weight whose values all are bfloat16 values, as those of most checkpoints, is kept
     in bfloat16: half the bytes to read at each step, and the same products to the last bit. There,
-    outputs i and i + panel / 2 of a panel lie side by side. ``quantised``: in int8, with scales
-    [panels, groups, panel].
+    outputs i and i + panel / 2 of a panel lie side by side. With ``bf16_products`` such a weight is
+    [panels, in / 2, panel, 2] instead, pairs of inputs side by side, and ``linear.h`` rounds the
+    inputs to bfloat16 before it multiplies: only for a library that has such products. An odd
+    ``in`` is padded with zeros. ``quantised``: in int8, with scales [panels, groups, panel].
     """
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, panel: int, *, quantised: bool = False
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        panel: int,
+        *,
+        quantised: bool = False,
+        bf16_products: bool = False,
     ) -> None:
         self.outputs, inputs = weight.shape
+        room = inputs
         self._scales: Tensor | None = None
         if quantised:
             self.kind = Kind.INT8
@@ -40,7 +50,9 @@ class PackedWeight:
             self._weight = _in_panels(int8.values, panel).contiguous()
             self._scales = _in_panels(int8.scales, panel).contiguous()
         else:
-            self.kind, self._weight = _floats(_in_panels(weight.float(), panel))
+            self.kind, self._weight = _floats(_in_panels(weight.float(), panel), bf16_products)
+            if self.kind is Kind.BFLOAT16_PAIRS:
+                room += inputs % 2
         self._bias = None if bias is None else bias.float().contiguous()
         self.struct = LinearStruct(
             self._weight.data_ptr(),
@@ -49,7 +61,7 @@ class PackedWeight:
             inputs,
             self.outputs,
             self.kind,
-            inputs,
+            room,
         )
 
 
@@ -61,13 +73,18 @@ def _in_panels(values: Tensor, panel: int) -> Tensor:
     return padded.view(panels, panel, columns).transpose(1, 2)
 
 
-def _floats(packed: Tensor) -> tuple[Kind, Tensor]:
+def _floats(packed: Tensor, bf16_products: bool) -> tuple[Kind, Tensor]:
+    """``packed``: float32 [panels, in, panel]."""
     halved = packed.to(torch.bfloat16)
     if not bool((halved == packed).all()):
         return Kind.FLOAT32, packed.contiguous()
     panels, inputs, panel = packed.shape
-    pairs = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
-    return Kind.BFLOAT16, pairs.contiguous()
+    if bf16_products:
+        even = functional.pad(halved, (0, 0, 0, inputs % 2))
+        pairs = even.reshape(panels, -1, 2, panel).transpose(2, 3)
+        return Kind.BFLOAT16_PAIRS, pairs.contiguous()
+    halves = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
+    return Kind.BFLOAT16, halves.contiguous()
 
 
 def interleaved(gate: Tensor, up: Tensor, panel: int) -> Tensor:

@@ -2,22 +2,40 @@
 #pragma once
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+/* A build for tests may ask for wider vectors than the machine's registers; GCC divides them. */
+#ifndef LANES
 #if defined(__AVX512F__)
 #define LANES 16
 #else
 #define LANES 8
 #endif
+#endif
+#if LANES == 16 && defined(__AVX512F__)
+#define FILLS_AVX512 1
+#elif LANES == 8 && defined(__AVX2__)
+#define FILLS_AVX2 1
+#endif
+
+/* Whether pairs of bfloat16 can be multiplied: by hardware, or, in a build for tests, without. */
+#if defined(__AVX512BF16__) || defined(EMULATED_BF16_PRODUCTS)
+#define BF16_PRODUCTS 1
+#else
+#define BF16_PRODUCTS 0
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
 /* As they lie in memory, at any address. */
 typedef float memory_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t memory_ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+/* As many of 16 bits. */
 typedef uint16_t memory_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 #if LANES == 16
@@ -44,9 +62,9 @@ INLINE vec choose(ivec mask, vec yes, vec no) {
 
 /* As many int8 as floats fit a vector. GCC has no good code of its own for it. */
 INLINE vec load_int8(const void *p) {
-#if defined(__AVX512F__)
+#if defined(FILLS_AVX512)
   return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
-#elif defined(__AVX2__)
+#elif defined(FILLS_AVX2)
   return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
 #else
   vec found;
@@ -57,7 +75,7 @@ INLINE vec load_int8(const void *p) {
 
 /* The same, in a register: used twice, a compiler would rather read memory twice. */
 INLINE vec held(vec v) {
-#if defined(__x86_64__)
+#if defined(FILLS_AVX512) || defined(FILLS_AVX2)
   __asm__("" : "+v"(v));
 #endif
   return v;
@@ -82,16 +100,15 @@ INLINE vec load_bfloat16(const void *p) {
   return (vec)(__builtin_convertvector(*(const memory_halves *)p, ivec) << 16);
 }
 
-/* The bits of bfloat16 values, in the upper halves: rounded to the nearest, to even between two.
- * What is no number stays none. */
-INLINE ivec round_to_bfloat16(vec v) {
-  const ivec bits = (ivec)v, odd = (bits >> 16) & 1;
-  const vec rounded = choose(v == v, (vec)(bits + 0x7fff + odd), (vec)(bits | 0x400000));
-  return (ivec)rounded & (int32_t)0xffff0000;
+/* Floats rounded to bfloat16, to nearest, ties to even; what is not a number stays so. */
+INLINE uvec to_bfloat16(vec x) {
+  const uvec bits = (uvec)x, odd = (bits >> 16) & 1, number = (uvec)(x == x);
+  const uvec rounded = (bits + 0x7fff + odd) >> 16, quiet = (bits >> 16) | 0x40;
+  return (rounded & number) | (quiet & ~number);
 }
 
-INLINE void store_bfloat16(void *p, vec v) {
-  *(memory_halves *)p = __builtin_convertvector((round_to_bfloat16(v) >> 16) & 0xffff, memory_halves);
+INLINE void store_halves(uint16_t *p, uvec v) {
+  *(memory_halves *)p = __builtin_convertvector(v, memory_halves);
 }
 
 #define LANE_NUMBER(i, S) (i)
@@ -118,6 +135,40 @@ INLINE void transpose(vec v[LANES]) {
   trade_corners(v, 8, (ivec){EACH_LANE(UPPER_LANE, 8)}, (ivec){EACH_LANE(LOWER_LANE, 8)});
 #endif
 }
+
+/* Two adjacent bfloat16, in every element. */
+INLINE ivec splat_pair(const uint16_t *p) {
+  int32_t pair;
+  memcpy(&pair, p, sizeof(pair));
+  return pair + (ivec){0};
+}
+
+/* Floats too small to be normal, as zeros of their sign. */
+INLINE vec flushed(vec x) {
+  const ivec magnitude = (ivec)x & 0x7fffffff;
+  return choose(magnitude < 0x00800000, (vec)((ivec)x & INT32_MIN), x);
+}
+
+/* sums + weights . activations, whose elements are pairs of bfloat16: what VDPBF16PS computes.
+ * It multiplies and adds the upper of each pair, then the lower, each time rounding the sum once, to
+ * nearest, ties to even. Denormal inputs count as zeros, denormal sums become zeros. */
+#if defined(__AVX512BF16__)
+INLINE vec dot_pairs(vec sums, ivec weights, ivec activations) {
+  return (vec)_mm512_dpbf16_ps((__m512)sums, (__m512bh)weights, (__m512bh)activations);
+}
+#else
+/* Not inline: it need not be fast, but compile fast. */
+static __attribute__((noinline, unused)) vec dot_pairs(vec sums, ivec weights, ivec activations) {
+  const int32_t upper = (int32_t)0xffff0000;
+  vec w = flushed((vec)(weights & upper)), a = flushed((vec)(activations & upper));
+  sums = flushed(sums);
+  for (int i = 0; i < LANES; i++) sums[i] = __builtin_fmaf(w[i], a[i], sums[i]);
+  sums = flushed(sums);
+  w = flushed((vec)(weights << 16)), a = flushed((vec)(activations << 16));
+  for (int i = 0; i < LANES; i++) sums[i] = __builtin_fmaf(w[i], a[i], sums[i]);
+  return flushed(sums);
+}
+#endif
 
 /* e^x to about one unit in the last place (Cephes' expf). */
 INLINE vec vector_exp(vec x) {

@@ -252,7 +252,7 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
 
 
 @pytest.mark.parametrize("inputs", [8, 64, 600, 1032])
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.BFLOAT16, Kind.INT8])
 def test_a_linear_map_equals_float64_whatever_its_weights_and_rows(kind: Kind, inputs: int) -> None:
     chance = torch.Generator().manual_seed(inputs)
     outputs = 83

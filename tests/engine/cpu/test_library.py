@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from engine.cpu import library
-from engine.cpu.library import Library, UnavailableError
+from engine.cpu.library import FLAGS, LEVELS, Library, UnavailableError
+
+BEST, *_, BASE = LEVELS
 
 
 def test_without_a_compiler_the_reason_is_given(
@@ -17,7 +21,7 @@ def test_without_a_compiler_the_reason_is_given(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match="no C compiler"):
-        library.build("x86-64-v3", tmp_path / "forward.so")
+        library.build(BASE, tmp_path / "forward.so")
 
 
 @pytest.mark.debian
@@ -29,7 +33,7 @@ def test_what_does_not_compile_leaves_no_file_and_the_compiler_s_words(
     broken.write_text("int quire_panel(void) { return nonsense; }")
     monkeypatch.setattr(library, "SOURCE", broken)
     with pytest.raises(UnavailableError, match="nonsense"):
-        library.build("x86-64-v3", tmp_path / "forward.so")
+        library.build(BASE, tmp_path / "forward.so")
     assert list(tmp_path.iterdir()) == [broken]
 
 
@@ -40,10 +44,103 @@ def test_an_image_s_libraries_are_compiled_for_every_level_and_opened(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["library", str(tmp_path)])
     assert library.main() == 0
-    level = library.machine_level()
-    assert {path.name for path in tmp_path.iterdir()} == set(map(library.file_name, library.LEVELS))
+    assert {path.name for path in tmp_path.iterdir()} == set(map(library.file_name, LEVELS))
+    level = library.levels_for(library.cpu_flags())[0]
     opened = Library(tmp_path / library.file_name(level))
     assert opened.panel == 2 * opened.lanes
+    assert opened.bf16_products == (level is BEST)
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ("sse2 avx2 fma", ["x86-64-v3"]),
+        ("fma avx2 avx512f avx512vl", ["x86-64-v4", "x86-64-v3"]),
+        ("avx512_bf16 avx2 avx512vl fma", ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]),
+        ("fma avx2 avx512_bf16", ["x86-64-v3"]),
+    ],
+)
+def test_a_level_needs_all_its_flags(flags: str, names: list[str]) -> None:
+    assert [level.name for level in library.levels_for(flags.split())] == names
+
+
+@pytest.mark.parametrize("flags", ["", "sse2 avx fma", "avx2", "fma avx512vl avx512_bf16"])
+def test_a_cpu_that_fits_no_level_has_no_compiled_path(flags: str) -> None:
+    with pytest.raises(UnavailableError, match="no AVX2"):
+        library.levels_for(flags.split())
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_best_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
+    tmp_path: Path,
+) -> None:
+    listing = tmp_path / "forward.s"
+    command = ["cc", *FLAGS, *BEST.flags, "-S", "-o", str(listing), str(library.SOURCE)]
+    subprocess.run(command, check=True)
+    [_, tile] = re.split("(?m)^tile_BFLOAT16_PAIRS_12_1:", listing.read_text())
+    lines = tile[: tile.index("\tret")].splitlines()
+    products = [n for n, line in enumerate(lines) if "\tvdpbf16ps\t" in line]
+    loop = lines[products[0] : products[-1] + 1]
+    assert len(products) % (12 * 2) == 0
+    assert not [line for line in loop if re.search(r"(zmm.*|\()%(rsp|rbp).*zmm", line)]
+
+
+@pytest.fixture
+def old_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """One that does not know the best level, first on the path."""
+    real, folder = shutil.which("cc"), tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "cc"
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *avx512bf16*) echo "error: unrecognized option" >&2; exit 1;;'
+        f' esac\nexec {real} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return str(script)
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_level_that_the_compiler_does_not_know_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    old_compiler: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = tmp_path / "made"
+    monkeypatch.setattr("sys.argv", ["library", str(made)])
+    assert library.main() == 0
+    assert {path.name for path in made.iterdir()} == set(map(library.file_name, LEVELS[1:]))
+    said = capsys.readouterr().err
+    assert said == f"{BEST.name} is left out: {old_compiler} does not know {' '.join(BEST.flags)}\n"
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_where_the_compiler_knows_only_a_lesser_level_that_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old_compiler: str
+) -> None:
+    monkeypatch.setattr(library, "levels_for", lambda flags: [BEST, BASE])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("QUIRE_CPU_LIBRARY_DIR", raising=False)
+    found = library.library.__wrapped__()
+    assert found.path.name == library.file_name(BASE)
+
+
+def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a compiler: one for a lesser level is better than none."""
+    monkeypatch.setattr(library, "levels_for", lambda flags: list(LEVELS))
+    monkeypatch.setattr(library, "Library", lambda path: path)
+    monkeypatch.setenv("QUIRE_CPU_LIBRARY_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    for level in reversed(LEVELS):
+        path = tmp_path / library.file_name(level)
+        path.touch()
+        assert library.library.__wrapped__() == path
 
 
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
