@@ -74,7 +74,7 @@ def load_model(
     with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
         decoder = _build(
-            own, held, max_positions, device, library, kernels, collectives, quantization
+            own, held, max_positions, dtype, device, library, kernels, collectives, quantization
         )
     return LoadedModel(decoder, _num_parameters(shapes))
 
@@ -122,6 +122,7 @@ def _build(
     config: ModelConfig,
     source: WeightSource,
     max_positions: int,
+    dtype: torch.dtype,
     device: torch.device,
     library: Library | None,
     kernels: bool,
@@ -143,6 +144,7 @@ def _build(
             max_positions=max_positions,
             threads=torch.get_num_threads(),
             quantised=quantised,
+            bf16_products=dtype == torch.bfloat16 and library.bf16_products,
         )
     if quantised:
         source = DequantisedWeights(source)
