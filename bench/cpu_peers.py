@@ -59,7 +59,7 @@ class Absent(Exception):  # noqa: N818 - not an error: the row is skipped
 @dataclass(frozen=True)
 class Engine:
     """``bits``: of a weight; the table compares engines of one kind of weights. ``form``: what its
-    model is converted to ("" : the checkpoint itself)."""
+    model is converted to ("" : the checkpoint itself). ``ours``: what others are compared to."""
 
     name: str
     module: str
@@ -70,7 +70,7 @@ class Engine:
 
 
 ENGINES = (
-    Engine("quire", "quire_engine", 16, ours=True),
+    Engine("quire", "quire_engine", 16, "", {"engine": {"dtype": "bfloat16"}}, ours=True),
     Engine("llama.cpp-bf16", "llama_cpp_engine", 16, "gguf bf16"),
     Engine("llama.cpp-f16", "llama_cpp_engine", 16, "gguf f16"),
     Engine("llama.cpp-f32", "llama_cpp_engine", 16, "gguf f32"),
@@ -100,7 +100,15 @@ ENGINES = (
         16,
         settings={"dtype": "float32", "continuous": True},
     ),
-    Engine("quire-int8", "quire_engine", 8, "", {"engine": {"quantization": "int8"}}, ours=True),
+    Engine("quire-f32", "quire_engine", 16, "", {"engine": {"dtype": "float32"}}),
+    Engine(
+        "quire-int8",
+        "quire_engine",
+        8,
+        "",
+        {"engine": {"dtype": "bfloat16", "quantization": "int8"}},
+        ours=True,
+    ),
     Engine("llama.cpp-q8_0", "llama_cpp_engine", 8, "gguf q8_0"),
 )
 
@@ -314,7 +322,8 @@ def table(rows: list[Row], limits: list[Limits]) -> Iterator[str]:
         f"{first.output} out; limits: {read:.1f} GB/s, {product:.0f} GFLOP/s"
     )
     yield f"{'tokens/s':16}" + "".join(f"{phase:>9}  ratio" for phase in PHASES) + "  agree"
-    ours = {row.bits: row for row in rows if row.engine.startswith("quire")}
+    compared = {engine.name for engine in ENGINES if engine.ours}
+    ours = {row.bits: row for row in rows if row.engine in compared}
     for row in rows:
         line = f"{row.engine:16}"
         for phase in PHASES:
@@ -334,7 +343,7 @@ def table(rows: list[Row], limits: list[Limits]) -> Iterator[str]:
             shares.append(f"{phase} {statistics.median(floor):.1f}, of which {share:.0%}")
         yield f"limits for {row.engine}: " + "; ".join(shares)
     for bits, row in ours.items():
-        peers = [other for other in rows if other.bits == bits and other is not row]
+        peers = [r for r in rows if r.bits == bits and not r.engine.startswith("quire")]
         for phase in PHASES:
             better = [max(each) for each in zip(*_known(peers, phase), strict=True)]
             if better:
