@@ -32,6 +32,7 @@ from engine.connections import (
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import GrammarError, Tokens
 from engine.core import EngineCore, EngineDeadError, ProtocolError, Runner
+from engine.device import DeviceError
 from engine.lifetime import watch_parent
 from engine.messages import (
     Abort,
@@ -44,6 +45,7 @@ from engine.messages import (
     Submit,
     encode_frame,
 )
+from engine.model.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -109,13 +111,19 @@ class EngineProcess:
         except SystemExit as stop:  # a signal came while the model was loading
             logger.info("stopped while loading")
             return int(stop.code or 0)
+        except (ModelError, DeviceError) as error:  # the sentence says it all
+            logger.error("the engine cannot start: %s", error)
+            return self._end(str(error))
         except Exception as error:
             logger.exception("the engine cannot go on")
-            self._server.announce(encode_frame(Fatal(f"{type(error).__name__}: {error}")))
-            return 1
+            return self._end(f"{type(error).__name__}: {error}")
         finally:
             self._server.close()
         return 0
+
+    def _end(self, error: str) -> int:
+        self._server.announce(encode_frame(Fatal(error)))
+        return 1
 
     def fail(self, error: str) -> None:
         """End with this error, as if a step had met it. May be called from any thread."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from engine.config import EngineConfig
 from engine.core import Runner
+from engine.model.errors import WeightsError
 from engine.process import EngineProcess, Progress
 from engine.step import StepPlan, StepResult
 from tests.engine.checking_runner import CheckingRunner
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
         progress("weights", 1, 2)
         time.sleep(options.load_seconds)
         if options.fail_to_load:
-            raise ValueError("no weights here")
+            raise WeightsError("no weights here")
         runner = PacedRunner(num_kv_blocks=2048, block_size=8, max_model_len=4096, vocab_size=1000)
         runner.step_seconds = options.step_seconds
         return runner
