@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from engine.model.encoder_config import EncoderConfig
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_linear
-from engine.model.weights import Shape, WeightSource
+from engine.model.stored import Shape
+from engine.model.weights import WeightSource
 
 # Texts share one padded attention while the shortest has at least this share of the longest.
 _FILLED = 0.75
@@ -26,7 +27,7 @@ def prefix_of(config: EncoderConfig) -> str:
 
 
 def parameter_shapes(config: EncoderConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name."""
+    """Every parameter by its checkpoint name, about in the order of use."""
     hidden, inner, prefix = config.hidden_size, config.intermediate_size, prefix_of(config)
     shapes: dict[str, Shape] = {
         f"{prefix}embeddings.word_embeddings.weight": (config.vocab_size, hidden),
@@ -41,15 +42,18 @@ def parameter_shapes(config: EncoderConfig) -> dict[str, Shape]:
         "intermediate.dense": (inner, hidden),
         "output.dense": (hidden, inner),
     }
-    norms = [f"{prefix}embeddings.LayerNorm"]
+
+    def add_norm(name: str) -> None:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (hidden,)
+
+    add_norm(f"{prefix}embeddings.LayerNorm")
     for layer in range(config.num_layers):
         name = f"{prefix}encoder.layer.{layer}."
-        norms += [f"{name}attention.output.LayerNorm", f"{name}output.LayerNorm"]
         for part, (rows, columns) in maps.items():
             shapes[f"{name}{part}.weight"] = (rows, columns)
             shapes[f"{name}{part}.bias"] = (rows,)
-    for norm in norms:
-        shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (hidden,)
+        add_norm(f"{name}attention.output.LayerNorm")
+        add_norm(f"{name}output.LayerNorm")
     if config.num_scores:
         inside, outside = _head_names(config)
         shapes |= {f"{inside}.weight": (hidden, hidden), f"{inside}.bias": (hidden,)}

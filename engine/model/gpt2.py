@@ -9,7 +9,8 @@ from engine.attention.metadata import AttentionMetadata
 from engine.attention.reference import paged_attention
 from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_feed_forward, make_linear
-from engine.model.weights import Shape, WeightSource
+from engine.model.stored import Shape
+from engine.model.weights import WeightSource
 from engine.parallel.collectives import ALONE, Collectives
 from engine.parallel.layers import row_parallel, vocabulary_embedding
 
@@ -19,16 +20,13 @@ HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name; projections are stored [in, out]."""
+    """Every parameter by its checkpoint name, about in the order of use; projections are stored
+    [in, out]."""
     hidden, inner = config.hidden_size, config.intermediate_size
     shapes: dict[str, Shape] = {
         _TOKENS: (config.vocab_size, hidden),
         _POSITIONS: (config.max_position_embeddings, hidden),
-        "transformer.ln_f.weight": (hidden,),
-        "transformer.ln_f.bias": (hidden,),
     }
-    if not config.tie_word_embeddings:
-        shapes[HEAD] = (config.vocab_size, hidden)
     projections = {
         "attn.c_attn": (hidden, 3 * hidden),
         "attn.c_proj": (hidden, hidden),
@@ -43,6 +41,9 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
         for name, (rows, columns) in projections.items():
             shapes[f"{prefix}{name}.weight"] = (rows, columns)
             shapes[f"{prefix}{name}.bias"] = (columns,)
+    shapes |= {"transformer.ln_f.weight": (hidden,), "transformer.ln_f.bias": (hidden,)}
+    if not config.tie_word_embeddings:
+        shapes[HEAD] = (config.vocab_size, hidden)
     return shapes
 
 

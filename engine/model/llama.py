@@ -17,7 +17,8 @@ from engine.attention.reference import paged_attention
 from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
 from engine.model.rope import RotaryEmbedding, pair_order, rotate_
-from engine.model.weights import Shape, WeightSource
+from engine.model.stored import Shape
+from engine.model.weights import WeightSource
 from engine.parallel.collectives import ALONE, Collectives
 from engine.parallel.layers import row_parallel, vocabulary_embedding
 
@@ -27,11 +28,9 @@ HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name."""
+    """Every parameter by its checkpoint name, about in the order of use."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    shapes: dict[str, Shape] = {EMBEDDING: (config.vocab_size, hidden), NORM: (hidden,)}
-    if not config.tie_word_embeddings:
-        shapes[HEAD] = (config.vocab_size, hidden)
+    shapes: dict[str, Shape] = {EMBEDDING: (config.vocab_size, hidden)}
     projections = {
         "self_attn.q_proj": (config.q_size, hidden, config.qkv_bias),
         "self_attn.k_proj": (config.kv_size, hidden, config.qkv_bias),
@@ -52,6 +51,9 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
             shapes[f"{prefix}{name}.weight"] = (rows, columns)
             if bias:
                 shapes[f"{prefix}{name}.bias"] = (rows,)
+    shapes[NORM] = (hidden,)
+    if not config.tie_word_embeddings:
+        shapes[HEAD] = (config.vocab_size, hidden)
     return shapes
 
 
@@ -217,8 +219,8 @@ def fused_qkv(config: ModelConfig, source: WeightSource, prefix: str, kind: str)
         by_head = rows.view(-1, config.head_dim, *rows.shape[1:])
         return by_head.index_select(1, order.to(rows.device)).flatten(0, 1)
 
-    value = source.tensor(f"{prefix}v_proj.{kind}")
-    return torch.cat((ordered("q_proj"), ordered("k_proj"), value))
+    parts = (ordered("q_proj"), ordered("k_proj"), source.tensor(f"{prefix}v_proj.{kind}"))
+    return torch.cat(parts)
 
 
 def fused_qk_norm(config: ModelConfig, source: WeightSource, prefix: str) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from engine.model.decoder import Decoder
 from engine.model.encoder_config import EncoderConfig
 from engine.model.weights import Checkpoint, RandomWeights, Shapes, WeightSource
 from engine.parallel.collectives import ALONE, Collectives
+from engine.parallel.shard import Part, parts_of
 from engine.parallel.source import ShardedWeights
 from engine.quantization import DequantisedWeights, Quantization
 
@@ -38,7 +39,7 @@ class LoadedEncoder:
 
 
 def parameter_shapes(config: ModelConfig) -> Shapes:
-    """Every parameter of the model by its checkpoint name."""
+    """Every parameter of the model by its checkpoint name, about in the order of use."""
     if config.family == "gpt2":
         return gpt2.parameter_shapes(config)
     return llama.parameter_shapes(config)
@@ -61,9 +62,10 @@ def load_model(
     """The decoder with its weights; random ones from ``dummy_seed`` unless that is None. Of one
     rank of several, its part of the model that ``config`` describes as a whole.
 
-    Weights are read tensor by tensor into their final layout, so at most one layer's exist
-    twice. ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is
-    the compiled one, with ``kernels`` the one of GPU kernels (for a single rank), if they know the
+    Weights are read tensor by tensor, somewhat ahead, and brought into their final layout, so at
+    most one layer's exist twice, beside READ_AHEAD_BYTES of what comes next.
+    ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is the
+    compiled one, with ``kernels`` the one of GPU kernels (for a single rank), if they know the
     model; int8 weights are made floats again for all but the compiled one. Raises ConfigError when
     the model cannot be divided among so many ranks, and WeightsError.
     """
@@ -71,7 +73,8 @@ def load_model(
     own = shard.config(config)
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
-    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
+    parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
+    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress, parts) as source:
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
         decoder = _build(
             own, held, max_positions, dtype, device, library, kernels, collectives, quantization
@@ -107,6 +110,7 @@ def _weights(
     dtype: torch.dtype,
     device: torch.device,
     progress: Progress,
+    parts: Mapping[str, Part] | None = None,
 ) -> AbstractContextManager[Checkpoint | RandomWeights]:
     def report(done: int, total: int) -> None:
         progress("weights", done, total)
@@ -115,7 +119,15 @@ def _weights(
         return nullcontext(
             RandomWeights(shapes, seed=dummy_seed, dtype=dtype, device=device, progress=report)
         )
-    return Checkpoint(directory, shapes, unused=unused, dtype=dtype, device=device, progress=report)
+    return Checkpoint(
+        directory,
+        shapes,
+        unused=unused,
+        dtype=dtype,
+        device=device,
+        progress=report,
+        parts=parts,
+    )
 
 
 def _build(

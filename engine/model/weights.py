@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from engine.model.errors import ConfigError, WeightsError
 from engine.model.fields import read_object
+from engine.model.placing import Target
+from engine.model.reading import READERS, ReadAhead
+from engine.model.stored import (
+    SERVED_DTYPES,
+    Shape,
+    StoredTensor,
+    TensorFile,
+    Wanted,
+    part,
+    stored_tensors,
+    whole,
+)
+from engine.parallel.shard import Part
 
-Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
 
 INDEX = "model.safetensors.index.json"
@@ -30,7 +41,6 @@ _IGNORED_SUFFIXES = (
     *(".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"),
     *("embeddings.position_ids", "embeddings.token_type_ids"),
 )
-_FLOATING = ("F64", "F32", "F16", "BF16")
 _SHOWN = 5
 
 
@@ -43,8 +53,9 @@ class WeightSource(Protocol):
 class Checkpoint:
     """The safetensors files of a model directory, checked against ``shapes`` when opened.
 
-    A context manager: files are mapped while it is open, and tensors are read one at a time.
-    ``progress(done, total)`` is called after each tensor, in elements.
+    A context manager: while it is open, tensors are read ahead in the order of ``shapes``, and
+    may be asked for in any; of those in ``parts`` this part is. ``progress(done, total)`` is called
+    as each is asked for, in elements.
     """
 
     def __init__(
@@ -56,23 +67,26 @@ class Checkpoint:
         dtype: torch.dtype,
         device: torch.device,
         progress: Callable[[int, int], None],
+        parts: Mapping[str, Part] | None = None,
+        readers: int = READERS,
     ) -> None:
+        """Raises WeightsError."""
         self._shapes = shapes
         self._unused = frozenset(unused)
-        self._dtype = dtype
-        self._device = device
         self._progress = progress
         self._total = sum(math.prod(shape) for shape in shapes.values())
         self._done = 0
-        self._files = ExitStack()
-        self._stored: dict[str, Any] = {}  # checkpoint name -> open file (safetensors is untyped)
-        self._names: dict[str, str] = {}  # our name -> checkpoint name
-        try:
-            self._open(directory)
+        self._ends = ExitStack()
+        self._stored: dict[str, StoredTensor] = {}  # by checkpoint name
+        self._named: dict[str, StoredTensor] = {}  # by our name
+        with ExitStack() as ends:
+            self._open(directory, ends)
             self._match(directory)
-        except BaseException:
-            self._files.close()
-            raise
+            self._reader = ReadAhead(
+                self._expected(parts or {}), Target(dtype, device), readers=readers
+            )
+            ends.callback(self._reader.close)
+            self._ends = ends.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -83,50 +97,48 @@ class Checkpoint:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._files.close()
+        self._ends.close()
 
     def tensor(self, name: str) -> Tensor:
-        stored = self._names[name]
-        return self._taken(name, self._stored[stored].get_tensor(stored))
+        return self._taken(name, whole(self._named[name]))
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """Elements ``ranges`` (from the first to before the last) of dimension ``dim`` of the
         named tensor, one range after the other. No more than these is read."""
-        stored = self._names[name]
-        view = self._stored[stored].get_slice(stored)
-        before = (slice(None),) * dim
-        pieces = [view[(*before, slice(first, last))] for first, last in ranges]
-        return self._taken(name, pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim))
+        return self._taken(name, part(self._named[name], dim, ranges))
 
-    def _taken(self, name: str, tensor: Tensor) -> Tensor:
+    def _taken(self, name: str, wanted: Wanted) -> Tensor:
+        tensor = self._reader.take(wanted)
         self._done += math.prod(self._shapes[name])
         self._progress(self._done, self._total)
-        # A mapped tensor vanishes with its file: the copy is the caller's.
-        return tensor.to(self._device, self._dtype, copy=True)
+        return tensor
 
-    def _open(self, directory: Path) -> None:
+    def _expected(self, parts: Mapping[str, Part]) -> Iterator[Wanted]:
+        for name in self._shapes:
+            stored = self._named[name]
+            held = parts.get(name)
+            yield whole(stored) if held is None else part(stored, held.dim, held.ranges)
+
+    def _open(self, directory: Path, ends: ExitStack) -> None:
         for path in checkpoint_files(directory):
-            try:
-                file = self._files.enter_context(safe_open(path, framework="pt"))
-            except (OSError, SafetensorError) as error:
-                raise WeightsError(f"cannot read {path}: {error}") from error
-            self._stored.update((name, file) for name in file.keys())  # noqa: SIM118 no mapping
+            file = TensorFile(path)
+            ends.callback(file.close)
+            self._stored.update((stored.name, stored) for stored in stored_tensors(file))
 
     def _match(self, directory: Path) -> None:
         """Find each tensor of ``shapes`` and complain, all at once, about what does not fit."""
         missing, wrong = [], []
         for name, shape in self._shapes.items():
-            stored = next((n for n in _spellings(name) if n in self._stored), None)
+            stored = next((self._stored[n] for n in _spellings(name) if n in self._stored), None)
             if stored is None:
                 missing.append(name)
                 continue
-            self._names[name] = stored
-            view = self._stored[stored].get_slice(stored)
-            if tuple(view.get_shape()) != tuple(shape):
-                wrong.append(f"{stored} {list(view.get_shape())} instead of {list(shape)}")
-            elif view.get_dtype() not in _FLOATING:
-                wrong.append(f"{stored} of type {view.get_dtype()}, which is not served")
-        known = set(self._names.values())
+            self._named[name] = stored
+            if stored.shape != tuple(shape):
+                wrong.append(f"{stored.name} {list(stored.shape)} instead of {list(shape)}")
+            elif stored.dtype not in SERVED_DTYPES:
+                wrong.append(f"{stored.name} of type {stored.dtype}, which is not served")
+        known = {stored.name for stored in self._named.values()}
         ignored = {spelling for name in self._unused for spelling in _spellings(name)}
         unexpected = [
             name

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from engine.model.config import ModelConfig
@@ -103,6 +104,12 @@ def part_of(name: str, config: ModelConfig, shard: Shard) -> Part | Share:
         if pattern.fullmatch(name):
             return _apply(rule, config, shard)
     raise KeyError(f"no rule says how {name} is divided among ranks")
+
+
+def parts_of(names: Iterable[str], config: ModelConfig, shard: Shard) -> dict[str, Part]:
+    """Of those parameters that are divided, what ``shard`` holds; see ``part_of``."""
+    held = {name: part_of(name, config, shard) for name in names}
+    return {name: part for name, part in held.items() if isinstance(part, Part)}
 
 
 class _Rule(enum.Enum):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ConfigError
 from engine.model.loader import parameter_shapes
+from engine.model.stored import TensorFile
 from engine.model.weights import Checkpoint, RandomWeights
-from engine.parallel.shard import Part, Shard, Share, part_of
+from engine.parallel.shard import Part, Shard, Share, part_of, parts_of
 from engine.parallel.source import ShardedWeights
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -119,45 +120,52 @@ def test_a_parameter_that_no_rule_names_is_not_held_by_mistake(tmp_path: Path) -
         part_of("model.layers.0.mlp.expert_proj.weight", config, Shard(0, 2))
 
 
-class _SlicesOnly:
-    """A checkpoint's file that does not give away whole tensors."""
-
-    def __init__(self, file: Any) -> None:
-        self.get_slice = file.get_slice
-
-
 @pytest.mark.parametrize("name", ["qwen3_tied_biases", "gpt2"])
-def test_of_a_divided_parameter_only_a_rank_s_part_is_read(name: str, tmp_path: Path) -> None:
+def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(name, tmp_path)
-    done: list[int] = []
-    with Checkpoint(
-        tmp_path,
-        parameter_shapes(config),
-        unused=["lm_head.weight"],
-        dtype=torch.float32,
-        device=torch.device("cpu"),
-        progress=lambda so_far, total: done.append(so_far),
-    ) as checkpoint:
-        wholes = {key: checkpoint.tensor(key) for key in parameter_shapes(config)}
-        total = done.pop()
-        checkpoint._done = 0
-        stored = checkpoint._stored
-        divided = {
-            key: part
-            for key in wholes
-            if isinstance(part := part_of(key, config, Shard(1, 2)), Part)
-        }
-        for key in divided:
-            place = checkpoint._names[key]
-            stored[place] = _SlicesOnly(stored[place])
-        source = ShardedWeights(checkpoint, config, Shard(1, 2))
-        for key, whole in wholes.items():
-            held = source.tensor(key)
-            if key in divided:
-                dim, ranges = divided[key].dim, divided[key].ranges
-                assert held.equal(torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim))
-        assert done[-1] == total  # progress tells how much of the model is done
+    shapes, shard = parameter_shapes(config), Shard(1, 2)
+    divided = parts_of(shapes, config, shard)
     assert len(divided) >= 6 * config.num_layers
+    done: list[int] = []
+
+    def opened(parts: dict[str, Part]) -> Checkpoint:
+        return Checkpoint(
+            tmp_path,
+            shapes,
+            unused=["lm_head.weight"],
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+            progress=lambda so_far, total: done.append(so_far),
+            parts=parts,
+        )
+
+    with opened({}) as checkpoint:
+        wholes = {key: checkpoint.tensor(key) for key in shapes}
+        total = done[-1]
+    read = 0
+    real_read = TensorFile.read_into
+
+    def counting_read(file: TensorFile, buffer: memoryview, offset: int) -> None:
+        nonlocal read
+        with lock:
+            read += len(buffer)
+        real_read(file, buffer, offset)
+
+    lock = threading.Lock()
+    monkeypatch.setattr(TensorFile, "read_into", counting_read)
+    with opened(divided) as checkpoint:
+        source = ShardedWeights(checkpoint, config, shard)
+        parts = {key: source.tensor(key) for key in shapes}
+    for key, whole in wholes.items():
+        if key in divided:
+            dim, ranges = divided[key].dim, divided[key].ranges
+            held = torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+            assert parts[key].equal(held)
+    assert done[-1] == total  # progress tells how much of the model is done
+    header = 8 + int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
+    assert read == header + sum(part.nbytes for part in parts.values())
 
 
 def test_random_weights_are_the_same_for_whoever_asks_for_which_part(tmp_path: Path) -> None:
