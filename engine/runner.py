@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from engine.cpu.library import Library, UnavailableError, library
 from engine.device import choose_device, choose_dtype, set_threads
 from engine.gpu import availability
 from engine.launched import LaunchedStep, NewestTokens, StepParts, on_device
+from engine.memory import MemoryProfile, explaining, gib, profiled
 from engine.messages import Pooling, SamplingParams
 from engine.model.config import ModelConfig, load_model_config
 from engine.model.errors import ModelError
@@ -41,6 +43,9 @@ Progress = Callable[[str, int, int], None]
 
 # Memory of ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
+
+# Of the cache over which graphs are recorded for trial, whose steps touch none.
+_TRIAL_BLOCKS = 2
 
 
 class KVCacheTooSmallError(ModelError):
@@ -114,7 +119,8 @@ class ModelRunner:
             self._has_bad_blocks = False
             progress("kv_cache", 0, 1)
             self._cache = self._allocate(limit)
-            self._steady = self._new_steady(limit)
+            with self._graphs_explained(f"lower --max-num-seqs or {self._memory_setting()}"):
+                self._steady = self._new_steady(limit, self._cache)
             progress("kv_cache", 1, 1)
         held = self._cache.num_blocks * config.block_size
         self.info = ModelInfo(
@@ -138,7 +144,8 @@ class ModelRunner:
         )
         self.launch = self._launch if runs_ahead else None
         progress("warmup", 0, 1)
-        self._warm_up()
+        with explaining(self._device, "the first steps", f"lower {self._memory_setting()}"):
+            self._warm_up()
         progress("warmup", 1, 1)
 
     @property
@@ -246,9 +253,13 @@ class ModelRunner:
             return False
         return True
 
-    def _new_steady(self, limit: int) -> SteadyDecode | None:
+    @property
+    def _has_steady(self) -> bool:
+        return self._decoder.attends_ragged and self._config.cuda_graphs
+
+    def _new_steady(self, limit: int, cache: PagedKVCache) -> SteadyDecode | None:
         """Decode steps of fixed shape, for a decoder of kernels."""
-        if not self._decoder.attends_ragged or not self._config.cuda_graphs:
+        if not self._has_steady:
             return None
         from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
         from engine.gpu.steady import SteadyDecode
@@ -256,7 +267,7 @@ class ModelRunner:
         assert isinstance(self._decoder, KernelLlama)
         return SteadyDecode(
             self._decoder,
-            self._cache,
+            cache,
             max_rows=self._config.max_num_seqs,
             max_positions=limit,
             vocab_size=self._model_config.vocab_size,
@@ -268,19 +279,23 @@ class ModelRunner:
         config = self._config
         self._batches = self._new_builder(None)
         blocks = config.num_kv_blocks
+        where_memory_went = ""
         if blocks is None:
+            memory, where_memory_went = self._memory_for_blocks(limit)
             needed = -(-limit // config.block_size) * config.max_num_seqs
-            blocks = min(needed, self._memory_for_blocks() // self._block_bytes())
+            blocks = min(needed, max(0, memory) // self._block_bytes())
         blocks = self._collectives.minimum(blocks)
         fits = blocks * config.block_size
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
             raise KVCacheTooSmallError(
-                f"the KV cache holds {fits} tokens, less than one sequence of {limit}; "
-                f"lower --max-model-len, or raise {self._memory_setting()}"
+                f"the KV cache holds {fits} tokens, less than one sequence of {limit}"
+                f"{where_memory_went}; lower --max-model-len, or raise {self._memory_setting()}"
             )
-        mirror = self._new_mirror(blocks)
-        self._batches = self._new_builder(mirror)
-        return self._new_cache(blocks, mirror)
+        purpose = f"a KV cache of {blocks} blocks, {gib(blocks * self._block_bytes())}"
+        with explaining(self._device, purpose, f"lower {self._memory_setting()}"):
+            mirror = self._new_mirror(blocks)
+            self._batches = self._new_builder(mirror)
+            return self._new_cache(blocks, mirror)
 
     def _new_builder(self, mirror: ContextMirror | None) -> BatchBuilder:
         config, model = self._config, self._model_config
@@ -348,20 +363,33 @@ class ModelRunner:
         cpu = self._device.type == "cpu"
         return "--kv-cache-memory" if cpu else "--gpu-memory-utilization"
 
-    def _memory_for_blocks(self) -> int:
+    def _memory_for_blocks(self, limit: int) -> tuple[int, str]:
         """Bytes: as configured on a CPU; on a GPU what the configured share leaves after the
-        weights and the largest step."""
+        weights, the largest step and the CUDA graphs. And, for people, what these take."""
         if self._device.type == "cpu":
             share = self._config.kv_cache_memory / self._collectives.shard.size
-            return int(share / (1 + _MIRROR_SHARE))
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(self._device)
-        before = torch.cuda.memory_allocated(self._device)
-        torch.cuda.reset_peak_memory_stats(self._device)
-        self._largest_step()
-        step = torch.cuda.max_memory_allocated(self._device) - before
-        torch.cuda.empty_cache()
-        return int(free - step - total * (1 - self._config.gpu_memory_utilization))
+            return int(share / (1 + _MIRROR_SHARE)), ""
+        profile = self._profile(limit)
+        return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
+
+    def _profile(self, limit: int) -> MemoryProfile:
+        """What a step and the graphs take of a GPU's memory, before there is a KV cache."""
+
+        def step() -> None:
+            tokens = self._config.max_num_batched_tokens
+            purpose = f"a step of {tokens} tokens beside the weights"
+            with explaining(self._device, purpose, "lower --max-num-batched-tokens"):
+                self._largest_step()
+
+        def record() -> SteadyDecode | None:
+            with self._graphs_explained("lower --max-num-seqs"):
+                return self._new_steady(limit, self._new_cache(_TRIAL_BLOCKS))
+
+        return profiled(self._device, step, record if self._has_steady else None)
+
+    def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
+        purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
+        return explaining(self._device, purpose, f"{advice}, or do without by --no-cuda-graphs")
 
     def _largest_step(self) -> None:
         """Prefill as many tokens as one step may hold, in a cache made for the purpose."""

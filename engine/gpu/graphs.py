@@ -41,4 +41,6 @@ def replayed(step: Step, sizes: Items[int], device: torch.device) -> Step:
         with torch.cuda.graph(graph, pool=pool):
             step(size)
         graphs[size] = graph
+    # What the steps to warm up left on that stream is of no use to any other.
+    torch.cuda.empty_cache()
     return lambda size: graphs[size].replay()

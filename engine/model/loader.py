@@ -13,6 +13,7 @@ import torch
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, fits
 from engine.gpu import availability
+from engine.memory import explaining, gib
 from engine.model import bert, gpt2, llama
 from engine.model.config import ModelConfig
 from engine.model.decoder import Decoder
@@ -74,7 +75,10 @@ def load_model(
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
-    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress, parts) as source:
+    with (
+        _weights_explained(shapes, dtype, device, shard.size),
+        _weights(directory, shapes, unused, dummy_seed, dtype, device, progress, parts) as source,
+    ):
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
         decoder = _build(
             own, held, max_positions, dtype, device, library, kernels, collectives, quantization
@@ -93,13 +97,29 @@ def load_encoder(
 ) -> LoadedEncoder:
     """The encoder with its weights, as ``load_model`` loads a decoder. Raises WeightsError."""
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
-    with _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source:
+    with (
+        _weights_explained(shapes, dtype, device, ranks=1),
+        _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source,
+    ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
 
 
 def _num_parameters(shapes: Shapes) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
+
+
+def _weights_explained(
+    shapes: Shapes, dtype: torch.dtype, device: torch.device, ranks: int
+) -> AbstractContextManager[None]:
+    count = _num_parameters(shapes)
+    size = gib(count * dtype.itemsize // ranks)
+    name = str(dtype).removeprefix("torch.")
+    purpose = f"the weights, {count:,} parameters" + (f" of {ranks} ranks" if ranks > 1 else "")
+    advice = "serve a smaller model"
+    if device.type == "cuda":
+        advice += ", or share it among more GPUs by --tensor-parallel-size"
+    return explaining(device, f"{purpose} ({size} here in {name})", advice)
 
 
 def _weights(

@@ -35,6 +35,7 @@ from engine.messages import (
 )
 from tests.engine.checking_runner import continue_alone
 from tests.engine.engine_client import EngineClient, running_engine
+from tests.engine.tiny_models import VARIANTS, save_model
 
 ROOT = Path(__file__).resolve().parents[2]
 FOREVER = 4000  # more output than a test waits for
@@ -276,6 +277,20 @@ def test_a_model_that_does_not_load_is_reported_before_the_process_ends(path: Pa
         assert client.wait(Fatal) == Fatal("no weights here")
         assert process.wait(30) == 1
         assert not path.exists()
+
+
+def test_a_model_directory_at_fault_is_a_sentence_in_the_log_and_no_traceback(
+    path: Path, tmp_path: Path
+) -> None:
+    save_model(VARIANTS["qwen3"], tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"cut short")
+    argv = [sys.executable, "-m", "engine", "--model", str(tmp_path / "model")]
+    argv += ["--device", "cpu", "--socket", str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    logged = done.stdout + done.stderr
+    assert "the model cannot be served: cannot read" in logged
+    assert "Traceback" not in logged
 
 
 def test_a_model_that_stops_working_is_reported_before_the_process_ends(

@@ -1,0 +1,69 @@
+"""Before there is a KV cache, the largest step and every graph are run over small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import engine.gpu.steady
+import engine.runner
+from engine.gpu.graphs import Step, padded_sizes
+from engine.memory import MemoryProfile
+from engine.runner import ModelRunner
+from tests.engine.driving import load_runner
+from tests.engine.tiny_models import VARIANTS, save_model
+
+ROWS = 5
+
+
+def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
+    device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(
+        replace(VARIANTS["qwen3"], settings=VARIANTS["qwen3"].settings | {"num_hidden_layers": 1}),
+        tmp_path,
+    )
+    recorded: list[list[int]] = []
+
+    def run_once(step: Step, sizes: Items[int], device: torch.device) -> Step:
+        recorded.append(list(sizes))
+        for size in sizes:
+            step(size)
+        return step
+
+    caches: list[int] = []
+
+    def profile_of(device: torch.device, step: object, record: object) -> MemoryProfile:
+        assert callable(step)
+        assert callable(record)
+        step()
+        kept = record()
+        caches.append(kept._cache.num_blocks)
+        assert kept._cache.layer(0).isfinite().all()
+        return MemoryProfile(total=1 << 30, free=1 << 29, step=1 << 20, graphs=1 << 20)
+
+    def memory_for_blocks(runner: ModelRunner, limit: int) -> tuple[int, str]:
+        return runner._profile(limit).for_blocks(0.9), ""
+
+    monkeypatch.setattr(engine.gpu.steady, "replayed", run_once)
+    monkeypatch.setattr(engine.runner, "profiled", profile_of)
+    monkeypatch.setattr(ModelRunner, "_memory_for_blocks", memory_for_blocks)
+    runner = load_runner(
+        tmp_path,
+        device=device.type,
+        gpu_path="triton",
+        block_size=8,
+        max_num_seqs=ROWS,
+        max_model_len=80,
+        max_num_batched_tokens=16,
+    )
+    # Once for trial, once to be kept.
+    assert recorded == [padded_sizes(ROWS)] * 2
+    assert caches == [2]
+    assert runner.info.num_kv_blocks == 80 // 8 * ROWS
