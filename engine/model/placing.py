@@ -54,11 +54,13 @@ def pieces_of(wanted: Wanted) -> Iterator[Piece]:
 
 
 class Target:
-    """Where tensors are to be: ``dtype`` and ``device``. Any thread may use it."""
+    """Where tensors are to be: ``dtype`` and ``device``. Any thread may use it; they are inference
+    tensors if it was made in inference mode."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype = dtype
         self.device = device
+        self._inference = torch.is_inference_mode_enabled()  # each thread has its own mode
         # One for all threads: the bus carries one copy at a time, and its order is theirs.
         self._stream = (
             torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -70,7 +72,7 @@ class Target:
         return torch.Size(shape).numel() * self.dtype.itemsize
 
     def empty(self, shape: Shape) -> Tensor:
-        with self.copying():
+        with torch.inference_mode(self._inference), self.copying():
             return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def copying(self) -> AbstractContextManager[Any]:

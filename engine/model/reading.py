@@ -139,9 +139,11 @@ class ReadAhead:
     # --- the threads ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        placer = Placer(self._target)
-        while self._read_one(placer):
-            pass
+        # Whoever is in this mode may write to inference tensors and to others.
+        with torch.inference_mode():
+            placer = Placer(self._target)
+            while self._read_one(placer):
+                pass
 
     def _read_one(self, placer: Placer) -> bool:
         """Whether to go on. Between calls a thread holds on to no tensor."""

@@ -129,6 +129,24 @@ def test_a_sharded_checkpoint_gives_what_safetensors_gives_in_any_order(
             assert same_bytes(checkpoint.tensor(name), oracle[name].float())
 
 
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("to", [torch.float32, torch.bfloat16])
+def test_tensors_are_of_the_callers_mode_whoever_allocates_them(
+    to: torch.dtype, inference: bool, tmp_path: Path
+) -> None:
+    save_file(random_tensors(torch.bfloat16), tmp_path / "m.safetensors")
+    oracle = load_file(tmp_path / "m.safetensors")
+    with wanted_of(tmp_path / "m.safetensors") as wanted, torch.inference_mode(inference):
+        for max_bytes in (0, 1 << 20):
+            ahead = ReadAhead(wanted.values(), Target(to, CPU), max_bytes=max_bytes)
+            with closing(ahead) as reader:
+                for name in reversed(oracle):
+                    tensor = reader.take(wanted[name])
+                    assert tensor.is_inference() == inference
+                    assert same_bytes(tensor, oracle[name].to(to))
+
+
 class Ledger(Target):
     """Keeps account of the bytes that were allocated and not taken."""
 

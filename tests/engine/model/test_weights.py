@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine.model import bert
 from engine.model.config import load_model_config
+from engine.model.encoder_config import load_encoder_config
 from engine.model.errors import WeightsError
-from engine.model.loader import load_model, parameter_shapes
-from engine.model.weights import RandomWeights
+from engine.model.loader import load_encoder, load_model, parameter_shapes
+from engine.model.weights import Checkpoint, RandomWeights, Shapes
+from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
 CPU = torch.device("cpu")
@@ -128,6 +133,45 @@ def test_a_shard_that_is_missing_or_outside_the_directory_is_named(tmp_path: Pat
     (tmp_path / first).unlink()
     with pytest.raises(WeightsError, match=first):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama_biases", "gpt2", "bert"])
+def test_layers_are_expected_in_the_order_in_which_they_are_asked_for(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    tensor = Checkpoint.tensor
+
+    def recording(checkpoint: Checkpoint, name: str) -> torch.Tensor:
+        asked.append(name)
+        return tensor(checkpoint, name)
+
+    monkeypatch.setattr(Checkpoint, "tensor", recording)
+    shapes: Shapes
+    if name == "bert":
+        save_encoder(SCORERS["bert"], tmp_path, num_labels=1)
+        config = load_encoder_config(tmp_path)
+        shapes = bert.parameter_shapes(config)
+        load_encoder(
+            tmp_path,
+            config,
+            dummy_seed=None,
+            dtype=torch.float32,
+            device=CPU,
+            progress=lambda phase, done, total: None,
+        )
+    else:
+        save_model(VARIANTS[name], tmp_path)
+        shapes = parameter_shapes(load_model_config(tmp_path))
+        load(tmp_path)
+    assert set(asked) == set(shapes)
+    assert layers_passed(asked) == layers_passed(shapes)
+
+
+def layers_passed(names: Iterable[str]) -> list[str | None]:
+    """The layers that follow one another; None: what is outside of them."""
+    layers = [found and found[1] for found in (re.search(r"\.(\d+)\.", n) for n in names)]
+    return [layer for layer, _ in itertools.groupby(layers)]
 
 
 def random_weights(directory: Path, seed: int) -> RandomWeights:
