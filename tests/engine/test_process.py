@@ -289,7 +289,7 @@ def test_a_model_directory_at_fault_is_a_sentence_in_the_log_and_no_traceback(
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     logged = done.stdout + done.stderr
-    assert "the model cannot be served: cannot read" in logged
+    assert "the engine cannot start: cannot read" in logged
     assert "Traceback" not in logged
 
 
