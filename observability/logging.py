@@ -17,9 +17,15 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, BinaryIO, Literal
 
 import msgspec
-import structlog
 
 from observability import catalogue
+from observability.hidden_packages import hidden_packages
+
+with hidden_packages("rich"):  # for tracebacks in colours; ours are plain
+    import structlog
+
+get_logger = structlog.get_logger
+"""Import it from here: structlog imported before this module would load rich."""
 
 LogFormat = Literal["auto", "json", "console"]
 
@@ -29,8 +35,12 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _FIRST_KEYS = ("ts", "level", "process", "event")
 _REQUEST_FIELDS = tuple(field.name for field in catalogue.REQUEST_LOG_FIELDS)
 
-# Libraries that log each connection or request of their own; ours is the one line a request.
-_QUIET_LOGGERS = ("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio")
+# Libraries that log each connection or request of their own, where ours is the one line a request,
+# or each part of them that they load.
+_QUIET_LOGGERS = (
+    *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
+    "alembic.runtime.plugins",
+)
 
 
 class LineWriter:

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
@@ -39,12 +37,13 @@ from engine.messages import (
     decode_from_engine,
     encode_frame,
 )
+from observability.logging import get_logger
 from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
 ADMISSION_WINDOW_SECONDS = 30.0
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class LinkPhase(enum.StrEnum):

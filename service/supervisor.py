@@ -27,10 +27,10 @@ from pathlib import Path
 from types import FrameType
 
 import msgspec
-import structlog
 
 from engine.config import EngineConfig
 from engine.options import ENVIRONMENT_PREFIX, to_argv
+from observability.logging import get_logger
 from service.banner import banner, ready_line
 from service.child_process import child_environment, describe_exit, reap, signal_group, spawn
 from service.listener import Address, open_listening_socket
@@ -46,7 +46,7 @@ _PROBE_TIMEOUT_SECONDS = 0.5
 _LONGEST_DIRECTORY = 80
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class _StopNowError(Exception):

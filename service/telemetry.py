@@ -12,11 +12,9 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from engine.messages import Finished, Heartbeat, StepOutputs
 from observability import catalogue
-from observability.logging import log_request, sound_client_request_id
+from observability.logging import get_logger, log_request, sound_client_request_id
 from observability.metrics import OTHER_MODEL, MetricRegistry
 from observability.tracing import IdentityTracer, Tracer
 from service.engine_link import EngineState, LinkPhase
@@ -26,7 +24,7 @@ from service.request_trace import phase_spans, server_span
 
 LOOP_LAG_INTERVAL_SECONDS = 0.25
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class Telemetry:

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from engine.messages import (
     FRAME_HEADER,
@@ -25,6 +24,7 @@ from engine.messages import (
     TryGrammar,
     Verdict,
 )
+from observability.logging import get_logger
 
 # A grammar that takes longer is refused. The time of a compile, on a busy machine too.
 TRIAL_SECONDS = 2.0
@@ -36,7 +36,7 @@ _PROCESSES = 2
 _REMEMBERED = 1024
 _MAX_VERDICT_BYTES = 4 * 1024 * 1024
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class TrialFailedError(RuntimeError):

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-import structlog
 from litestar import Request, Response
 from litestar.types import Receive
 
+from observability.logging import get_logger
 from service.errors import ClientGoneError, InternalError, QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation
@@ -21,7 +21,7 @@ HttpRequest = Request[Any, Any, Any]
 
 T = TypeVar("T")
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 Piece = TypeVar("Piece")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from observability.logging import get_logger
 from service.errors import (
     BodyTooLargeError,
     InternalError,
@@ -19,7 +19,7 @@ from service.errors import (
 from service.routes.exchange import EXCHANGE, Exchange
 from service.wire.error_shapes import shape_for
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:

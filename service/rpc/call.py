@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import grpc
-import structlog
 
+from observability.logging import get_logger
 from service.errors import (
     BodyTooLargeError,
     ClientGoneError,
@@ -41,7 +41,7 @@ _REFUSAL_SECONDS = 0.05
 # For the status of a call whose reader does not read.
 _STATUS_SECONDS = 1.0
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 Method = Callable[["Call", bytes], Awaitable[None]]
 

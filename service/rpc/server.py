@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import grpc
-import structlog
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_reflection.v1alpha import reflection
 
+from observability.logging import get_logger
 from service.http_server import MAX_CONNECTIONS
 from service.routes.services import Services
 from service.rpc.call import Calls
@@ -22,7 +22,7 @@ from service.rpc.methods import METHODS, SERVICE, Served
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 class GrpcServer:

@@ -6,11 +6,11 @@ import os
 import secrets
 from pathlib import Path
 
-import structlog
+from observability.logging import get_logger
 
 _BYTES = 32
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 def load_secret(given: str | None, folder: Path) -> bytes:
