@@ -1,21 +1,10 @@
-"""The Litestar application of one API worker."""
+"""The application of one API worker, put together from its parts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import structlog
-from litestar import Litestar
-from litestar.datastructures import State
-from litestar.types import (
-    LifeSpanReceive,
-    LifeSpanScope,
-    LifeSpanSend,
-    Receive,
-    Scope,
-    Send,
-)
-
+from observability.logging import get_logger
 from service.checkpoint import load_checkpoint
 from service.engine_link import EngineLink
 from service.generation.admission import Admission, Drain
@@ -23,67 +12,26 @@ from service.generation.constraint_trial import GrammarTrial
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
-from service.routes.chat import chat_completions
-from service.routes.completions import completions
-from service.routes.embeddings import embeddings
-from service.routes.event_stream import SERVER_SEND
-from service.routes.exchange import ExchangeMiddleware, KeyRing
-from service.routes.failures import respond_to_failure
-from service.routes.messages import count_tokens, messages
-from service.routes.models import list_models, retrieve_model
-from service.routes.openapi import build_document
-from service.routes.operations import live, metrics, ready
-from service.routes.pages import docs, landing, openapi
-from service.routes.replay import resume_stream
-from service.routes.rerank import rerank, score
-from service.routes.responses import create_response
-from service.routes.responses_stored import (
-    cancel_response,
-    delete_response,
-    list_input_items,
-    retrieve_response,
-)
+from service.routes.application import App, make_app
 from service.routes.services import Services
-from service.routes.tokenize import detokenize, tokenize
 from service.settings import ServiceSettings
-from service.store.schema import database_url, secret_dir
+from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
-from service.version import VERSION
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
-_log = structlog.get_logger()
-
-ROUTES = (
-    *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
-    *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
-    *(embeddings, rerank, score),
-    *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
-)
-
-
-class App(Litestar):
-    """Litestar, remembering the HTTP server's own ``send`` for streams."""
-
-    async def __call__(
-        self,
-        scope: Scope | LifeSpanScope,
-        receive: Receive | LifeSpanReceive,
-        send: Send | LifeSpanSend,
-    ) -> None:
-        if scope["type"] != "lifespan":
-            scope.setdefault("state", {})[SERVER_SEND] = send
-        await super().__call__(scope, receive, send)
+_log = get_logger()
 
 
 def create_app(
     settings: ServiceSettings, *, model_dir: Path, socket_path: Path, telemetry: Telemetry
-) -> Litestar:
+) -> App:
     """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently.
 
-    The engine behind ``socket_path`` may come up later. Raises OSError or ValueError for a model
-    directory whose tokenizer or template cannot be used, or a store that is none of ours.
+    The engine behind ``socket_path`` may come up later. ``state.services.store`` is the caller's
+    to open, and closed with the app. Raises OSError or ValueError for a model directory whose
+    tokenizer or template cannot be used, or a store that is none of ours.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -93,15 +41,7 @@ def create_app(
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
     link = EngineLink(socket_path, on_step=telemetry.on_step, on_state=telemetry.on_state)
     drain = Drain(settings.drain_timeout)
-    store_url = None if settings.store_url == "none" else database_url(settings.store_url)
-    store = ResponseStore(
-        store_url,
-        StoreLimits(
-            responses=settings.store_max_responses,
-            bytes=settings.store_max_bytes,
-            ttl=settings.store_ttl,
-        ),
-    )
+    place = None if settings.store_url == "none" else store_place(settings.store_url)
     services = Services(
         settings=settings,
         names=settings.names(model_dir),
@@ -113,7 +53,14 @@ def create_app(
         telemetry=telemetry,
         grammar_trial=GrammarTrial(model_dir),
         signer=Signer(settings.signing_key or ""),
-        store=store,
+        store=ResponseStore(
+            place,
+            StoreLimits(
+                responses=settings.store_max_responses,
+                bytes=settings.store_max_bytes,
+                ttl=settings.store_ttl,
+            ),
+        ),
         runs=RunRegistry(
             RunLimits(
                 timeout=settings.resume_timeout,
@@ -121,31 +68,16 @@ def create_app(
                 total_bytes=settings.resume_total_bytes,
             )
         ),
-        seal=ReasoningSeal(load_secret(settings.signing_key, secret_dir(store_url))),
+        seal=ReasoningSeal(load_secret(settings.signing_key, secret_dir(place))),
     )
-    keys = KeyRing(settings.api_key)
-    document = build_document(version=VERSION, needs_key=bool(keys))
 
-    async def start_link(_app: Litestar) -> None:
+    async def start() -> None:
         link.start()
-        store.open()
 
-    async def close_link(_app: Litestar) -> None:
+    async def stop() -> None:
         await link.close()
         await services.runs.close()
-        await store.close()
+        await services.store.close()
         await services.grammar_trial.close()
 
-    return App(
-        route_handlers=list(ROUTES),
-        middleware=[
-            ExchangeMiddleware(keys, telemetry, drain, patience=settings.slow_reader_timeout)
-        ],
-        exception_handlers={Exception: respond_to_failure},
-        on_startup=[start_link],
-        on_shutdown=[close_link],
-        state=State({"services": services, "drain": drain, "openapi": document}),
-        openapi_config=None,
-        logging_config=None,
-        debug=False,
-    )
+    return make_app(services, on_startup=start, on_shutdown=stop)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import structlog
 import uvloop
 from msgspec import Meta
 
@@ -41,11 +40,12 @@ from service.version import VERSION
 
 if TYPE_CHECKING:
     from service.rpc.server import GrpcServer
+    from service.store.store import ResponseStore
 
 # After the drain, for responses on their way out and connections that still stand.
 CLOSE_SECONDS = 5.0
 
-_log = structlog.get_logger()
+_log = logging.get_logger()
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +66,13 @@ def _allow_many_connections() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _open(store: ResponseStore) -> None:
+    """When the worker accepts: the store's libraries take as long to load as all else did."""
+    store.open()
+    await store.attempted()
+    gc.freeze()  # no collection: it would stop streams that may run by now
 
 
 class Worker:
@@ -99,11 +106,13 @@ class Worker:
         # What is alive now stays: spare the garbage collector from looking at it again.
         gc.collect()
         gc.freeze()
+        store = asyncio.create_task(_open(app.state.services.store), name="open-store")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
         await self._finish_requests(drain)
-        watch.cancel()
+        for task in (store, watch):
+            task.cancel()
         await server.shut_down_app()
         stopping = [server.stop(CLOSE_SECONDS)]
         if grpc_server is not None:
@@ -193,4 +202,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # The interpreter's own end would stop a thread that still loads the store's libraries in the
+    # middle of their C code.
+    os._exit(main(sys.argv[1:]))

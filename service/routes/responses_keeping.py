@@ -15,9 +15,8 @@ from service.errors import (
 )
 from service.generation.run import Run, RunRegistry
 from service.prompt.conversation import JsonObject
-from service.store.record import StoredResponse
+from service.store.record import RUNNING, StoredResponse
 from service.store.store import LEASE_SECONDS, ResponseStore
-from service.store.tables import RUNNING
 from service.wire.responses_answer import Ending, ResponseAnswer
 from service.wire.responses_input import with_ids
 

@@ -16,7 +16,7 @@ from service.routes.exchange import key_owner
 from service.routes.replay import first_wanted, follow_run, replayed
 from service.routes.responses_keeping import Archive, Keeping
 from service.routes.services import Services
-from service.store.tables import RUNNING
+from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
 _DEFAULT_ITEMS = 20

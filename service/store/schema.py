@@ -1,4 +1,4 @@
-"""Where the database is, and bringing its schema up to date."""
+"""The database's URL, and bringing its schema up to date."""
 
 from __future__ import annotations
 
@@ -12,45 +12,23 @@ from pathlib import Path
 from advanced_alchemy.alembic.commands import AlembicCommands
 from advanced_alchemy.config import AlembicAsyncConfig, SQLAlchemyAsyncConfig
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-_DRIVERS = {
+from service.store.place import Backend, StorePlace
+
+_DRIVERS: dict[Backend, str] = {
     "sqlite": "sqlite+aiosqlite",
-    "postgres": "postgresql+asyncpg",
     "postgresql": "postgresql+asyncpg",
 }
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
-def state_dir() -> Path:
-    """Where a server keeps what outlives it, by the XDG convention."""
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "quire"
-
-
-def database_url(text: str) -> URL:
-    """``text`` as operators write it, with the driver we use; empty: a file in ``state_dir``.
-
-    Raises ValueError for what is neither SQLite nor PostgreSQL.
-    """
-    if not text:
-        return URL.create(_DRIVERS["sqlite"], database=str(state_dir() / "responses.sqlite3"))
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError("the store's URL is not one, such as postgresql://host/name") from None
-    driver = _DRIVERS.get(url.get_backend_name())
-    if driver is None or (driver.startswith("sqlite") and not url.database):
-        raise ValueError("the store is sqlite:///FILE or postgresql://…")
-    return url.set(drivername=driver)
-
-
-def secret_dir(url: URL | None) -> Path:
-    """The folder for what must be kept beside the store."""
-    if url is not None and url.drivername.startswith("sqlite"):
-        return Path(url.database or "").absolute().parent
-    return state_dir()
+def database_url(place: StorePlace) -> URL:
+    """With the driver that we use."""
+    driver = _DRIVERS[place.backend]
+    if place.url is None:
+        return URL.create(driver, database=str(place.file))
+    return make_url(place.url).set(drivername=driver)
 
 
 async def bring_up_to_date(engine: AsyncEngine) -> None:

@@ -10,28 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-import structlog
-from advanced_alchemy.repository import SQLAlchemyAsyncRepository
-from sqlalchemy import delete, event, func, or_, select, update
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import (
-    AsyncEngine,
-    AsyncSession,
-    async_sessionmaker,
-    create_async_engine,
-)
-
+from observability.logging import get_logger
 from service.errors import StoreUnavailableError
-from service.store.record import StoredResponse, from_row, to_row
-from service.store.schema import bring_up_to_date
-from service.store.tables import RUNNING, ResponseRow
+from service.store.place import StorePlace
+from service.store.record import RUNNING, StoredResponse
+
+if TYPE_CHECKING:
+    from service.store.database import Database
 
 LEASE_SECONDS = 60
 _RETRY_SECONDS = 2.0
@@ -44,9 +37,8 @@ _SWEEP_SHARE = 64  # sweep early once a 64th of what may be kept is new
 _AWAY = "The store of responses does not answer; retry."
 # Clients name any; what no row can have need not reach the database, and NUL must not.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DOWN = (SQLAlchemyError, OSError, TimeoutError)
 
-_log = structlog.get_logger()
+_log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +51,14 @@ class StoreLimits:
     sweep_seconds: float = 15.0
 
 
-class ResponseRepository(SQLAlchemyAsyncRepository[ResponseRow]):
-    model_type = ResponseRow
-
-
 class ResponseStore:
-    """``open`` it on the event loop that uses it, ``close`` it there. ``url`` None: there is no
+    """``open`` it on the event loop that uses it, ``close`` it there. ``place`` None: there is no
     store, and nothing is kept."""
 
-    def __init__(self, url: URL | None, limits: StoreLimits) -> None:
-        self._url = url
+    def __init__(self, place: StorePlace | None, limits: StoreLimits) -> None:
+        self._place = place
         self.limits = limits
-        self._engine: AsyncEngine | None = None
-        self._sessions: async_sessionmaker[AsyncSession] | None = None
+        self._database: Database | None = None
         self._pending: dict[str, StoredResponse] = {}
         self._pending_bytes = 0
         self._wake = asyncio.Event()
@@ -82,19 +69,16 @@ class ResponseStore:
         self._deleted: set[str] = set()  # during the write of a batch
         self._tasks: list[asyncio.Task[None]] = []
         self._up = False
+        self._loaded = asyncio.Event()  # what speaks to the database, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
     @property
     def available(self) -> bool:
         return self._up
 
-    @property
-    def absent(self) -> bool:
-        return self._url is None
-
     def open(self) -> None:
-        """Begins to connect; never raises."""
-        if self._url is not None:
+        """Begins to load what speaks to the database, and to connect; never raises."""
+        if self._place is not None:
             self._tasks = [asyncio.create_task(self._run(), name="response-store")]
 
     async def close(self) -> None:
@@ -107,14 +91,17 @@ class ResponseStore:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._engine is not None:
-            await self._engine.dispose()
+        self._loaded.set()
+        self._tried.set()
+        if self._database is not None:
+            await self._database.close()
 
     async def attempted(self) -> None:
         """Returns once it is known whether the database is there: right after the start, the first
         requests must not be told that it is not."""
-        if self._url is None or self._tried.is_set():
+        if not self._tasks or self._tried.is_set():
             return
+        await self._loaded.wait()
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
                 await self._tried.wait()
@@ -123,7 +110,7 @@ class ResponseStore:
 
     def require(self) -> None:
         """Raises StoreUnavailableError unless what is saved will be kept."""
-        if self._url is None:
+        if self._place is None:
             raise StoreUnavailableError("This server keeps no responses (--store-url none).")
         if not self._up:
             raise StoreUnavailableError(_AWAY)
@@ -165,7 +152,7 @@ class ResponseStore:
         else:
             self._running.discard(record.id)
         if not self._up:
-            if self._url is not None:
+            if self._place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
             return False
         size = len(record.body) + len(record.events or b"")
@@ -190,12 +177,9 @@ class ResponseStore:
             self._running.discard(response_id)
             self._deleted.add(response_id)  # it may be on its way to the database just now
             self._tell(response_id)
-        async with self._session() as session:
-            stored = await session.execute(
-                delete(ResponseRow).where(ResponseRow.id == response_id, ResponseRow.owner == owner)
-            )
-            await session.commit()
-        return owned or bool(_count(stored))
+        async with self._asked() as database:
+            stored = await database.delete(response_id, owner)
+        return owned or stored
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -205,22 +189,21 @@ class ResponseStore:
             return None
         record = self._pending.get(response_id)
         if record is None:
-            async with self._session() as session:
-                row = await ResponseRepository(session=session).get_one_or_none(id=response_id)
-                record = None if row is None else await asyncio.to_thread(from_row, row)
+            async with self._asked() as database:
+                record = await database.find(response_id)
         if record is None or record.owner != owner or record.expires_at <= time.time():
             return None
         return record
 
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[AsyncSession]:
+    async def _asked(self) -> AsyncIterator[Database]:
+        """The database; its failures inside become StoreUnavailableError."""
         await self.attempted()
         self.require()
-        assert self._sessions is not None
+        assert self._database is not None
         try:
-            async with self._sessions() as session:
-                yield session
-        except _DOWN as error:
+            yield self._database
+        except self._database.FAILURES as error:
             _log.warning("the store failed", error=type(error).__name__)
             raise StoreUnavailableError(_AWAY) from error
 
@@ -233,9 +216,10 @@ class ResponseStore:
                 await self._connect()
                 await self._serve()
             except Exception as error:
-                if self._up or self._engine is None:
+                if self._up or self._database is None:
                     _log.error("the store of responses is away", error=f"{type(error).__name__}")
                 self._up = False
+                self._loaded.set()
                 self._tried.set()
                 for response_id in list(self._written):
                     self._tell(response_id, StoreUnavailableError(_AWAY))
@@ -253,14 +237,14 @@ class ResponseStore:
             future.exception()  # those who waited may have left: that is no fault to log
 
     async def _connect(self) -> None:
-        assert self._url is not None
-        if self._engine is None:
-            self._engine = _make_engine(self._url)
-            self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
-        await bring_up_to_date(self._engine)
+        assert self._place is not None
+        if self._database is None:
+            self._database = await _load_database(self._place)
+            self._loaded.set()
+        await self._database.bring_up_to_date()
         self._up = True
         self._tried.set()
-        _log.info("store of responses is open", backend=self._url.get_backend_name())
+        _log.info("store of responses is open", backend=self._place.backend)
 
     async def _serve(self) -> None:
         sweep_at = 0.0
@@ -290,76 +274,44 @@ class ResponseStore:
         if not batch:
             return
         self._deleted.clear()
-        rows = await asyncio.to_thread(lambda: [to_row(record) for record in batch])
-        sizes = [row.size for row in rows]
-        assert self._sessions is not None
-        async with self._sessions() as session:
-            for row in rows:
-                await session.merge(row)
-            await session.flush()
-            if self._deleted:
-                gone = sorted(self._deleted)
-                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(gone)))
-            await session.commit()
+        assert self._database is not None
+        size = await self._database.write(batch, self._deleted)
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
                 del self._pending[record.id]
                 self._tell(record.id)
-        self._new_responses += len(rows)
-        self._new_bytes += sum(sizes)
+        self._new_responses += len(batch)
+        self._new_bytes += size
         self._pending_bytes = sum(
             len(record.body) + len(record.events or b"") for record in self._pending.values()
         )
 
     async def _sweep(self) -> None:
         """Drop what is too old or too much, and keep alive what is still being worked on."""
-        assert self._sessions is not None
-        now = int(time.time())
-        newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
-        ranked = select(
-            ResponseRow.id,
-            func.row_number().over(order_by=newest_first).label("place"),
-            func.sum(ResponseRow.size).over(order_by=newest_first).label("bytes_so_far"),
-        ).subquery()
-        too_much = select(ranked.c.id).where(
-            or_(ranked.c.place > self.limits.responses, ranked.c.bytes_so_far > self.limits.bytes)
+        assert self._database is not None
+        await self._database.sweep(
+            responses=self.limits.responses,
+            size=self.limits.bytes,
+            running=self._running,
+            lease_until=int(time.time()) + LEASE_SECONDS,
         )
-        async with self._sessions() as session:
-            if self._running:
-                await session.execute(
-                    update(ResponseRow)
-                    .where(ResponseRow.id.in_(sorted(self._running)))
-                    .values(lease_until=now + LEASE_SECONDS)
-                )
-            await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
-            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
-            await session.commit()
         self._new_responses = self._new_bytes = 0
 
 
-def _count(result: Any) -> int:
-    return int(result.rowcount)
+async def _load_database(place: StorePlace) -> Database:
+    """In a thread of its own, for the first time it computes for a second, and one that the end of
+    the process does not wait for."""
+    loaded: Future[Database] = Future()
 
+    def load() -> None:
+        try:
+            from service.store.database import Database
 
-def _make_engine(url: URL) -> AsyncEngine:
-    if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(url, connect_args={"timeout": 10})
-        event.listen(engine.sync_engine, "connect", _tune_sqlite)
-        return engine
-    return create_async_engine(
-        url,
-        pool_size=4,
-        max_overflow=4,
-        pool_timeout=10,
-        pool_pre_ping=True,
-        connect_args={"timeout": 5, "command_timeout": 10},
-    )
+            loaded.set_result(Database(place))
+        except Exception as error:
+            loaded.set_exception(error)
 
-
-def _tune_sqlite(connection: Any, _record: object) -> None:
-    """Readers beside one writer; a lost machine may lose the last moment, never the file."""
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
+    loaded.set_running_or_notify_cancel()
+    threading.Thread(target=load, name="load-store", daemon=True).start()
+    return await asyncio.wrap_future(loaded)

@@ -1,12 +1,16 @@
-"""The one table of stored responses. Times are seconds since the epoch."""
+"""The one table of stored responses, and how a response becomes a row of it. Times are seconds
+since the epoch."""
 
 from __future__ import annotations
 
+import zlib
+
+import msgspec
 from advanced_alchemy.base import DefaultBase
 from sqlalchemy import BigInteger, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-RUNNING = ("queued", "in_progress")
+from service.store.record import StoredResponse
 
 
 class ResponseRow(DefaultBase):
@@ -31,3 +35,39 @@ class ResponseRow(DefaultBase):
     input: Mapped[bytes] = mapped_column(LargeBinary)
     context: Mapped[bytes] = mapped_column(LargeBinary)
     events: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
+
+
+def to_row(record: StoredResponse) -> ResponseRow:
+    """Compresses: for a thread."""
+    packed_input = zlib.compress(msgspec.json.encode(record.input))
+    context = zlib.compress(msgspec.json.encode(record.context))
+    body = zlib.compress(record.body)
+    events = None if record.events is None else zlib.compress(record.events)
+    return ResponseRow(
+        id=record.id,
+        owner=record.owner,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        lease_until=record.lease_until,
+        status=record.status,
+        size=len(packed_input) + len(context) + len(body) + len(events or b""),
+        body=body,
+        input=packed_input,
+        context=context,
+        events=events,
+    )
+
+
+def from_row(row: ResponseRow) -> StoredResponse:
+    return StoredResponse(
+        id=row.id,
+        owner=row.owner,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        lease_until=row.lease_until,
+        status=row.status,
+        body=zlib.decompress(row.body),
+        input=msgspec.json.decode(zlib.decompress(row.input)),
+        context=msgspec.json.decode(zlib.decompress(row.context)),
+        events=None if row.events is None else zlib.decompress(row.events),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.store.schema import state_dir
+from service.store.place import state_dir
 from tests.chart.conftest import component, dockerfile, server_container
 from tests.chart.helms import Helm, Manifest, Values, objects
 

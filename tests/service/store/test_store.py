@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from service.errors import StoreUnavailableError
+from service.store.database import Database
+from service.store.place import StorePlace, store_place
 from service.store.record import StoredResponse
-from service.store.schema import database_url, state_dir
+from service.store.schema import database_url
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
 from service.store.tables import ResponseRow
@@ -46,7 +48,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def opened(url: str, limits: StoreLimits = MANY) -> AsyncIterator[ResponseStore]:
-    store = ResponseStore(database_url(url), limits)
+    store = ResponseStore(store_place(url), limits)
     store.open()
     try:
         await until(lambda: store.available)
@@ -82,9 +84,8 @@ def record(
 
 async def rows_of(store: ResponseStore, response_id: str) -> int:
     """How many rows the database itself has of it."""
-    async with store._session() as session:
-        query = select(func.count()).where(ResponseRow.id == response_id)
-        return (await session.execute(query)).scalar_one()
+    assert store._database is not None
+    return int(await store._database.find(response_id) is not None)
 
 
 async def test_what_was_saved_can_be_read_at_once_and_by_the_next_process(url: str) -> None:
@@ -106,7 +107,7 @@ async def test_what_was_put_is_in_the_database_by_then(url: str) -> None:
 
 
 async def test_the_first_who_ask_wait_for_the_database_to_be_opened(url: str) -> None:
-    store = ResponseStore(database_url(url), MANY)
+    store = ResponseStore(store_place(url), MANY)
     store.open()
     assert not store.available
     await store.put(record("resp_first"))
@@ -184,7 +185,7 @@ async def test_an_expired_response_is_gone_at_once_and_swept_later(url: str) -> 
 async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
     async with opened(url):
         pass
-    engine = create_async_engine(database_url(url))
+    engine = create_async_engine(database_url(store_place(url)))
 
     def differences(connection: Connection) -> list[object]:
         context = MigrationContext.configure(
@@ -200,9 +201,10 @@ async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
 REPLICA = """
 import asyncio, sys
 from sqlalchemy.ext.asyncio import create_async_engine
+from service.store.place import store_place
 from service.store.schema import bring_up_to_date, database_url
 
-engine = create_async_engine(database_url(sys.argv[1]))
+engine = create_async_engine(database_url(store_place(sys.argv[1])))
 print("ready", flush=True)
 sys.stdin.readline()
 asyncio.run(bring_up_to_date(engine))
@@ -239,7 +241,7 @@ def end(replica: subprocess.Popen[bytes]) -> tuple[int, bytes]:
 
 
 async def execute(url: str, statement: str) -> None:
-    engine = create_async_engine(database_url(url), isolation_level="AUTOCOMMIT")
+    engine = create_async_engine(database_url(store_place(url)), isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
         await connection.execute(text(statement))
     await engine.dispose()
@@ -248,9 +250,9 @@ async def execute(url: str, statement: str) -> None:
 async def test_a_store_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:
     blocker = tmp_path / "folder"
     blocker.write_text("no folder")
-    store = ResponseStore(database_url(f"sqlite:///{blocker}/store.sqlite3"), MANY)
+    store = ResponseStore(store_place(f"sqlite:///{blocker}/store.sqlite3"), MANY)
     store.open()
-    await until(lambda: store._engine is not None)
+    await until(lambda: store._database is not None)
     store.save(record("resp_a"))  # dropped, not waited for
     with pytest.raises(StoreUnavailableError):
         await store.get("resp_a", "me")
@@ -260,6 +262,31 @@ async def test_a_store_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path)
     await until(lambda: store.available)
     store.require()
     await store.close()
+
+
+async def test_a_database_that_cannot_even_be_named_is_away() -> None:
+    store = ResponseStore(store_place("sqlite://host/file"), MANY)  # SQLite knows no hosts
+    store.open()
+    with pytest.raises(StoreUnavailableError):
+        await store.put(record("resp_a"))
+    await store.close()
+
+
+async def test_who_waits_for_the_store_while_it_is_loaded_is_let_go_when_it_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def loads_for_ever(_place: StorePlace) -> Database:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr("service.store.store._load_database", loads_for_ever)
+    store = ResponseStore(store_place(""), MANY)
+    store.open()
+    waiting = asyncio.create_task(store.put(record("resp_a")))
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    await store.close()
+    with pytest.raises(StoreUnavailableError):
+        await asyncio.wait_for(waiting, 5)
 
 
 async def test_without_a_store_what_needs_one_is_refused() -> None:
@@ -299,18 +326,6 @@ async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
         files = list(tmp_path.iterdir())
         assert len(files) >= 3  # the database, its log, the lock
         assert all(file.stat().st_mode & 0o077 == 0 for file in files)
-
-
-@pytest.mark.parametrize("text", ["nonsense", "mysql://host/name", "sqlite://"])
-def test_a_url_that_is_no_store_of_ours_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="store"):
-        database_url(text)
-
-
-def test_urls_get_the_driver_that_we_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert database_url("").database == str(state_dir() / "responses.sqlite3")
-    assert database_url("postgres://u@h/d").drivername == "postgresql+asyncpg"
 
 
 def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:

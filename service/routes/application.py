@@ -1,0 +1,95 @@
+"""Litestar's application: every route, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.plugins import PluginProtocol
+from litestar.types import (
+    LifeSpanReceive,
+    LifeSpanScope,
+    LifeSpanSend,
+    Receive,
+    Scope,
+    Send,
+)
+
+from service.routes.chat import chat_completions
+from service.routes.completions import completions
+from service.routes.embeddings import embeddings
+from service.routes.event_stream import SERVER_SEND
+from service.routes.exchange import ExchangeMiddleware, KeyRing
+from service.routes.failures import respond_to_failure
+from service.routes.messages import count_tokens, messages
+from service.routes.models import list_models, retrieve_model
+from service.routes.openapi import build_document
+from service.routes.operations import live, metrics, ready
+from service.routes.pages import docs, landing, openapi
+from service.routes.replay import resume_stream
+from service.routes.rerank import rerank, score
+from service.routes.responses import create_response
+from service.routes.responses_stored import (
+    cancel_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
+from service.routes.services import Services
+from service.routes.tokenize import detokenize, tokenize
+from service.version import VERSION
+
+ROUTES = (
+    *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
+    *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
+    *(embeddings, rerank, score),
+    *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
+)
+
+
+class App(Litestar):
+    """Litestar, remembering the HTTP server's own ``send`` for streams."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        # Litestar's own are for models of pydantic and attrs, which it would import for them
+        # wherever they are installed. Were this no longer called, only the start would be slower.
+        return plugins
+
+    async def __call__(
+        self,
+        scope: Scope | LifeSpanScope,
+        receive: Receive | LifeSpanReceive,
+        send: Send | LifeSpanSend,
+    ) -> None:
+        if scope["type"] != "lifespan":
+            scope.setdefault("state", {})[SERVER_SEND] = send
+        await super().__call__(scope, receive, send)
+
+
+def make_app(
+    services: Services,
+    *,
+    on_startup: Callable[[], Awaitable[None]],
+    on_shutdown: Callable[[], Awaitable[None]],
+) -> App:
+    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently."""
+    settings = services.settings
+    keys = KeyRing(settings.api_key)
+    document = build_document(version=VERSION, needs_key=bool(keys))
+    return App(
+        route_handlers=list(ROUTES),
+        middleware=[
+            ExchangeMiddleware(
+                keys, services.telemetry, services.drain, patience=settings.slow_reader_timeout
+            )
+        ],
+        exception_handlers={Exception: respond_to_failure},
+        on_startup=[on_startup],
+        on_shutdown=[on_shutdown],
+        state=State({"services": services, "drain": services.drain, "openapi": document}),
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )

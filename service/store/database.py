@@ -1,0 +1,133 @@
+"""The database of stored responses: what the store asks of it, said in SQL.
+
+What this module imports takes longer to load than all else in a worker: ``service.store.store``
+imports it in a thread, when the worker already answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from advanced_alchemy.repository import SQLAlchemyAsyncRepository
+from sqlalchemy import delete, event, func, or_, select, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+
+from service.store.place import StorePlace
+from service.store.record import StoredResponse
+from service.store.schema import bring_up_to_date, database_url
+from service.store.tables import ResponseRow, from_row, to_row
+
+
+class ResponseRepository(SQLAlchemyAsyncRepository[ResponseRow]):
+    model_type = ResponseRow
+
+
+class Database:
+    """Connects when first used. Each method is one transaction and raises one of ``FAILURES`` when
+    the database does not answer."""
+
+    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+
+    def __init__(self, place: StorePlace) -> None:
+        self._engine = _make_engine(database_url(place))
+        self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
+            self._engine, expire_on_commit=False
+        )
+
+    async def bring_up_to_date(self) -> None:
+        """Run the migrations that are missing."""
+        await bring_up_to_date(self._engine)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    async def find(self, response_id: str) -> StoredResponse | None:
+        async with self._sessions() as session:
+            row = await ResponseRepository(session=session).get_one_or_none(id=response_id)
+            return None if row is None else await asyncio.to_thread(from_row, row)
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Whether there was one of this owner's."""
+        async with self._sessions() as session:
+            stored = await session.execute(
+                delete(ResponseRow).where(ResponseRow.id == response_id, ResponseRow.owner == owner)
+            )
+            await session.commit()
+            return _count(stored) > 0
+
+    async def write(self, records: Sequence[StoredResponse], gone: Collection[str]) -> int:
+        """Keep these, in place of what had their ids; how many bytes they take. Those whose ids are
+        in ``gone`` by the end, as it may grow meanwhile, are not kept."""
+        rows = await asyncio.to_thread(lambda: [to_row(record) for record in records])
+        size = sum(row.size for row in rows)
+        async with self._sessions() as session:
+            for row in rows:
+                await session.merge(row)
+            await session.flush()
+            if gone:
+                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(gone))))
+            await session.commit()
+        return size
+
+    async def sweep(
+        self, *, responses: int, size: int, running: Collection[str], lease_until: int
+    ) -> None:
+        """Drop what has expired and, beyond ``responses`` or ``size`` bytes, the oldest; give those
+        that are still being worked on, ``running``, their lease."""
+        now = int(time.time())
+        newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
+        ranked = select(
+            ResponseRow.id,
+            func.row_number().over(order_by=newest_first).label("place"),
+            func.sum(ResponseRow.size).over(order_by=newest_first).label("bytes_so_far"),
+        ).subquery()
+        too_much = select(ranked.c.id).where(
+            or_(ranked.c.place > responses, ranked.c.bytes_so_far > size)
+        )
+        async with self._sessions() as session:
+            if running:
+                await session.execute(
+                    update(ResponseRow)
+                    .where(ResponseRow.id.in_(sorted(running)))
+                    .values(lease_until=lease_until)
+                )
+            await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
+            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
+            await session.commit()
+
+
+def _count(result: Any) -> int:
+    return int(result.rowcount)
+
+
+def _make_engine(url: URL) -> AsyncEngine:
+    if url.drivername.startswith("sqlite"):
+        engine = create_async_engine(url, connect_args={"timeout": 10})
+        event.listen(engine.sync_engine, "connect", _tune_sqlite)
+        return engine
+    return create_async_engine(
+        url,
+        pool_size=4,
+        max_overflow=4,
+        pool_timeout=10,
+        pool_pre_ping=True,
+        connect_args={"timeout": 5, "command_timeout": 10},
+    )
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:
+    """Readers beside one writer; a lost machine may lose the last moment, never the file."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()

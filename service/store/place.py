@@ -1,0 +1,70 @@
+"""Where responses are stored, read off the setting without the libraries that go there: those take
+longer to load than all else that a worker starts with."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote
+
+Backend = Literal["sqlite", "postgresql"]
+
+_BACKENDS: dict[str, Backend] = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+}
+_URL = re.compile(r"(?P<name>[\w+]+)://(?P<rest>.*)", re.DOTALL)
+# What SQLAlchemy will find in it: a password may hold anything but an @.
+_REST = re.compile(
+    r"([^:/]*(:[^@]*)?@)?"  # user and password
+    r"(\[[^/?]+\]|[^:/?]+)?(:(?P<port>[^/?]*))?"
+    r"(/(?P<database>[^?]*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """``url`` as the operator wrote it; None: SQLite's default file. ``file``: SQLite's, else
+    None."""
+
+    backend: Backend
+    url: str | None = field(repr=False)  # it may hold a password
+    file: Path | None
+
+
+def state_dir() -> Path:
+    """Where a server keeps what outlives it, by the XDG convention."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "quire"
+
+
+def store_place(text: str) -> StorePlace:
+    """``text`` as operators write it; empty: a file in ``state_dir``.
+
+    Raises ValueError for what is neither SQLite nor PostgreSQL.
+    """
+    if not text:
+        return StorePlace("sqlite", None, state_dir() / "responses.sqlite3")
+    url = _URL.match(text)
+    if url is None:
+        raise ValueError("the store's URL is not one, such as postgresql://host/name")
+    rest = _REST.match(url["rest"])
+    assert rest is not None  # all of it is optional
+    if rest["port"] is not None:
+        int(rest["port"])  # which raises ValueError
+    backend = _BACKENDS.get(url["name"].partition("+")[0])
+    database = unquote(rest["database"] or "")
+    if backend is None or (backend == "sqlite" and not database):
+        raise ValueError("the store is sqlite:///FILE or postgresql://…")
+    return StorePlace(backend, text, Path(database) if backend == "sqlite" else None)
+
+
+def secret_dir(place: StorePlace | None) -> Path:
+    """The folder for what must be kept beside the store."""
+    if place is not None and place.file is not None:
+        return place.file.absolute().parent
+    return state_dir()

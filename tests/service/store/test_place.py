@@ -1,0 +1,80 @@
+"""Where responses are stored, read off the setting as SQLAlchemy reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from service.store.place import secret_dir, state_dir, store_place
+from service.store.schema import database_url
+
+BACKENDS = {"sqlite": "sqlite", "postgres": "postgresql", "postgresql": "postgresql"}
+# Of these any URL is made, and much that is none.
+PIECES = ("sqlite", "postgresql", "postgres", "+x", "mysql", "://", "/", ":", "@", "?", "[", "]")
+TEXTS = st.lists(st.sampled_from((*PIECES, "#", "%20", "a.b", "5432", " ", "\n", "é")), max_size=14)
+
+
+def as_sqlalchemy_reads(text: str) -> tuple[str, str | None] | None:
+    """Its backend and, of SQLite, its file; None where it is no URL of ours."""
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        return None
+    backend = BACKENDS.get(url.get_backend_name())
+    if backend is None or (backend == "sqlite" and not url.database):
+        return None
+    return backend, url.database if backend == "sqlite" else None
+
+
+@given(TEXTS.map("".join) | TEXTS.map(lambda pieces: "sqlite://" + "".join(pieces)))
+@example("postgresql://user:p/w?#@host:5432/name?ssl=require")
+@example("postgresql://user:forgot-the-host")
+@example("postgresql://[::1]:5432/name")
+@example("sqlite:////var/lib/a%20b?mode=rwc")
+@example("postgresql://host:/name")
+@example("sqlite://no-file")
+@example("SQLITE:///file")
+def test_a_url_is_read_as_sqlalchemy_reads_it(text: str) -> None:
+    expected = as_sqlalchemy_reads(text)
+    if not text:
+        return  # the default, which SQLAlchemy does not know
+    if expected is None:
+        with pytest.raises(ValueError):  # noqa: PT011 - which one depends on what is wrong
+            store_place(text)
+        return
+    backend, file = expected
+    place = store_place(text)
+    assert (place.backend, place.file) == (backend, None if file is None else Path(file))
+    assert database_url(place).database == make_url(text).database
+
+
+@pytest.mark.parametrize("text", ["nonsense", "mysql://host/name", "sqlite://"])
+def test_a_url_that_is_no_store_of_ours_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="store"):
+        store_place(text)
+
+
+def test_urls_get_the_driver_that_we_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "50% of ?"))
+    default = database_url(store_place(""))
+    assert default.database == str(state_dir() / "responses.sqlite3")
+    assert default.drivername == "sqlite+aiosqlite"
+    assert database_url(store_place("postgres://u@h/d")).drivername == "postgresql+asyncpg"
+
+
+def test_the_secret_is_kept_beside_the_file_or_with_the_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert secret_dir(store_place(f"sqlite:///{tmp_path}/a%20b/c.sqlite3")) == tmp_path / "a b"
+    for place in (None, store_place(""), store_place("postgresql://h/d")):
+        assert secret_dir(place) == tmp_path / "quire"
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(store_place("postgresql://me:secret@host/db"))
