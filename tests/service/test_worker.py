@@ -18,9 +18,23 @@ from service.listener import open_listening_socket
 from tests.e2e.quire_server import QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
-# Twice what it takes on an idle machine, 1.9 to 2.3 s: half is SQLAlchemy and advanced-alchemy,
-# which litestar imports where it finds them. A busy machine stretches processor time too.
-START_SECONDS = 4.0
+# Of a processor. Measured: 0.8 to 1.4 s, a third of it Litestar's, on a machine that others keep
+# busy, which stretches processor time too.
+START_SECONDS = 2.0
+
+# What a start must not load, for each takes longer than most of what it needs.
+HEAVY = (
+    *("advanced_alchemy", "alembic", "sqlalchemy", "numpy"),  # the store's
+    *("attr", "pydantic", "pygments", "rich"),  # what libraries of ours load where it is installed
+)
+MAIN = ("-m", "service.worker")
+MAIN_THEN_TELL_MODULES = f"""
+import json, sys
+from service.worker import main
+
+main(sys.argv[1:])
+print(json.dumps({{"loaded": [name for name in {HEAVY} if name in sys.modules]}}))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +45,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class WorkerProcess(QuireServer):
     """A worker on a socket that this process opened."""
 
-    def start_worker(self, checkpoint: Path, directory: Path) -> None:
+    def start_worker(
+        self, checkpoint: Path, directory: Path, program: tuple[str, ...] = MAIN
+    ) -> None:
         with open_listening_socket("127.0.0.1", 0) as listener:
             self.port = listener.getsockname()[1]
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "service.worker", f"--listen-fd={listener.fileno()}"),
+                    *(sys.executable, *program, f"--listen-fd={listener.fileno()}"),
                     *(f"--socket={directory / 'engine.sock'}", f"--model-dir={checkpoint}"),
                     *self.args,
                 ],
@@ -50,9 +66,11 @@ class WorkerProcess(QuireServer):
 
 
 @contextmanager
-def worker(checkpoint: Path, directory: Path, *args: str) -> Iterator[WorkerProcess]:
+def worker(
+    checkpoint: Path, directory: Path, *args: str, program: tuple[str, ...] = MAIN
+) -> Iterator[WorkerProcess]:
     running = WorkerProcess(*args)
-    running.start_worker(checkpoint, directory)
+    running.start_worker(checkpoint, directory, program)
     assert running.process is not None
     try:
         yield running
@@ -84,6 +102,58 @@ def test_it_starts_fast_stays_small_and_says_loading(checkpoint: Path, tmp_path:
         assert status == 503
         assert json.loads(body)["status"] == "loading"
         assert running.get("/health/live")[0] == 200
+
+
+def test_it_answers_without_the_libraries_that_would_slow_its_start(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    program = ("-c", MAIN_THEN_TELL_MODULES)
+    with worker(checkpoint, tmp_path, "--store-url=none", program=program) as running:
+        assert running.get("/health/ready")[0] == 503
+        assert running.terminate() == 0
+        assert [line for line in running.log_lines() if "loaded" in line] == [{"loaded": []}]
+
+
+def test_the_store_and_its_libraries_come_once_the_worker_accepts(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    with worker(checkpoint, tmp_path, f"--store-url=sqlite:///{tmp_path}/store") as running:
+        events = until(
+            lambda: (
+                events
+                if "store of responses is open"
+                in (events := [line["event"] for line in running.log_lines()])
+                else None
+            ),
+            30,
+            "the store to open",
+        )
+        assert events.index("worker accepts") < events.index("store of responses is open")
+        assert running.get("/v1/responses/resp_1")[0] == 404
+
+
+def test_the_app_is_made_without_the_libraries_of_its_store(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from service.app import create_app
+from service.observer import NoTelemetry
+from service.settings import ServiceSettings
+
+create_app(
+    ServiceSettings(store_url=sys.argv[2]),
+    model_dir=Path(sys.argv[1]),
+    socket_path=Path("none"),
+    telemetry=NoTelemetry(),
+)
+print([name for name in {HEAVY} if name in sys.modules])
+"""
+    for url in ("", f"sqlite:///{tmp_path}/store", "postgresql://nobody@nowhere/nothing"):
+        run = [sys.executable, "-c", script, str(checkpoint), url]
+        found = subprocess.run(run, capture_output=True, text=True)
+        assert found.stdout.splitlines()[-1:] == ["[]"], found.stderr
 
 
 def test_it_loads_no_torch() -> None:
