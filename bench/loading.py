@@ -36,6 +36,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.report import print_table, write_result
+from engine.device import prefer_huge_pages
 from engine.model.placing import PIECE_BYTES, Target
 from engine.model.reading import ReadAhead
 from engine.model.stored import Shape, TensorFile, stored_tensors, whole
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to write it; default: temporary files")
     options = parser.parse_args()
+    prefer_huge_pages()  # as the engine does
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         directory = Path(name)

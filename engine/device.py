@@ -80,6 +80,13 @@ class Readback:
         return self._tensors
 
 
+def prefer_huge_pages() -> None:
+    """Let torch ask Linux for pages of 2 MiB for large tensors, unless the user said otherwise.
+    They are filled some three times as fast, and found faster where memory is read here and
+    there, as a KV cache is. To be called before the first large tensor."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
+
 # A product with a smaller matrix is done before a second thread has even woken up.
 _WORTH_SHARING_ELEMENTS = 1 << 19
 

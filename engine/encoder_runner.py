@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.config import EngineConfig
-from engine.device import choose_device, choose_dtype, set_threads
+from engine.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
 from engine.messages import Embed, Pooling, SamplingParams
 from engine.model.bert import EncoderBatch
 from engine.model.encoder_config import EncoderConfig, load_encoder_config
@@ -45,6 +45,7 @@ class EncoderRunner:
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)
         self._pooler = Pooler(self._rules.pooling)
         if self._device.type == "cpu":
+            prefer_huge_pages()
             matrix = self._config.hidden_size * self._config.intermediate_size
             set_threads(config.threads, matrix)
         dtype = choose_dtype(config.dtype, self._config.dtype, self._device)

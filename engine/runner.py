@@ -18,7 +18,7 @@ from engine.attention.quantised import E4M3, QuantisedKVCache
 from engine.batch import BatchBuilder, StepBatch
 from engine.config import EngineConfig
 from engine.cpu.library import Library, UnavailableError, library
-from engine.device import choose_device, choose_dtype, set_threads
+from engine.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
 from engine.gpu import availability
 from engine.launched import LaunchedStep, NewestTokens, StepParts, on_device
 from engine.memory import MemoryProfile, explaining, gib, profiled
@@ -75,6 +75,7 @@ class ModelRunner:
         whole = load_model_config(directory)
         self._model_config = collectives.shard.config(whole)
         if self._device.type == "cpu":
+            prefer_huge_pages()
             matrix = self._model_config.hidden_size * self._model_config.intermediate_size
             set_threads(config.threads, matrix, ranks)
         self._dtype = _dtype_of(config, whole, self._device, ranks)
