@@ -101,14 +101,7 @@ ENGINES = (
         settings={"dtype": "float32", "continuous": True},
     ),
     Engine("quire-f32", "quire_engine", 16, "", {"engine": {"dtype": "float32"}}),
-    Engine(
-        "quire-int8",
-        "quire_engine",
-        8,
-        "",
-        {"engine": {"dtype": "bfloat16", "quantization": "int8"}},
-        ours=True,
-    ),
+    Engine("quire-int8", "quire_engine", 8, "", {"engine": {"quantization": "int8"}}, ours=True),
     Engine("llama.cpp-q8_0", "llama_cpp_engine", 8, "gguf q8_0"),
 )
 

@@ -7,7 +7,7 @@ Streams decode; then a prompt arrives, and they go on while it is prefilled. Tim
 (all streams, milliseconds) are compared: without the prompt, as long before it came as after it was
 whole and left, for contexts grow meanwhile; and from its arrival to its first token. Once with the
 pace that ``--max-decode-slowdown`` keeps and once without, where the token budget alone bounds a
-step. Random weights, float32, the engine core in this process.
+step. Random weights, the engine core in this process.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ STREAM_PROMPT = 64
 class Row:
     shape: str
     threads: int
+    dtype: str
     prompt_tokens: int
     slowdown: float | None
     p50_without: float
@@ -109,7 +110,7 @@ def measure(shape: str, threads: int, slowdown: float | None, options: argparse.
             EngineConfig(
                 model=directory,
                 load_format="dummy",
-                dtype="float32",
+                dtype=options.dtype,
                 device="cpu",
                 threads=threads,
                 max_num_seqs=options.streams + 1,
@@ -143,6 +144,7 @@ def measure(shape: str, threads: int, slowdown: float | None, options: argparse.
     return Row(
         shape,
         threads,
+        options.dtype,
         options.prompt,
         slowdown,
         p50_without,
@@ -161,6 +163,8 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=16_384, help="tokens")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--name", default="interference", help="of the file in bench/results")
     parser.add_argument("--seconds", type=float, default=10, help="of streams alone, before")
     options = parser.parse_args()
     default = EngineConfig(model="").max_decode_slowdown
@@ -173,7 +177,7 @@ def main() -> None:
     print_table([asdict(row) for row in rows])
     print(
         write_result(
-            "interference",
+            options.name,
             [asdict(row) for row in rows],
             streams=options.streams,
         )

@@ -288,7 +288,6 @@ static tile_scratch tile_scratch_at(const model *m, float *scratch) {
   return s;
 }
 
-
 /* Ask for the keys and values of tokens t .. end. */
 INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const int64_t *table,
                          int t, int end, int kv_head) {
@@ -476,8 +475,8 @@ static void attend_all(const model *m, const layer *l, const batch *b, const int
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {
   const int D = m->head_dim, group = m->heads / m->kv_heads;
-  const int parts = m->kv_heads < 2 * t->count ? m->kv_heads : t->count == 1 ? 1 : 2 * t->count;
-  const int sequences = count_runs(b);
+  const int useful = t->count == 1 ? 1 : 2 * t->count, sequences = count_runs(b);
+  const int parts = useful < m->kv_heads ? useful : m->kv_heads; /* of a sequence's key heads */
   int row = 0, run = run_of(b, 0), place = 0, number = 0, part, end;
   while (claim(t, sequences * parts, 1, 1, &part, &end))
     for (; part < end; part++) {
