@@ -12,6 +12,10 @@ import msgspec
 from msgspec import Meta
 
 
+class DeviceError(ValueError):
+    """The asked-for device is not there; the message says what is."""
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How one engine process runs its model. Flags bear the names the field already knows."""
 

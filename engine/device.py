@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.config import DeviceError
+
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/{}"
 
@@ -16,10 +18,6 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-
-
-class DeviceError(ValueError):
-    """The asked-for device is not there; the message says what is."""
 
 
 def choose_device(name: str) -> torch.device:

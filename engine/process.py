@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from engine.config import EngineConfig
+from engine.config import DeviceError, EngineConfig
 from engine.connections import (
     Closed,
     ConnectionEvent,
@@ -32,7 +32,6 @@ from engine.connections import (
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import GrammarError, Tokens
 from engine.core import EngineCore, EngineDeadError, ProtocolError, Runner
-from engine.device import DeviceError
 from engine.lifetime import watch_parent
 from engine.messages import (
     Abort,

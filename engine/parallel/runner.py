@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 import torch
 
-from engine.config import EngineConfig
-from engine.device import DeviceError, choose_device
+from engine.config import DeviceError, EngineConfig
+from engine.device import choose_device
 from engine.parallel.collectives import CollectiveError, Group
 from engine.parallel.messages import Sample
 from engine.parallel.progress import LoadingProgress
