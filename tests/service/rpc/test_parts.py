@@ -15,6 +15,12 @@ from service.rpc.parts import MAX_FIELDS, TooManyFieldsError, check_fields
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 
 
+def conversation(messages: int) -> bytes:
+    """Of four fields a message: itself and three of its own."""
+    message = pb.Message(role="user", content="Hi", name="n")
+    return pb.ChatRequest(messages=[message] * messages).SerializeToString()
+
+
 def one_call() -> pb.ToolCall:
     return pb.ToolCall(id="c", function=pb.FunctionCall(name="f", arguments="{}"))
 
@@ -32,16 +38,17 @@ def one_call() -> pb.ToolCall:
     ids=["messages", "long tags", "calls", "map"],
 )
 def test_fields_without_number_are_refused_within_a_moment(data: bytes) -> None:
+    """In about the time that the most fields take which are not refused."""
     begin = time.process_time()
+    read_message(pb.ChatRequest, conversation(MAX_FIELDS // 4))
+    taken = time.process_time() - begin
     with pytest.raises(InvalidRequestError, match=f"at most {MAX_FIELDS} fields"):
         read_message(pb.ChatRequest, data)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin - taken < 5 * taken
 
 
 def test_as_many_messages_as_http_takes_are_taken() -> None:
-    messages = [pb.Message(role="user", content="Hi", name="n")] * 16384
-    data = pb.ChatRequest(messages=messages).SerializeToString()
-    assert len(read_message(pb.ChatRequest, data).messages) == 16384
+    assert len(read_message(pb.ChatRequest, conversation(16384)).messages) == 16384
 
 
 def test_many_token_ids_are_one_field() -> None:
