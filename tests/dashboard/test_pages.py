@@ -93,8 +93,13 @@ def test_pausing_holds_the_numbers(live: AppTest, quire: QuireServer) -> None:
     read = len(poller.view().readings)
     until(lambda: len(poller.view().readings) >= read + 2, 30, "newer numbers")
     assert (words(live.run()), tiles(live)) == before
-    live.toggle(key="pause").set_value(False).run()
-    assert tiles(live)["Generated"] != before[1]["Generated"]
+    live.toggle(key="pause").set_value(False)
+
+    def moved() -> bool:
+        assert quire.post("/v1/completions", {**body, "max_tokens": 512})[0] == 200
+        return tiles(live.run())["Generated"] != before[1]["Generated"]
+
+    until(moved, 30, "the numbers to move again")
 
 
 def test_a_server_that_is_not_there_is_named(

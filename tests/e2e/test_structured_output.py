@@ -256,5 +256,5 @@ def test_hostile_schemas_over_http_hold_up_no_other_stream(
         thread.join(60)
     assert len(statuses) == len(hostile)
     assert set(statuses) <= {200, 400, 500}
-    assert max(gaps) < 0.5  # of a client that shares its processor with all of them
+    assert max(gaps) < 2  # of a client that shares its processor with all of them
     assert ask(client, extra={"guided_choice": ["yes"]}).choices[0].message.content == "yes"
