@@ -14,7 +14,7 @@ from typing import Any
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository
 from sqlalchemy import delete, event, func, or_, select, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -43,6 +43,13 @@ class Database:
         self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
             self._engine, expire_on_commit=False
         )
+
+    def explain(self, error: Exception) -> str:
+        """What the driver says is wrong, without the password."""
+        cause = error.orig or error if isinstance(error, DBAPIError) else error
+        password = self._engine.url.password
+        said = str(cause).replace(password, "…") if password else str(cause)
+        return f"{type(cause).__name__}: {said}"
 
     async def bring_up_to_date(self) -> None:
         """Run the migrations that are missing."""
@@ -126,8 +133,7 @@ def _make_engine(url: URL) -> AsyncEngine:
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:
-    """Readers beside one writer; a lost machine may lose the last moment, never the file."""
+    """With the write-ahead log, a lost machine may lose the last moment, never the file."""
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from advanced_alchemy.alembic.commands import AlembicCommands
@@ -40,7 +41,16 @@ async def bring_up_to_date(engine: AsyncEngine) -> None:
         ),
     )
     async with _file_lock(engine.url):
+        if engine.url.database is not None and engine.url.drivername.startswith("sqlite"):
+            await asyncio.to_thread(_write_ahead, engine.url.database)
         await asyncio.to_thread(AlembicCommands(config).upgrade, "head")
+
+
+def _write_ahead(file: str) -> None:
+    """Readers beside one writer, from now on: the file remembers. Not at each connection, as it
+    needs the file alone for a moment and does not wait for it."""
+    with closing(sqlite3.connect(file, timeout=10)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
 
 
 @asynccontextmanager

@@ -69,6 +69,7 @@ class ResponseStore:
         self._deleted: set[str] = set()  # during the write of a batch
         self._tasks: list[asyncio.Task[None]] = []
         self._up = False
+        self._said_away = False  # since it last answered
         self._loaded = asyncio.Event()  # what speaks to the database, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
@@ -204,7 +205,7 @@ class ResponseStore:
         try:
             yield self._database
         except self._database.FAILURES as error:
-            _log.warning("the store failed", error=type(error).__name__)
+            _log.warning("the store failed", error=self._reason(error))
             raise StoreUnavailableError(_AWAY) from error
 
     # --- behind ------------------------------------------------------------------------------
@@ -216,14 +217,19 @@ class ResponseStore:
                 await self._connect()
                 await self._serve()
             except Exception as error:
-                if self._up or self._database is None:
-                    _log.error("the store of responses is away", error=f"{type(error).__name__}")
                 self._up = False
+                if not self._said_away:
+                    _log.error("the store of responses is away", error=self._reason(error))
+                    self._said_away = True
                 self._loaded.set()
                 self._tried.set()
                 for response_id in list(self._written):
                     self._tell(response_id, StoreUnavailableError(_AWAY))
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    def _reason(self, error: Exception) -> str:
+        """For the log. The text of an error before there is a database may show the URL."""
+        return type(error).__name__ if self._database is None else self._database.explain(error)
 
     def _tell(self, response_id: str, error: StoreUnavailableError | None = None) -> None:
         """Those who wait for its write."""
@@ -243,6 +249,7 @@ class ResponseStore:
             self._loaded.set()
         await self._database.bring_up_to_date()
         self._up = True
+        self._said_away = False
         self._tried.set()
         _log.info("store of responses is open", backend=self._place.backend)
 

@@ -73,13 +73,16 @@ def test_every_engine_value_reaches_the_server(helm4: Helm4) -> None:
     """Set to something that is not the default, each becomes the field of that name."""
     said = {
         "dtype": "float16",
+        "quantization": "int8",
         "loadFormat": "dummy",
         "maxModelLen": 4097,
         "maxNumSeqs": 7,
         "maxNumBatchedTokens": 513,
+        "maxDecodeSlowdown": 2.5,
         "blockSize": 64,
         "gpuMemoryUtilization": 0.35,
         "kvCacheMemory": 34359738369,
+        "kvCacheDtype": "fp8",
         "enablePrefixCaching": False,
         "threads": 3,
     }

@@ -33,6 +33,7 @@ WRONG: list[tuple[str, Values]] = [
     ("gpuMemoryUtilization", {"engine": {"gpuMemoryUtilization": 90}}),
     ("count", {"gpu": {"count": 65}}),
     ("path", {"model": {"path": "--trust-remote-code"}}),
+    ("path", {"model": {"path": "simulated:fast --api-key=sk-secret"}}),
     ("servedNames", {"model": {"servedNames": ["--api-key"]}}),
     ("pullPolicy", {"image": {"pullPolicy": "Sometimes"}}),
     ("digest", {"image": {"digest": "0.1.0"}}),
@@ -57,6 +58,7 @@ WRONG: list[tuple[str, Values]] = [
     # By contradiction
     ("model.path", {"model": {"existingClaim": "models"}}),
     ("model.path", {"model": {"existingClaim": "models", "path": "/modelsx/a"}}),
+    ("gpu.count", {"model": {"path": "simulated:h100-8b"}, "gpu": {"count": 1}}),
     ("updateStrategy.maxUnavailable", {"updateStrategy": {"maxSurge": 0}}),
     ("updateStrategy.maxUnavailable", {"updateStrategy": {"maxSurge": "0%"}}),
     ("store.existingClaim", {"store": {"existingClaim": "responses"}}),

@@ -6,11 +6,15 @@
 {{- fail (printf "fullnameOverride: set it to a name that a Service may have; %q must begin with a letter and hold only a-z, 0-9 and -" $name) -}}
 {{- end -}}
 {{- $model := .Values.model -}}
+{{- $simulated := hasPrefix "simulated:" $model.path -}}
+{{- if and $simulated (gt (int .Values.gpu.count) 0) -}}
+{{- fail (printf "gpu.count: must be 0, as %s (model.path) computes nothing" $model.path) -}}
+{{- end -}}
 {{- if $model.existingClaim -}}
 {{- if not $model.path -}}
 {{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}
 {{- end -}}
-{{- if not (hasPrefix (printf "%s/" (trimSuffix "/" $model.mountPath)) (printf "%s/" (trimSuffix "/" $model.path))) -}}
+{{- if not (or $simulated (hasPrefix (printf "%s/" (trimSuffix "/" $model.mountPath)) (printf "%s/" (trimSuffix "/" $model.path)))) -}}
 {{- fail (printf "model.path: %s is not under model.mountPath (%s), where model.existingClaim is mounted" $model.path $model.mountPath) -}}
 {{- end -}}
 {{- end -}}

@@ -33,13 +33,16 @@ would be written with an exponent. */}}
 {{- $flags := list
   (list "--grpc-port" $values.server.grpcPort)
   (list "--dtype" $engine.dtype)
+  (list "--quantization" $engine.quantization)
   (list "--load-format" $engine.loadFormat)
   (list "--max-model-len" $engine.maxModelLen)
   (list "--max-num-seqs" $engine.maxNumSeqs)
   (list "--max-num-batched-tokens" $engine.maxNumBatchedTokens)
+  (list "--max-decode-slowdown" $engine.maxDecodeSlowdown)
   (list "--block-size" $engine.blockSize)
   (list "--gpu-memory-utilization" $engine.gpuMemoryUtilization)
   (list "--kv-cache-memory" $engine.kvCacheMemory)
+  (list "--kv-cache-dtype" $engine.kvCacheDtype)
   (list "--threads" $engine.threads)
 -}}
 {{- range $flag := $flags -}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
@@ -262,6 +264,40 @@ async def test_a_store_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path)
     await until(lambda: store.available)
     store.require()
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("sqlite:///{folder}/file/store.sqlite3", "FileExistsError: [Errno 17]"),
+        ("postgresql://me:secret@127.0.0.1:{port}/x", "Connect call failed"),
+        ("sqlite://host/file", "ArgumentError"),
+    ],
+)
+async def test_a_store_that_was_never_there_is_logged_once_and_why(
+    url: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with socket.socket() as closed, structlog.testing.capture_logs() as lines:
+        closed.bind(("127.0.0.1", 0))
+        place = store_place(url.format(folder=tmp_path, port=closed.getsockname()[1]))
+        store = ResponseStore(place, MANY)
+        tries = 0
+        connect = store._connect
+
+        async def counted() -> None:
+            nonlocal tries
+            tries += 1
+            await connect()
+
+        monkeypatch.setattr(store, "_connect", counted)
+        store.open()
+        await until(lambda: tries > 3)
+        await store.close()
+    (line,) = lines
+    assert line["log_level"] == "error"
+    assert reason in line["error"]
+    assert "secret" not in line["error"]
 
 
 async def test_a_database_that_cannot_even_be_named_is_away() -> None:
