@@ -33,6 +33,7 @@ from engine.messages import (
     Ready,
     StepOutputs,
 )
+from tests.e2e.quire_server import is_running
 from tests.engine.checking_runner import continue_alone
 from tests.engine.engine_client import EngineClient, running_engine
 from tests.engine.tiny_models import VARIANTS, save_model
@@ -348,17 +349,10 @@ def test_no_engine_outlives_the_process_that_started_it(path: Path) -> None:
     parent.wait()
     client.wait_closed()
     deadline = time.monotonic() + 30
-    while Path(f"/proc/{engine_pid}").exists() and not is_zombie(engine_pid):
+    while is_running(engine_pid):
         assert time.monotonic() < deadline, "an orphan"
         time.sleep(0.01)
     assert not path.exists()
-
-
-def is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 # --- with a real model --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from engine.config import EngineConfig
 from engine.parallel.ranks import Ranks
 from engine.parallel.runner import ParallelRunner, parallel_runner
 from engine.parallel.watch import Limits
-from tests.e2e.quire_server import command_of
+from tests.e2e.quire_server import command_of, is_running
 from tests.engine.driving import Engine
 
 # A loaded machine must not look like a broken one.
@@ -44,29 +44,19 @@ def process_engine(model: Path, size: int, **settings: Any) -> Iterator[Engine]:
         yield Engine(model, runner=runner, **settings)
 
 
-def runs(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 def wait_gone(*pids: int, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
-    while any(runs(pid) for pid in pids):
-        assert time.monotonic() < deadline, f"still there: {[p for p in pids if runs(p)]}"
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"still there: {[p for p in pids if is_running(p)]}"
         time.sleep(0.02)
 
 
 def ranks_of(pid: int) -> list[int]:
     """Processes of other ranks that process ``pid`` started."""
-    children = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            children += map(int, (task / "children").read_text().split())
     return sorted(
         child
         for child in children
