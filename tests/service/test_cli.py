@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,17 +104,21 @@ def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
 
 
 def test_chat_answers_each_line_and_tells_tokens_and_speed(server: QuireServer) -> None:
-    done = quire("chat", "--base-url", server.url, "--max-tokens", "7", text="Hello\n\nAgain\n")
+    before = len(chat_lines(server))
+    # Greedy: random weights then repeat themselves and never choose to stop.
+    command = ["chat", "--base-url", server.url, "--max-tokens", "7", "--temperature", "0"]
+    done = quire(*command, text="Hello\n\nAgain\n")
     assert done.returncode == 0, done.stderr
     said = re.findall(r"\[7 tokens, first after \d+ ms, then [\d.]+ tokens/s\]", done.stdout)
     assert len(said) == 2
-    prompts = [line["prompt_tokens"] for line in chat_lines(server)[-2:]]
+    prompts = prompt_tokens_of_two(server, before)
     assert prompts[1] > prompts[0]  # the second question bears the first and its answer
 
 
 def test_chat_starts_afresh_on_new(server: QuireServer) -> None:
+    before = len(chat_lines(server))
     quire("chat", "--base-url", server.url, "--max-tokens", "2", text="Hello\n/new\nHello\n")
-    prompts = [line["prompt_tokens"] for line in chat_lines(server)[-2:]]
+    prompts = prompt_tokens_of_two(server, before)
     assert prompts[0] == prompts[1]
 
 
@@ -126,8 +131,14 @@ def test_chat_says_why_a_server_cannot_be_used(server: QuireServer) -> None:
     assert "nobody" in done.stderr
 
 
-def chat_lines(server: QuireServer) -> list[dict[str, object]]:
+def chat_lines(server: QuireServer) -> list[dict[str, Any]]:
     return [line for line in server.log_lines() if line.get("route") == "chat_completions"]
+
+
+def prompt_tokens_of_two(server: QuireServer, before: int) -> list[int]:
+    """Of the two chats that came after ``before`` others, once both are logged."""
+    until(lambda: len(chat_lines(server)) == before + 2, 10, "two log lines")
+    return [line["prompt_tokens"] for line in chat_lines(server)[before:]]
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import sys
@@ -255,11 +256,13 @@ class _Lines:
 
     def __enter__(self) -> _Lines:
         self._before = sys.gettrace()
+        gc.disable()  # its callbacks and finalizers, of whatever ran before, are Python too
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
+        gc.enable()
 
 
 @FORMATS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -36,11 +37,13 @@ def calls_made(act: Callable[[], object]) -> int:
         calls += event in ("call", "c_call")
 
     previous = sys.getprofile()
+    gc.disable()  # its callbacks and finalizers, of whatever ran before, are calls too
     sys.setprofile(count)
     try:
         act()
     finally:
         sys.setprofile(previous)
+        gc.enable()
     return calls
 
 
