@@ -228,6 +228,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     output_tokens: int
     preemptions: int
+    handovers: int = 0  # to an engine that came after one that died; the service's to say
     arrival_time: float
     first_scheduled_time: float | None
     first_token_time: float | None

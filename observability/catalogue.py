@@ -156,6 +156,12 @@ PREEMPTIONS = Metric(
     "Running sequences sent back to the queue for want of KV-cache blocks.",
     (MODEL,),
 )
+HANDOVERS = Metric(
+    "quire_handovers_total",
+    Kind.COUNTER,
+    "Sequences whose engine died and that went on in the next one. Counted when the request ends.",
+    (MODEL,),
+)
 GRAMMARS = Metric(
     "quire_grammars_total",
     Kind.COUNTER,
@@ -345,6 +351,9 @@ ATTR_OUTCOME = Attribute("quire.outcome", "how the request ended, one of the out
 ATTR_REQUEST_ID = Attribute("quire.request_id", "the server's own request id")
 ATTR_CHOICE = Attribute("quire.choice", "index of the choice a phase belongs to")
 ATTR_PREEMPTIONS = Attribute("quire.preemptions", "times the sequence was preempted")
+ATTR_HANDOVERS = Attribute(
+    "quire.handovers", "engines that died while they had the sequence, and were outlived"
+)
 ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request failed")
 ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
 ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
@@ -361,7 +370,7 @@ SPAN_REQUEST = Span(
         *(ATTR_OPERATION, ATTR_PROVIDER, ATTR_REQUEST_MODEL, ATTR_MAX_TOKENS, ATTR_TEMPERATURE),
         *(ATTR_TOP_P, ATTR_STREAM, ATTR_CHOICES, ATTR_RESPONSE_ID, ATTR_FINISH_REASONS),
         *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
-        *(ATTR_REQUEST_ID, ATTR_PREEMPTIONS, ATTR_ERROR_TYPE),
+        *(ATTR_REQUEST_ID, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
         *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
         *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
     ),
@@ -375,7 +384,7 @@ SPAN_PREFILL = Span(
 SPAN_DECODE = Span(
     "decode",
     "From first to last token.",
-    (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS),
+    (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
 )
 
 SPANS: tuple[Span, ...] = (SPAN_REQUEST, SPAN_QUEUE, SPAN_PREFILL, SPAN_DECODE)
@@ -412,4 +421,5 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("itl_mean_ms", "mean gap between tokens"),
     LogField("total_ms", "receipt to end"),
     LogField("preemptions", "times its sequences were preempted, together"),
+    LogField("handovers", "times its sequences went on in a restarted engine, together"),
 )

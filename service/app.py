@@ -39,7 +39,12 @@ def create_app(
         reasoning_parser=settings.reasoning_parser,
     )
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
-    link = EngineLink(socket_path, on_step=telemetry.on_step, on_state=telemetry.on_state)
+    link = EngineLink(
+        socket_path,
+        on_step=telemetry.on_step,
+        on_state=telemetry.on_state,
+        restart_timeout=settings.engine_restart_timeout,
+    )
     drain = Drain(settings.drain_timeout)
     place = None if settings.store_url == "none" else store_place(settings.store_url)
     services = Services(

@@ -1,8 +1,9 @@
 """The service's end of the engine's socket: submits sequences, spreads what comes back.
 
 One task reads frames. A frame of a step holds tokens of many sequences: each token costs one
-dictionary look-up and one append, and each stream is woken once. When the engine dies, every open
-sequence fails, and the link tries to reach it again until closed.
+dictionary look-up and two appends, and each stream is woken once. When the engine dies, the link
+tries to reach it again until closed. Open sequences wait for the engine that comes next and are
+handed over to it, tokens and all: their readers notice a pause.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import contextlib
 import enum
 import itertools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.messages import (
@@ -24,8 +25,6 @@ from engine.messages import (
     Embed,
     EngineStats,
     Fatal,
-    Finished,
-    FinishReason,
     FromEngine,
     Heartbeat,
     Loading,
@@ -33,15 +32,17 @@ from engine.messages import (
     SamplingParams,
     StepOutputs,
     Submit,
-    TokenLogprobs,
     decode_from_engine,
     encode_frame,
 )
 from observability.logging import get_logger
+from service.engine_sequence import EngineSequence, Waker
 from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
 ADMISSION_WINDOW_SECONDS = 30.0
+
+_CUT_BY_SHUTDOWN = "The server shut down before the answer was complete; retry."
 
 _log = get_logger()
 
@@ -55,100 +56,21 @@ class LinkPhase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """``ready`` describes the model once loaded; ``detail`` says what is going on, for people."""
+    """``ready`` describes the model once loaded; ``detail`` says what is going on, for people.
+    ``kept``: handles of sequences that a lost engine leaves to the next one, or that this one has
+    from the last."""
 
     phase: LinkPhase = LinkPhase.CONNECTING
     detail: str = "waiting for the engine"
     ready: Ready | None = None
-
-
-class Waker:
-    """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
-
-    The task awaits what ``arm`` gives, if anything, then calls ``clear`` before it looks at what
-    it was woken for, so that no wake-up is lost while it is busy. ``wait`` is both.
-    """
-
-    __slots__ = ("_future", "_loop", "_woken")
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
-        self._woken = False
-
-    def wake(self) -> None:
-        future = self._future
-        if future is None:
-            self._woken = True
-        elif not future.done():
-            future.set_result(None)
-
-    def arm(self) -> asyncio.Future[None] | None:
-        """Done at the next wake-up; None when there was one already."""
-        if self._woken:
-            return None
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        future = self._future = loop.create_future()
-        return future
-
-    def clear(self) -> None:
-        self._future = None
-        self._woken = False
-
-    async def wait(self) -> None:
-        future = self.arm()
-        if future is not None:
-            await future
-        self.clear()
-
-
-@dataclass(slots=True, eq=False)
-class EngineSequence:
-    """What the engine has said of one sequence. ``tokens`` and ``logprobs`` hold what arrived
-    since the reader last took it. Times are monotonic seconds."""
-
-    handle: int
-    prompt_tokens: int
-    arrival_time: float
-    waker: Waker
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprobs] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprobs] | None = None
-    vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
-    cached_tokens: int = 0
-    first_scheduled_time: float | None = None
-    first_token_time: float | None = None
-    last_token_time: float | None = None
-    finished: Finished | None = None
-    failure: QuireError | None = None
-
-    def record(self, output_tokens: int, now: float) -> Finished:
-        """The engine's record; or what is known here, for a sequence that ended before the engine
-        said so (a stop string, a client that left, a dead engine)."""
-        if self.finished is not None and self.finished.output_tokens == output_tokens:
-            return self.finished
-        return Finished(
-            handle=self.handle,
-            reason=FinishReason.ERROR if self.failure else FinishReason.ABORT,
-            error=None if self.failure is None else self.failure.message,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens,
-            output_tokens=output_tokens,
-            preemptions=0 if self.finished is None else self.finished.preemptions,
-            arrival_time=self.arrival_time,
-            first_scheduled_time=self.first_scheduled_time,
-            first_token_time=self.first_token_time,
-            last_token_time=self.last_token_time,
-            finished_time=now,
-        )
+    kept: frozenset[int] = frozenset()
 
 
 class EngineLink:
     """Open with ``start``, close with ``close``; all methods are called on one event loop.
 
-    ``on_step`` hears every step and heartbeat, ``on_state`` every change of ``state``.
+    ``on_step`` hears every step and heartbeat, ``on_state`` every change of ``state``. Sequences
+    wait ``restart_timeout`` seconds for an engine after theirs died; 0: they fail at once.
     """
 
     def __init__(
@@ -157,6 +79,7 @@ class EngineLink:
         *,
         on_step: Callable[[StepOutputs | Heartbeat], None],
         on_state: Callable[[EngineState], None],
+        restart_timeout: float = 0.0,
     ) -> None:
         self.state = EngineState()
         self.stats: EngineStats | None = None
@@ -165,6 +88,9 @@ class EngineLink:
         self._path = socket_path
         self._on_step = on_step
         self._on_state = on_state
+        self._restart_timeout = restart_timeout
+        self._giving_up: asyncio.TimerHandle | None = None  # while sequences wait for an engine
+        self._handing_over: asyncio.Task[None] | None = None
         self._sequences: dict[int, EngineSequence] = {}
         self._handles = itertools.count(1)
         self._writer: asyncio.StreamWriter | None = None
@@ -186,9 +112,13 @@ class EngineLink:
         if self._writer is not None:
             self._writer.close()
             self._writer = None  # nothing can be submitted any more
-        self._fail_all(
-            CutByShutdownError("The server shut down before the answer was complete; retry.")
-        )
+        self._fail_all(CutByShutdownError(_CUT_BY_SHUTDOWN))
+
+    def expect_no_restart(self) -> None:
+        """The server shuts down: an engine that dies, or is dead, will not be started again."""
+        self._restart_timeout = 0.0
+        if self.state.phase is LinkPhase.LOST:
+            self._fail_all(CutByShutdownError(_CUT_BY_SHUTDOWN))
 
     # --- sequences -------------------------------------------------------------------------------
 
@@ -228,8 +158,8 @@ class EngineLink:
         cache_salt: str = "",
         arrival_time: float,
     ) -> EngineSequence:
-        """Raises ConnectionError when the engine is not ready, ValueError when the message is too
-        long to send."""
+        """Raises ConnectionError when there is no engine and none is waited for, ValueError when
+        the message is too long to send."""
         message = Submit(
             handle=next(self._handles),
             request_id=request_id,
@@ -269,12 +199,14 @@ class EngineLink:
         return self._send(message, waker)
 
     def _send(self, message: Submit | Embed, waker: Waker) -> EngineSequence:
-        if self._writer is None or self.state.phase is not LinkPhase.READY:
+        frame = encode_frame(message)
+        if self._writer is not None and self.state.phase is LinkPhase.READY:
+            self._writer.write(frame)
+        elif self._giving_up is None:
             raise ConnectionError(self.state.detail)
-        self._writer.write(encode_frame(message))
         handle = message.handle
         sequence = EngineSequence(
-            handle, len(message.prompt_token_ids), message.arrival_time, waker
+            handle, len(message.prompt_token_ids), message.arrival_time, waker, message
         )
         self._sequences[handle] = sequence
         self._waiting.add(handle)
@@ -288,7 +220,7 @@ class EngineLink:
             if self._sequences.pop(sequence.handle, None) is not None
         ]
         self._waiting.difference_update(handles)
-        if handles and self._writer is not None:
+        if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
             self._writer.write(encode_frame(Abort(handles)))
 
     # --- the socket ------------------------------------------------------------------------------
@@ -336,7 +268,9 @@ class EngineLink:
                 )
             case Ready():
                 self.load_seconds = message.load_seconds
-                self._set_state(EngineState(LinkPhase.READY, "ready", message))
+                kept = frozenset(self._sequences)
+                self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
+                self._begin_handing_over()
             case Fatal():
                 self._lose(f"the engine failed: {message.error}")
 
@@ -346,8 +280,7 @@ class EngineLink:
         for admitted in step.admitted:
             sequence = sequences.get(admitted.handle)
             if sequence is not None:
-                sequence.first_scheduled_time = admitted.time
-                sequence.cached_tokens = admitted.cached_tokens
+                sequence.admit(admitted)
                 self._waiting.discard(admitted.handle)
                 self._admissions.append(time.monotonic())
         if step.prompt_logprobs or step.embedded:
@@ -357,6 +290,7 @@ class EngineLink:
             sequence = sequences.get(handle)
             if sequence is not None:
                 sequence.tokens.append(token)
+                sequence.generated.append(token)
                 if sequence.first_token_time is None:
                     sequence.first_token_time = now
                 sequence.last_token_time = now
@@ -368,7 +302,7 @@ class EngineLink:
         for finished in step.finished:
             sequence = sequences.pop(finished.handle, None)
             if sequence is not None:
-                sequence.finished = finished
+                sequence.end(finished)
                 self._waiting.discard(finished.handle)
                 sequence.waker.wake()
 
@@ -394,14 +328,83 @@ class EngineLink:
         self.state = state
         self._on_state(state)
 
+    # --- from an engine that died to the next --------------------------------------------------
+
     def _lose(self, detail: str) -> None:
         self.stats = None
-        self._fail_all(EngineFailedError(detail))
-        self._set_state(EngineState(LinkPhase.LOST, detail))
+        self._stop_handing_over()
+        # Before it was ready it had been given none.
+        had_them = self.state.phase is LinkPhase.READY
+        failed = [
+            sequence
+            for handle, sequence in self._sequences.items()
+            if self._restart_timeout == 0
+            or (had_them and not sequence.survives(at_work=handle not in self._waiting))
+        ]
+        self._fail(failed, EngineFailedError(detail))
+        self._waiting = set(self._sequences)
+        if self._sequences and self._giving_up is None:
+            loop = asyncio.get_running_loop()
+            self._giving_up = loop.call_later(self._restart_timeout, self._give_up)
+            _log.info(
+                "sequences wait for the next engine",
+                count=len(self._sequences),
+                timeout_seconds=self._restart_timeout,
+            )
+        kept = frozenset(self._sequences)
+        self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
+
+    def _begin_handing_over(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        handles = sorted(self._sequences)  # first come, first served
+        if handles and self._writer is not None:
+            self._handing_over = asyncio.create_task(
+                self._hand_over(handles, self._writer), name="hand-over"
+            )
+
+    async def _hand_over(self, handles: list[int], writer: asyncio.StreamWriter) -> None:
+        """Give the engine these sequences, no faster than it takes them in."""
+        count = 0
+        with contextlib.suppress(ConnectionError):  # it is gone too, which ``_run`` will see
+            for handle in handles:
+                sequence = self._sequences.get(handle)
+                if sequence is None:  # its client has left
+                    continue
+                try:
+                    frame = encode_frame(sequence.resumption())
+                except ValueError as error:
+                    self._fail([sequence], EngineFailedError(str(error)))
+                    continue
+                writer.write(frame)
+                sequence.handovers += sequence.deaths > 0
+                count += 1
+                await writer.drain()
+        _log.info("sequences handed over", count=count)
+
+    def _stop_handing_over(self) -> None:
+        if self._handing_over is not None:
+            self._handing_over.cancel()
+            self._handing_over = None
+
+    def _give_up(self) -> None:
+        self._fail_all(
+            EngineFailedError(
+                f"the engine died and none took its place within {self._restart_timeout:g} s"
+            )
+        )
 
     def _fail_all(self, why: QuireError) -> None:
-        sequences, self._sequences = self._sequences, {}
-        self._waiting.clear()
-        for sequence in sequences.values():
+        self._stop_handing_over()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        self._fail(list(self._sequences.values()), why)
+
+    def _fail(self, sequences: Iterable[EngineSequence], why: QuireError) -> None:
+        for sequence in sequences:
+            del self._sequences[sequence.handle]
+            self._waiting.discard(sequence.handle)
             sequence.failure = why
             sequence.waker.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
+from collections.abc import Set
 
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
 from observability import catalogue
@@ -97,7 +98,8 @@ class EngineTelemetry:
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
 
-    def on_ready(self, ready: Ready) -> None:
+    def on_ready(self, ready: Ready, kept: Set[int] = frozenset()) -> None:
+        self._keep_gaps(kept)
         self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
         self._heard_at = time.time()
@@ -129,9 +131,10 @@ class EngineTelemetry:
         self._is_lost = False
         self._heard_at = time.time()
 
-    def lost(self) -> None:
-        """The link to the engine broke: what it held is gone."""
-        self._last_token.clear()
+    def lost(self, kept: Set[int] = frozenset()) -> None:
+        """The link to the engine broke: what it held is gone, but for sequences that the next one
+        is handed (``kept``, by handle), whose streams see one long gap."""
+        self._keep_gaps(kept)
         self._ready.set(0)
         self._is_lost = True
 
@@ -153,6 +156,11 @@ class EngineTelemetry:
         for counter, now, then in zip(self._counters, totals, self._published, strict=True):
             counter.inc(now - then)
         self._published = totals
+
+    def _keep_gaps(self, kept: Set[int]) -> None:
+        """Only the gaps of these go on."""
+        last_token = self._last_token
+        self._last_token = {handle: last_token[handle] for handle in kept if handle in last_token}
 
     def _observe_gaps(self, outputs: StepOutputs) -> None:
         now, last_token = outputs.time, self._last_token

@@ -35,6 +35,7 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         catalogue.ATTR_OUTCOME: record.outcome,
         catalogue.ATTR_REQUEST_ID: record.request_id,
         catalogue.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
+        catalogue.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
         catalogue.ATTR_ERROR_TYPE: record.outcome if failed else None,
         **_protocol_attributes(record),
     }
@@ -108,6 +109,7 @@ def _phases_of(record: RequestRecord, choice: int, sequence: Finished) -> Iterat
                 catalogue.ATTR_CHOICE: choice,
                 catalogue.ATTR_OUTPUT_TOKENS: sequence.output_tokens,
                 catalogue.ATTR_PREEMPTIONS: sequence.preemptions,
+                catalogue.ATTR_HANDOVERS: sequence.handovers,
             },
         )
 

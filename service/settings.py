@@ -88,6 +88,15 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Seconds without a word from the engine after which it is not ready.",
         ),
     ] = 30.0
+    engine_restart_timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="Seconds that running requests wait for the next engine when theirs died, "
+            "to go on in it. 0: they fail at once.",
+        ),
+    ] = 120.0
     slow_reader_timeout: Annotated[
         float,
         Meta(

@@ -49,6 +49,7 @@ class Telemetry:
         }
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._requests = self.metrics.series(catalogue.REQUESTS)
+        self._handovers = self.metrics.series(catalogue.HANDOVERS)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._histograms = {
             metric: self.metrics.series(metric)
@@ -120,6 +121,9 @@ class Telemetry:
         if record.generates:
             self._observe(record, catalogue.REQUEST_GENERATED_TOKENS, record.output_tokens)
         self._observe(record, catalogue.REQUEST_PREEMPTIONS, preemptions)
+        handovers = sum(sequence.handovers for sequence in record.sequences)
+        if handovers and record.model in self._models:
+            self._handovers(record.model).inc(handovers)
 
     def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:
         if record.model in self._models:
@@ -144,9 +148,9 @@ class Telemetry:
     def on_state(self, state: EngineState) -> None:
         """The engine became ready, or was lost."""
         if state.phase is LinkPhase.READY and state.ready is not None:
-            self._engine.on_ready(state.ready)
+            self._engine.on_ready(state.ready, state.kept)
         elif state.phase is LinkPhase.LOST:
-            self._engine.lost()
+            self._engine.lost(state.kept)
 
     # --- the worker ---------------------------------------------------------------------------
 
@@ -197,6 +201,7 @@ def log_fields(record: RequestRecord) -> dict[str, object]:
         "itl_mean_ms": _mean_gap_ms(record.sequences),
         "total_ms": _milliseconds(record.received_time, record.ended_time),
         "preemptions": sum(sequence.preemptions for sequence in record.sequences),
+        "handovers": sum(sequence.handovers for sequence in record.sequences),
     }
 
 

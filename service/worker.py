@@ -29,6 +29,7 @@ from engine.options import OptionError, add_arguments, environment_defaults, fro
 from observability import logging
 from observability.tracing import make_tracer
 from service.app import create_app
+from service.engine_link import EngineLink
 from service.generation.admission import Drain
 from service.http_server import HttpServer
 from service.listener import open_listening_socket
@@ -110,7 +111,8 @@ class Worker:
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
-        await self._finish_requests(drain)
+        services: Services = app.state.services
+        await self._finish_requests(drain, services.link)
         for task in (store, watch):
             task.cancel()
         await server.shut_down_app()
@@ -135,8 +137,9 @@ class Worker:
         await server.start(settings.host, settings.grpc_port)
         return server
 
-    async def _finish_requests(self, drain: Drain) -> None:
+    async def _finish_requests(self, drain: Drain, link: EngineLink) -> None:
         drain.begin()
+        link.expect_no_restart()
         timeout = self._settings.drain_timeout
         _log.info("draining", in_flight=drain.in_flight, timeout_seconds=timeout)
         idle = asyncio.ensure_future(drain.wait_idle(timeout))

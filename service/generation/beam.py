@@ -16,7 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
-from service.engine_link import EngineLink, EngineSequence, Waker
+from service.engine_link import EngineLink
+from service.engine_sequence import EngineSequence, Waker
 from service.errors import EngineFailedError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
@@ -81,6 +82,7 @@ class BeamGeneration(Generation):
         self._ended: list[Beam] = []
         self._at_work: list[EngineSequence] = []
         self._first_step: EngineSequence | None = None
+        self._handovers = 0
         self._submit()
 
     def take_in(self) -> list[Choice]:
@@ -136,6 +138,7 @@ class BeamGeneration(Generation):
             if not sequence.logprobs:
                 raise EngineFailedError("the engine gave no alternatives")
             candidates += continued(beam, sequence.logprobs[0], self._ends)
+        self._handovers += max(sequence.handovers for sequence in self._at_work)
         self._ended += [beam for beam in candidates if beam.end is not None]
         going_on = [beam for beam in candidates if beam.end is None]
         self._beams = sorted(going_on, key=lambda beam: -beam.score)[:width]
@@ -176,6 +179,7 @@ class BeamGeneration(Generation):
             cached_tokens=sequence.cached_tokens,
             output_tokens=len(beam.tokens),
             preemptions=0,
+            handovers=self._handovers,
             arrival_time=self.request.arrival_time,
             first_scheduled_time=sequence.first_scheduled_time,
             first_token_time=sequence.first_token_time,

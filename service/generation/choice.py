@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.messages import FinishReason, TokenLogprobs
-from service.engine_link import EngineSequence
+from service.engine_sequence import EngineSequence
 from service.errors import EngineFailedError, QuireError
 from service.generation.detokenizer import Detokenizer
 from service.generation.events import Event, Finished

@@ -7,7 +7,8 @@ import secrets
 import msgspec
 
 from service.checkpoint import Checkpoint
-from service.engine_link import EngineLink, EngineSequence, Waker
+from service.engine_link import EngineLink
+from service.engine_sequence import EngineSequence, Waker
 from service.errors import EngineUnavailableError, InvalidRequestError
 from service.generation.beam import BeamGeneration, unsubmitted
 from service.generation.choice import Choice

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from engine.messages import Finished as SequenceRecord
 from engine.messages import SamplingParams
-from service.engine_link import EngineLink, EngineSequence
+from service.engine_link import EngineLink
+from service.engine_sequence import EngineSequence
 from service.errors import QuireError
 from service.generation.calls.sink import ToolSchemas
 from service.generation.choice import Choice, StopRules

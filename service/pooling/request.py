@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.messages import Finished, FinishReason
-from service.engine_link import EngineLink, EngineSequence, Waker
+from service.engine_link import EngineLink
+from service.engine_sequence import EngineSequence, Waker
 from service.errors import (
     EngineFailedError,
     EngineUnavailableError,
@@ -124,6 +125,7 @@ class PooledTexts:
             cached_tokens=self.cached_tokens,
             output_tokens=0,
             preemptions=sum(r.preemptions for r in records),
+            handovers=sum(r.handovers for r in records),
             arrival_time=self.request.arrival_time,
             first_scheduled_time=min(scheduled, default=None),
             first_token_time=None,

@@ -22,6 +22,7 @@ from engine.messages import (
     FinishReason,
     Heartbeat,
     Loading,
+    PromptLogprobs,
     Ready,
     SamplingParams,
     StepOutputs,
@@ -30,7 +31,9 @@ from engine.messages import (
     decode_to_engine,
     encode_frame,
 )
-from service.engine_link import EngineLink, EngineSequence, EngineState, LinkPhase, Waker
+from service.engine_link import EngineLink, EngineState, LinkPhase
+from service.engine_sequence import EngineSequence, Waker
+from service.errors import CutByShutdownError, EngineFailedError
 
 PARAMS = SamplingParams(max_tokens=8)
 READY = Ready(
@@ -121,16 +124,21 @@ class OtherEnd:
 class Ends:
     """A link and the other end, connected and ready."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, restart_timeout: float = 0.0) -> None:
         self.states: list[EngineState] = []
         self.steps: list[StepOutputs | Heartbeat] = []
-        self.link = EngineLink(path, on_step=self.steps.append, on_state=self.states.append)
+        self.link = EngineLink(
+            path,
+            on_step=self.steps.append,
+            on_state=self.states.append,
+            restart_timeout=restart_timeout,
+        )
         self.engine = OtherEnd(path)
 
-    def submit(self, waker: Waker | None = None) -> EngineSequence:
+    def submit(self, waker: Waker | None = None, params: SamplingParams = PARAMS) -> EngineSequence:
         return self.link.submit(
             [1, 2, 3],
-            PARAMS,
+            params,
             request_id="r",
             waker=waker or Waker(),
             arrival_time=time.monotonic(),
@@ -141,18 +149,51 @@ class Ends:
             while not condition():
                 await asyncio.sleep(0.005)
 
+    async def open(self) -> None:
+        await self.engine.listen()
+        self.link.start()
+        await self.engine.accept()
+        self.engine.say(Loading("weights", 1, 2), READY)
+        await self.until(lambda: self.link.state.phase is LinkPhase.READY)
+
+    async def close(self) -> None:
+        await self.link.close()
+        await self.engine.hang_up()
+
+    async def die(self) -> None:
+        """The engine goes, and the link has noticed."""
+        await self.engine.hang_up()
+        await self.until(lambda: self.link.state.phase is LinkPhase.LOST)
+
+    async def come_back(self) -> None:
+        """Another engine comes, and the link has noticed."""
+        await self.engine.listen()
+        await self.engine.accept()
+        self.engine.say(READY)
+        await self.until(lambda: self.link.state.phase is LinkPhase.READY)
+
+    async def hear_submit(self) -> Submit:
+        heard = await asyncio.wait_for(self.engine.hear(), 5)
+        assert isinstance(heard, Submit)
+        return heard
+
 
 @pytest_asyncio.fixture
 async def ends(tmp_path: Path) -> AsyncIterator[Ends]:
+    """Whose sequences wait for no other engine."""
     both = Ends(tmp_path / "engine.sock")
-    await both.engine.listen()
-    both.link.start()
-    await both.engine.accept()
-    both.engine.say(Loading("weights", 1, 2), READY)
-    await both.until(lambda: both.link.state.phase is LinkPhase.READY)
+    await both.open()
     yield both
-    await both.link.close()
-    await both.engine.hang_up()
+    await both.close()
+
+
+@pytest_asyncio.fixture
+async def patient(tmp_path: Path) -> AsyncIterator[Ends]:
+    """Whose sequences wait for the next engine."""
+    both = Ends(tmp_path / "engine.sock", restart_timeout=30.0)
+    await both.open()
+    yield both
+    await both.close()
 
 
 async def test_states_are_told_in_order(ends: Ends) -> None:
@@ -209,21 +250,15 @@ async def test_an_abort_is_sent_once_and_its_stragglers_are_ignored(ends: Ends) 
         await asyncio.wait_for(ends.engine.hear(), 0.05)
 
 
-async def test_when_the_engine_goes_all_fail_and_a_new_one_is_found(
-    ends: Ends, tmp_path: Path
-) -> None:
+async def test_when_the_engine_goes_all_fail_and_a_new_one_is_found(ends: Ends) -> None:
     sequences = [ends.submit(), ends.submit()]
-    await ends.engine.hang_up()
+    await ends.die()
     for sequence in sequences:
         await asyncio.wait_for(sequence.waker.wait(), 5)
         assert sequence.failure
-    assert ends.link.state.phase is LinkPhase.LOST
     with pytest.raises(ConnectionError):
         ends.submit()
-    await ends.engine.listen()
-    await ends.engine.accept()
-    ends.engine.say(READY)
-    await ends.until(lambda: ends.link.state.phase is LinkPhase.READY)
+    await ends.come_back()
     ends.submit()
 
 
@@ -297,3 +332,132 @@ async def test_nothing_can_be_submitted_to_a_closed_link(ends: Ends) -> None:
     await ends.link.close()
     with pytest.raises(ConnectionError):
         ends.submit()
+
+
+# --- from an engine that died to the next ---------------------------------------------------------
+
+
+def admitted(sequence: EngineSequence, cached: int = 0) -> Admitted:
+    return Admitted(sequence.handle, 4.0, cached)
+
+
+async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends) -> None:
+    params = SamplingParams(max_tokens=8, logprobs=0, prompt_logprobs=0)
+    running, waiting = patient.submit(params=params), patient.submit()
+    known = [TokenLogprobs(-1.0, 1, [])] * 2
+    patient.engine.say(
+        step(
+            {running.handle: 7},
+            admitted=[admitted(running, cached=2)],
+            logprobs={0: TokenLogprobs(-0.5, 1, [])},
+            prompt_logprobs=[PromptLogprobs(running.handle, known)],
+        )
+    )
+    await asyncio.wait_for(running.waker.wait(), 5)
+    running.tokens.clear()  # its reader took it
+    patient.engine.say(step({running.handle: 8}))
+    await asyncio.wait_for(running.waker.wait(), 5)
+    await patient.die()
+    assert patient.link.state.kept == {running.handle, waiting.handle}
+    assert patient.link.waiting_sequences == 2
+    await patient.come_back()
+    first, second = await patient.hear_submit(), await patient.hear_submit()
+    assert (first.handle, first.output_token_ids) == (running.handle, [7, 8])
+    assert first.params == SamplingParams(max_tokens=8, logprobs=0)  # the prompt's were told
+    assert second == waiting.message
+    patient.engine.say(
+        step({}, admitted=[Admitted(running.handle, 9.0, 0)]),
+        step({running.handle: 9}, finished=[finished(running.handle, 3)]),
+    )
+    await asyncio.wait_for(running.waker.wait(), 5)
+    assert running.tokens == [8, 9]
+    record = running.record(3, now=20.0)
+    assert (record.handovers, record.output_tokens, record.cached_tokens) == (1, 3, 2)
+    assert (record.first_scheduled_time, record.first_token_time) == (4.0, 5.0)
+    assert running.prompt_logprobs == known
+    assert patient.link.waiting_sequences == 1
+
+
+async def test_who_leaves_or_comes_while_there_is_no_engine(patient: Ends) -> None:
+    gone, stays = patient.submit(), patient.submit()
+    await patient.die()
+    patient.link.abort([gone])
+    comes = patient.submit()
+    await patient.come_back()
+    heard = [await patient.hear_submit(), await patient.hear_submit()]
+    assert [submit.handle for submit in heard] == [stays.handle, comes.handle]
+    assert (stays.handovers, comes.handovers) == (1, 0)
+    patient.link.abort([stays])
+    assert await patient.engine.hear() == Abort([stays.handle])
+
+
+async def test_a_sequence_is_handed_over_while_it_cannot_be_what_kills_engines(
+    patient: Ends,
+) -> None:
+    running, waiting = patient.submit(), patient.submit()
+    patient.engine.say(step({}, admitted=[admitted(running)]))
+    await patient.until(lambda: patient.link.waiting_sequences == 1)
+    await patient.die()
+    await patient.come_back()
+    later = patient.submit()
+    patient.engine.say(step({}, admitted=[admitted(running), admitted(later)]))
+    await patient.until(lambda: patient.link.waiting_sequences == 1)
+    await patient.die()
+    assert running.failure  # two engines died while they ran it
+    assert waiting.failure is None
+    assert later.failure is None
+    await patient.come_back()
+    await patient.hear_submit()
+    await patient.hear_submit()
+    await patient.die()
+    assert waiting.failure  # three died that had heard of it
+    assert not later.failure
+
+
+async def test_a_death_before_it_was_ready_is_nobodys_fault(patient: Ends) -> None:
+    sequence = patient.submit()
+    await patient.die()
+    for _ in range(4):
+        await patient.engine.listen()
+        await patient.engine.accept()
+        patient.engine.say(Loading("weights", 1, 2))
+        await patient.until(lambda: patient.link.state.phase is LinkPhase.LOADING)
+        await patient.die()
+    await patient.come_back()
+    assert (await patient.hear_submit()).handle == sequence.handle
+    assert not sequence.failure
+
+
+async def test_nobody_waits_for_ever_for_the_next_engine(tmp_path: Path) -> None:
+    both = Ends(tmp_path / "engine.sock", restart_timeout=0.05)
+    await both.open()
+    sequence = both.submit()
+    await both.die()
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert isinstance(sequence.failure, EngineFailedError)
+    assert "none took its place within 0.05 s" in sequence.failure.message
+    with pytest.raises(ConnectionError):
+        both.submit()
+    await both.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
+    patient: Ends, when: str
+) -> None:
+    sequence = patient.submit()
+    if when == "before":
+        patient.link.expect_no_restart()
+        assert not sequence.failure  # its engine is there
+    await patient.die()
+    if when == "after":
+        patient.link.expect_no_restart()
+    expected = EngineFailedError if when == "before" else CutByShutdownError
+    assert isinstance(sequence.failure, expected)
+
+
+async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
+    sequence = patient.link.embed([1, 2], request_id="r", waker=Waker(), arrival_time=1.0)
+    await patient.die()
+    await patient.come_back()
+    assert await patient.engine.hear() == sequence.message

@@ -47,6 +47,7 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
         catalogue.ATTR_OUTCOME: "stop",
         catalogue.ATTR_REQUEST_ID: "req_1",
         catalogue.ATTR_PREEMPTIONS: 0,
+        catalogue.ATTR_HANDOVERS: 0,
         catalogue.ATTR_ERROR_TYPE: None,
         catalogue.ATTR_HTTP_METHOD: "POST",
         catalogue.ATTR_HTTP_ROUTE: "/v1/chat/completions",

@@ -304,6 +304,15 @@ def test_counters_never_fall_and_lose_nothing_when_the_engine_restarts(
     assert value(telemetry, catalogue.GENERATED_TOKENS) == 116
 
 
+def test_the_gap_that_a_dead_engine_leaves_in_a_stream_is_counted(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.0, [1, 2]))
+    telemetry.on_state(EngineState(LinkPhase.LOST, "gone", kept=frozenset({1})))
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY, frozenset({1})))
+    telemetry.on_step(step(8.5, [1, 2]))
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 1
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(7.5)
+
+
 def test_readiness_and_shape_of_the_engine_are_shown_and_its_loss_too(
     telemetry: Telemetry,
 ) -> None:

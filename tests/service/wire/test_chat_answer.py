@@ -17,7 +17,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from engine.messages import Finished, FinishReason, SamplingParams
 from service.checkpoint import Checkpoint, load_checkpoint
-from service.engine_link import EngineLink, EngineSequence
+from service.engine_link import EngineLink
+from service.engine_sequence import EngineSequence
 from service.generation.choice import StopRules
 from service.generation.formats import Opening
 from service.generation.generator import Generator

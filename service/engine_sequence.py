@@ -1,0 +1,143 @@
+"""One sequence as the service sees it: what the engine has said of it, and what another engine
+needs to go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.messages import Admitted, Embed, Finished, FinishReason, Submit, TokenLogprobs
+from service.errors import QuireError
+
+# Of engines that died while it was theirs. One that dies again may have died of what it was given:
+# first of what it ran, then of what it had only heard of.
+MOST_DEATHS_AT_WORK = 1
+MOST_DEATHS = 2
+
+
+class Waker:
+    """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
+
+    The task awaits what ``arm`` gives, if anything, then calls ``clear`` before it looks at what
+    it was woken for, so that no wake-up is lost while it is busy. ``wait`` is both.
+    """
+
+    __slots__ = ("_future", "_loop", "_woken")
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
+        self._woken = False
+
+    def wake(self) -> None:
+        future = self._future
+        if future is None:
+            self._woken = True
+        elif not future.done():
+            future.set_result(None)
+
+    def arm(self) -> asyncio.Future[None] | None:
+        """Done at the next wake-up; None when there was one already."""
+        if self._woken:
+            return None
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        future = self._future = loop.create_future()
+        return future
+
+    def clear(self) -> None:
+        self._future = None
+        self._woken = False
+
+    async def wait(self) -> None:
+        future = self.arm()
+        if future is not None:
+            await future
+        self.clear()
+
+
+@dataclass(slots=True, eq=False)
+class EngineSequence:
+    """``message`` asked for it; None: it is filled by hand. ``tokens`` and ``logprobs`` hold what
+    arrived since the reader last took it, ``generated`` all tokens. Times are monotonic
+    seconds."""
+
+    handle: int
+    prompt_tokens: int
+    arrival_time: float
+    waker: Waker
+    message: Submit | Embed | None = None
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
+    generated: list[int] = field(default_factory=list)
+    cached_tokens: int = 0
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+    finished: Finished | None = None
+    failure: QuireError | None = None
+    deaths: int = 0  # of engines that had it
+    deaths_at_work: int = 0  # of those, of engines that had begun to run it
+    handovers: int = 0  # to an engine that came after one that died
+
+    def admit(self, admitted: Admitted) -> None:
+        """An engine begins to run it."""
+        if self.first_scheduled_time is None:
+            self.first_scheduled_time = admitted.time
+            self.cached_tokens = admitted.cached_tokens
+
+    def end(self, finished: Finished) -> None:
+        """The engine's record, which knows nothing of the engines before."""
+        if self.handovers:
+            finished = msgspec.structs.replace(
+                finished,
+                cached_tokens=self.cached_tokens,
+                handovers=self.handovers,
+                first_scheduled_time=self.first_scheduled_time,
+                first_token_time=self.first_token_time,
+                last_token_time=self.last_token_time,
+            )
+        self.finished = finished
+
+    def survives(self, *, at_work: bool) -> bool:
+        """Its engine died, which had begun to run it or not: whether another may have it."""
+        self.deaths += 1
+        self.deaths_at_work += at_work
+        return self.deaths_at_work <= MOST_DEATHS_AT_WORK and self.deaths <= MOST_DEATHS
+
+    def resumption(self) -> Submit | Embed:
+        """What asks another engine to go on where the last one stood."""
+        message = self.message
+        assert message is not None
+        if isinstance(message, Embed):
+            return message
+        params = message.params
+        if self.prompt_logprobs is not None:  # they were told already, all at once
+            params = msgspec.structs.replace(params, prompt_logprobs=None)
+        return msgspec.structs.replace(message, params=params, output_token_ids=self.generated)
+
+    def record(self, output_tokens: int, now: float) -> Finished:
+        """The engine's record; or what is known here, for a sequence that ended before the engine
+        said so (a stop string, a client that left, a dead engine)."""
+        if self.finished is not None and self.finished.output_tokens == output_tokens:
+            return self.finished
+        return Finished(
+            handle=self.handle,
+            reason=FinishReason.ERROR if self.failure else FinishReason.ABORT,
+            error=None if self.failure is None else self.failure.message,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=output_tokens,
+            preemptions=0 if self.finished is None else self.finished.preemptions,
+            handovers=self.handovers,
+            arrival_time=self.arrival_time,
+            first_scheduled_time=self.first_scheduled_time,
+            first_token_time=self.first_token_time,
+            last_token_time=self.last_token_time,
+            finished_time=now,
+        )

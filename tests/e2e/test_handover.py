@@ -1,0 +1,256 @@
+"""An engine that dies is a pause: what it was at goes on in the next one, to the same end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+
+CHAT = "/v1/chat/completions"
+STORY: dict[str, Any] = {
+    "model": "pocket",
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "max_tokens": 400,
+    "temperature": 0,
+}
+COLOURS = {
+    "type": "array",
+    "items": {"enum": ["red", "green", "blue"]},
+    "minItems": 120,
+    "maxItems": 150,
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {"colours": COLOURS},
+    "required": ["colours"],
+    "additionalProperties": False,
+}
+FOREVER = {"ignore_eos": True}
+
+Ask = Callable[["Clients"], Awaitable[Any]]
+
+
+class Clients:
+    """The official SDKs, and plain HTTP, on one server. ``chunks`` counts what streams gave."""
+
+    def __init__(self, server: QuireServer) -> None:
+        self.openai = openai.AsyncOpenAI(
+            base_url=f"{server.url}/v1", api_key="unused", max_retries=0
+        )
+        self.anthropic = anthropic.AsyncAnthropic(
+            base_url=server.url, api_key="unused", max_retries=0
+        )
+        self.http = httpx.AsyncClient(base_url=server.url, timeout=120)
+        self.chunks = 0
+
+    async def close(self) -> None:
+        await asyncio.gather(self.openai.close(), self.anthropic.close(), self.http.aclose())
+
+
+async def streamed(clients: Clients) -> Any:
+    """Four seeded choices, with what each token's probability was."""
+    texts: dict[int, str] = {}
+    logprobs: dict[int, list[tuple[str, float]]] = {}
+    ends = {}
+    stream = await clients.openai.chat.completions.create(
+        **{**STORY, "temperature": 1.0},
+        n=4,
+        seed=7,
+        logprobs=True,
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_body=FOREVER,
+    )
+    async for chunk in stream:
+        clients.chunks += 1
+        if chunk.usage:
+            ends["usage"] = chunk.usage.model_dump(exclude={"prompt_tokens_details"})
+        for choice in chunk.choices:
+            texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+            if choice.logprobs and choice.logprobs.content:
+                logprobs.setdefault(choice.index, []).extend(
+                    (entry.token, round(entry.logprob, 3)) for entry in choice.logprobs.content
+                )
+            if choice.finish_reason:
+                ends[choice.index] = choice.finish_reason
+    return texts, logprobs, ends
+
+
+async def whole(clients: Clients) -> Any:
+    reply = await clients.openai.chat.completions.create(
+        **{**STORY, "frequency_penalty": 0.5}, extra_body=FOREVER
+    )
+    return reply.choices[0].message.content, reply.choices[0].finish_reason
+
+
+async def constrained(clients: Clients) -> Any:
+    reply = await clients.openai.chat.completions.create(
+        **{**STORY, "max_tokens": 1500, "temperature": 1.0},
+        seed=3,
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "colours", "schema": SCHEMA, "strict": True},
+        },
+    )
+    colours = json.loads(reply.choices[0].message.content or "")["colours"]
+    assert len(colours) >= 120
+    return colours
+
+
+async def messages(clients: Clients) -> Any:
+    async with clients.anthropic.messages.stream(
+        model="pocket",
+        max_tokens=400,
+        messages=STORY["messages"],
+        extra_body={"temperature": 0, **FOREVER},
+    ) as stream:
+        async for _ in stream:
+            clients.chunks += 1
+        final = await stream.get_final_message()
+        return [block.model_dump() for block in final.content], final.stop_reason
+
+
+async def completed(clients: Clients) -> Any:
+    """With logprobs of the prompt, and a stop string to look out for."""
+    asked = {"prompt": "Once upon a time", "max_tokens": 400, "temperature": 0, **FOREVER}
+    shown = {"echo": True, "logprobs": 1, "stop": ["no such text"]}
+    reply = await clients.http.post("/v1/completions", json={**asked, **shown})
+    assert reply.status_code == 200, reply.text
+    choice = reply.json()["choices"][0]
+    return choice["text"], len(choice["logprobs"]["tokens"]), choice["finish_reason"]
+
+
+async def searched(clients: Clients) -> Any:
+    reply = await clients.http.post(
+        "/v1/completions",
+        json={
+            **{"prompt": "Once upon a time", "max_tokens": 120, "n": 2},
+            **{"use_beam_search": True, "temperature": 0},
+        },
+    )
+    assert reply.status_code == 200, reply.text
+    return [choice["text"] for choice in reply.json()["choices"]]
+
+
+ALL: tuple[Ask, ...] = (streamed, whole, constrained, messages, completed, searched)
+
+
+async def kill_engine(server: QuireServer) -> None:
+    os.kill(await asyncio.to_thread(engine_of, server), signal.SIGKILL)
+
+
+def engine_of(server: QuireServer) -> int:
+    def found() -> int | None:
+        assert server.process is not None
+        for pid in descendants(server.process.pid):
+            words = command_of(pid)
+            if b"engine" in words and words[words.index(b"engine") - 1] == b"-m":
+                return pid
+        return None
+
+    return until(found, 30, "an engine")
+
+
+def request_lines(server: QuireServer, count: int) -> list[dict[str, Any]]:
+    def found() -> list[dict[str, Any]] | None:
+        lines = [line for line in server.log_lines() if line["event"] == "request"]
+        return lines if len(lines) >= count else None
+
+    return until(found, 10, "the log lines of all requests")
+
+
+async def ask_all(server: QuireServer) -> list[Any]:
+    clients = Clients(server)
+    try:
+        return await asyncio.gather(*(ask(clients) for ask in ALL))
+    finally:
+        await clients.close()
+
+
+async def ask_all_while_the_engine_dies(server: QuireServer) -> list[Any]:
+    clients = Clients(server)
+    try:
+        asking = [asyncio.ensure_future(ask(clients)) for ask in ALL]
+        async with asyncio.timeout(60):
+            while clients.chunks < 100:
+                await asyncio.sleep(0.01)
+        assert not any(asked.done() for asked in asking)
+        await kill_engine(server)
+        return await asyncio.gather(*asking)
+    finally:
+        await clients.close()
+
+
+@pytest.mark.timeout(300)
+async def test_every_request_goes_on_in_the_next_engine_to_the_same_end() -> None:
+    with QuireServer() as server:
+        expected = await ask_all(server)
+        counted = server.total("quire_handovers_total")
+        assert counted == 0
+        assert await ask_all_while_the_engine_dies(server) == expected
+        # Four choices, four requests of one, and two beams at the time.
+        assert server.total("quire_handovers_total") >= 8
+        lines = request_lines(server, 12)
+        assert [line["handovers"] > 0 for line in lines] == [False] * 6 + [True] * 6
+        assert {line["outcome"] for line in lines} == {"stop", "length"}
+
+
+@pytest.mark.timeout(300)
+async def test_two_deaths_end_what_was_at_work_and_spare_what_waited() -> None:
+    """The one that kills engines is among those at work; it must not do so for ever."""
+    simulated = "simulated:step=20ms,output=3000"
+    with QuireServer(simulated, "--served-model-name", "slow", "--max-num-seqs", "2") as server:
+        clients = Clients(server)
+        story = {**STORY, "model": "slow", "max_tokens": 2000}
+        chunks = 0
+
+        async def chat() -> None:
+            nonlocal chunks
+            stream = await clients.openai.chat.completions.create(**story, stream=True)
+            async for _ in stream:
+                chunks += 1
+
+        async def talk() -> None:
+            nonlocal chunks
+            async with clients.anthropic.messages.stream(
+                model="slow", max_tokens=2000, messages=STORY["messages"]
+            ) as stream:
+                async for _ in stream:
+                    chunks += 1
+
+        async def chunks_beyond(least: int) -> None:
+            async with asyncio.timeout(60):
+                while chunks < least:
+                    await asyncio.sleep(0.01)
+
+        at_work = [asyncio.ensure_future(chat()), asyncio.ensure_future(talk())]
+        await chunks_beyond(20)
+        waits = asyncio.ensure_future(
+            clients.openai.chat.completions.create(**{**story, "max_tokens": 3})
+        )
+        await asyncio.to_thread(
+            until, lambda: server.total("quire_sequences_waiting") == 1, 30, "one to wait"
+        )
+        await kill_engine(server)
+        await chunks_beyond(chunks + 40)  # both go on
+        await kill_engine(server)
+        with pytest.raises(openai.APIError) as of_openai:
+            await at_work[0]
+        assert of_openai.value.code == "engine_error"
+        with pytest.raises(anthropic.APIStatusError) as of_anthropic:
+            await at_work[1]
+        assert of_anthropic.value.body["error"]["type"] == "api_error"  # type: ignore[index]
+        assert (await waits).choices[0].finish_reason == "length"
+        await clients.close()
+        lines = {(line["outcome"], line["handovers"]) for line in request_lines(server, 3)}
+        assert lines == {("error:engine", 1), ("length", 2)}
