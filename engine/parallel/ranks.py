@@ -273,13 +273,14 @@ class Ranks:
             if self._cause is not None or self._is_closing:
                 return
             self._cause = cause
+            # Before anybody learns of it: who then closes must find the timer to cancel.
+            self._exit_timer = threading.Timer(self._limits.exit, self._exit)
+            self._exit_timer.daemon = True
+            self._exit_timer.start()
             self._changed.notify_all()
         logger.error("%s; all ranks end", cause)
         for rank in self._ranks:
             rank.process.kill()
-        self._exit_timer = threading.Timer(self._limits.exit, self._exit)
-        self._exit_timer.daemon = True
-        self._exit_timer.start()
         self._on_failure(cause)
 
     def _exit(self) -> None:

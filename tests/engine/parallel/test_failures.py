@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+import engine.parallel.ranks
 import engine.parallel.runner
 from engine.core import EngineDeadError
 from engine.messages import (
@@ -31,11 +33,12 @@ from engine.model.errors import ConfigError
 from engine.parallel.ranks import RankFailedError, Ranks
 from engine.parallel.watch import Limits
 from engine.step import StepPlan
+from tests.e2e.quire_server import until
 from tests.engine.driving import Engine
 from tests.engine.engine_client import EngineClient, running_engine
 from tests.engine.parallel import flawed_rank
 from tests.engine.parallel.flawed_rank import AFTERWARDS, BEFORE, HANGS, MIDWAY, FlawedRunner
-from tests.engine.parallel.processes import open_descriptors, parallel, ranks_of, wait_gone
+from tests.engine.parallel.processes import PATIENT, open_descriptors, parallel, ranks_of, wait_gone
 from tests.engine.test_process import FOREVER, ROOT
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -159,6 +162,27 @@ def check_for(ranks: Ranks, seconds: float) -> None:
     while time.monotonic() < deadline:
         ranks.check()
         time.sleep(0.05)
+
+
+def test_ranks_that_are_closed_as_they_fail_leave_this_process_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that noticed the failure is still at it when rank 0 has given up."""
+    ranks = Ranks(2, limits=PATIENT)
+    entered = threading.Event()
+
+    def tell_when_closing(*_: object) -> None:
+        entered.set()
+        until(lambda: ranks._is_closing, 30, "rank 0 to give up")
+
+    monkeypatch.setattr(engine.parallel.ranks.logger, "error", tell_when_closing)
+    os.kill(ranks.pids[0], signal.SIGKILL)
+    assert entered.wait(30)
+    with pytest.raises(RankFailedError):
+        ranks.check()
+    ranks.close()
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    until(lambda: not any(timer.is_alive() for timer in timers), 5, "no way to end it hard")
 
 
 def test_ranks_that_are_closed_leave_nothing(model: Path) -> None:
