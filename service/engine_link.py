@@ -367,20 +367,23 @@ class EngineLink:
     async def _hand_over(self, handles: list[int], writer: asyncio.StreamWriter) -> None:
         """Give the engine these sequences, no faster than it takes them in."""
         count = 0
-        with contextlib.suppress(ConnectionError):  # it is gone too, which ``_run`` will see
-            for handle in handles:
-                sequence = self._sequences.get(handle)
-                if sequence is None:  # its client has left
-                    continue
-                try:
-                    frame = encode_frame(sequence.resumption())
-                except ValueError as error:
-                    self._fail([sequence], EngineFailedError(str(error)))
-                    continue
-                writer.write(frame)
-                sequence.handovers += sequence.deaths > 0
-                count += 1
+        for handle in handles:
+            sequence = self._sequences.get(handle)
+            if sequence is None:  # its client has left
+                continue
+            try:
+                frame = encode_frame(sequence.resumption())
+            except Exception as error:  # whatever it is: nobody else would end this sequence
+                _log.exception("a sequence could not be handed over", handle=handle)
+                self._fail([sequence], EngineFailedError(f"it could not be handed over: {error}"))
+                continue
+            writer.write(frame)
+            sequence.handovers += sequence.deaths > 0
+            count += 1
+            try:
                 await writer.drain()
+            except ConnectionError:
+                return  # this engine is gone too, which ``_run`` will see
         _log.info("sequences handed over", count=count)
 
     def _stop_handing_over(self) -> None:

@@ -97,6 +97,15 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "to go on in it. 0: they fail at once.",
         ),
     ] = 120.0
+    stream_keep_alive: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="Seconds of silence after which an SSE stream gets a comment, which every "
+            "client skips, so that no proxy takes it for dead. 0: never.",
+        ),
+    ] = 15.0
     slow_reader_timeout: Annotated[
         float,
         Meta(

@@ -105,6 +105,7 @@ def answer_stream(
         stream_events(exchange, generation, answer.stream(), settle),
         exchange.headers,
         patience=exchange.patience,
+        keep_alive=exchange.keep_alive,
         cut=exchange.fail,
     )
 

@@ -82,7 +82,11 @@ def make_app(
         route_handlers=list(ROUTES),
         middleware=[
             ExchangeMiddleware(
-                keys, services.telemetry, services.drain, patience=settings.slow_reader_timeout
+                keys,
+                services.telemetry,
+                services.drain,
+                patience=settings.slow_reader_timeout,
+                keep_alive=settings.stream_keep_alive,
             )
         ],
         exception_handlers={Exception: respond_to_failure},

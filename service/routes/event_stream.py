@@ -21,6 +21,8 @@ from service.errors import QuireError, SlowReaderError
 from service.routes.body import client_left
 
 SERVER_SEND = "quire_server_send"
+# A comment: every reader of SSE skips it (WHATWG HTML, 9.2.6).
+KEEP_ALIVE = b": keep-alive\n\n"
 
 # No proxy on the way may hold back or rewrite what is meant to arrive token by token.
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
@@ -31,7 +33,9 @@ class EventStream(Response[bytes]):
     then the generator is closed.
 
     A client that stays but lets one write wait for longer than ``patience`` seconds is cut off
-    (before twice as long) and ``cut`` is called with the reason.
+    (before twice as long) and ``cut`` is called with the reason. After ``keep_alive`` seconds
+    (before twice as long) in which there was nothing to write, a comment is written, for proxies
+    that take silence for death; 0: never.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class EventStream(Response[bytes]):
         headers: dict[str, str],
         *,
         patience: float,
+        keep_alive: float,
         cut: Callable[[QuireError], None],
     ) -> None:
         super().__init__(
@@ -50,6 +55,7 @@ class EventStream(Response[bytes]):
         )
         self._events = events
         self._patience = patience
+        self._keep_alive = keep_alive
         self._cut = cut
 
     def to_asgi_response(
@@ -68,7 +74,12 @@ class EventStream(Response[bytes]):
     ) -> ASGIResponse:
         merged = {**(headers or {}), **self.headers}
         return _EventStreamResponse(
-            self._events, request.scope, merged, patience=self._patience, cut=self._cut
+            self._events,
+            request.scope,
+            merged,
+            patience=self._patience,
+            keep_alive=self._keep_alive,
+            cut=self._cut,
         )
 
 
@@ -82,52 +93,71 @@ class _EventStreamResponse(ASGIResponse):
         headers: dict[str, Any],
         *,
         patience: float,
+        keep_alive: float,
         cut: Callable[[QuireError], None],
     ) -> None:
         super().__init__(headers=headers, media_type="text/event-stream", status_code=200)
         self._events = events
         self._scope = scope
         self._patience = patience
+        self._keep_alive = keep_alive
         self._cut = cut
         self._begun_writes = 0
         self._done_writes = 0
+        self._comment: asyncio.Task[None] | None = None  # on its way: no other write may begin
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         server_send: Send = self._scope["state"].get(SERVER_SEND, send)
         sending = asyncio.ensure_future(self._send_events(server_send))
         leaving = asyncio.ensure_future(client_left(receive))
         try:
-            await self._watch(sending, leaving)
+            await self._watch(sending, leaving, server_send)
         finally:
-            leaving.cancel()
-            sending.cancel()
+            tasks = [sending, leaving, *([] if self._comment is None else [self._comment])]
+            for task in tasks:
+                task.cancel()
             # Only once the sender has let go of it may the generator be closed.
-            results = await asyncio.gather(sending, leaving, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
             await self._events.aclose()
         if isinstance(results[0], Exception):
             raise results[0]
 
-    async def _watch(self, sending: asyncio.Future[None], leaving: asyncio.Future[None]) -> None:
+    async def _watch(
+        self, sending: asyncio.Future[None], leaving: asyncio.Future[None], send: Send
+    ) -> None:
         """Until the stream has ended, the client has left, or one write waits for too long."""
-        stuck = -1
+        loop = asyncio.get_running_loop()
+        interval = min(self._patience, self._keep_alive or self._patience)
+        seen, since = -1, 0.0  # writes begun by then, and none after
         while True:
             done, _ = await asyncio.wait(
-                (sending, leaving), timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
+                (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return
             # A look now and then costs nothing per token; a clock read at each write would.
-            if self._begun_writes == self._done_writes:
-                stuck = -1
-            elif stuck == self._begun_writes:
-                self._cut(SlowReaderError("The client did not read its stream."))
-                return
-            else:
-                stuck = self._begun_writes
+            if seen != self._begun_writes:
+                seen, since = self._begun_writes, loop.time()
+            elif self._begun_writes != self._done_writes:
+                if loop.time() - since >= self._patience:
+                    self._cut(SlowReaderError("The client did not read its stream."))
+                    return
+            elif self._keep_alive and loop.time() - since >= self._keep_alive:
+                self._begun_writes += 1
+                self._comment = asyncio.create_task(self._send_comment(send))
+
+    async def _send_comment(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+        self._done_writes += 1
+        self._comment = None
 
     async def _send_events(self, send: Send) -> None:
         async for chunk in self._events:
+            if self._comment is not None:
+                await self._comment
             self._begun_writes += 1
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
             self._done_writes += 1
+        if self._comment is not None:
+            await self._comment
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -60,7 +60,7 @@ def _digest(key: bytes) -> bytes:
 
 class Exchange:
     """What one counted request has come to so far. ``patience`` is how many seconds its client may
-    leave a write waiting."""
+    leave a write waiting, ``keep_alive`` after how many of silence its stream gets a comment."""
 
     def __init__(
         self,
@@ -68,10 +68,12 @@ class Exchange:
         telemetry: Telemetry,
         *,
         patience: float = 60.0,
+        keep_alive: float = 0.0,
         drain: Drain | None = None,
     ) -> None:
         self.record = record
         self.patience = patience
+        self.keep_alive = keep_alive
         self.generation: Generation | None = None
         self.detached = False
         self.pooled: PooledTexts | None = None
@@ -174,10 +176,17 @@ class ExchangeMiddleware(ASGIMiddleware):
     scopes = (ScopeType.HTTP,)
 
     def __init__(
-        self, keys: KeyRing, telemetry: Telemetry, drain: Drain, *, patience: float
+        self,
+        keys: KeyRing,
+        telemetry: Telemetry,
+        drain: Drain,
+        *,
+        patience: float,
+        keep_alive: float,
     ) -> None:
         self._keys = keys
         self._patience = patience
+        self._keep_alive = keep_alive
         self._telemetry = telemetry
         self._drain = drain
 
@@ -192,6 +201,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             _new_record(scope, route),
             self._telemetry,
             patience=self._patience,
+            keep_alive=self._keep_alive,
             drain=self._drain,
         )
         scope["state"][EXCHANGE] = exchange

@@ -100,6 +100,7 @@ def follow_run(request: HttpRequest, exchange: Exchange, run: Run, number: int) 
         run.follow(number, lost),
         {**exchange.headers, "x-quire-stream-id": run.id},
         patience=exchange.patience,
+        keep_alive=exchange.keep_alive,
         cut=lambda error: None,
     )
 
@@ -112,7 +113,13 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
         if pieces:
             yield b"\n\n".join([*pieces, b""])
 
-    return EventStream(rest(), exchange.headers, patience=exchange.patience, cut=lambda error: None)
+    return EventStream(
+        rest(),
+        exchange.headers,
+        patience=exchange.patience,
+        keep_alive=exchange.keep_alive,
+        cut=lambda error: None,
+    )
 
 
 def first_wanted(request: HttpRequest) -> int:
