@@ -54,7 +54,7 @@ $(CLIENTS)/.installed: tests/e2e/javascript/package.json
 	-npm install --prefix $(CLIENTS) --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error && touch $@
 
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
-	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)
 
 test-slow: $(VENV)/.develop ## Run the long tests: model gates, soak
 	$(BIN)/python -m pytest -m slow -q $(ARGS)

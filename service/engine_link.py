@@ -70,7 +70,8 @@ class EngineLink:
     """Open with ``start``, close with ``close``; all methods are called on one event loop.
 
     ``on_step`` hears every step and heartbeat, ``on_state`` every change of ``state``. Sequences
-    wait ``restart_timeout`` seconds for an engine after theirs died; 0: they fail at once.
+    wait ``restart_timeout`` seconds for an engine after theirs died; they fail at once if that is 0
+    or less than the last one took to load.
     """
 
     def __init__(
@@ -338,7 +339,7 @@ class EngineLink:
         failed = [
             sequence
             for handle, sequence in self._sequences.items()
-            if self._restart_timeout == 0
+            if self._restart_is_hopeless
             or (had_them and not sequence.survives(at_work=handle not in self._waiting))
         ]
         self._fail(failed, EngineFailedError(detail))
@@ -353,6 +354,11 @@ class EngineLink:
             )
         kept = frozenset(self._sequences)
         self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
+
+    @property
+    def _restart_is_hopeless(self) -> bool:
+        """Whether nobody need wait: there is no time, or less than the last engine took to load."""
+        return self._restart_timeout == 0 or (self.load_seconds or 0.0) > self._restart_timeout
 
     def _begin_handing_over(self) -> None:
         if self._giving_up is not None:

@@ -94,7 +94,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0,
             le=3600,
             description="Seconds that running requests wait for the next engine when theirs died, "
-            "to go on in it. 0: they fail at once.",
+            "to go on in it. If 0, or less than the model took to load, they fail at once.",
         ),
     ] = 120.0
     stream_keep_alive: Annotated[
