@@ -175,7 +175,7 @@ class BatchBuilder:
             tables=RowTables(
                 torch.from_numpy(blocks),
                 torch.from_numpy(sequences),
-                int(positions.max(initial=0)) + 1,
+                int(np.max(positions, initial=0)) + 1,
             ),
         )
 

@@ -85,7 +85,7 @@ class LlamaCpp:
             raise RuntimeError("llama_decode failed")
         pointers = (llama_cpp.llama_get_logits_ith(context, row) for row in wanted)
         return [
-            int(np.ctypeslib.as_array(pointer, shape=(self._vocabulary,)).argmax())
+            int(np.argmax(np.ctypeslib.as_array(pointer, shape=(self._vocabulary,))))
             for pointer in pointers
         ]
 

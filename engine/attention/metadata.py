@@ -221,14 +221,14 @@ class MetadataBuilder:
         last_blocks = (ends - 1) // size
         rows = None
         if part is None or part.fills:
-            num_blocks = int((last_blocks - first_blocks).max()) + 1
+            num_blocks = int(np.max(last_blocks - first_blocks)) + 1
             columns = first_blocks[:, None] + np.arange(part.capacity if part else num_blocks)
             # Padding repeats the row's own last block: whatever other sequences hold stays apart.
             columns = np.minimum(columns, last_blocks[:, None])
             blocks = np.take_along_axis(tables[first:last], columns, axis=1)
             rows = self._tensor(self._shape.rows(blocks).reshape(-1))
         ends, starts = ends - first_blocks * size, starts - first_blocks * size
-        length = int(ends.max())
+        length = int(np.max(ends))
         mask = None
         if starts.any() or (ends != length).any():
             keys = np.arange(length)
