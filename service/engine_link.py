@@ -14,7 +14,7 @@ import contextlib
 import enum
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
 ADMISSION_WINDOW_SECONDS = 30.0
+_MOST_SUSPECTS = 100  # named in the log
 
 _CUT_BY_SHUTDOWN = "The server shut down before the answer was complete; retry."
 
@@ -334,15 +335,18 @@ class EngineLink:
     def _lose(self, detail: str) -> None:
         self.stats = None
         self._stop_handing_over()
-        # Before it was ready it had been given none.
-        had_them = self.state.phase is LinkPhase.READY
-        failed = [
-            sequence
-            for handle, sequence in self._sequences.items()
-            if self._restart_is_hopeless
-            or (had_them and not sequence.survives(at_work=handle not in self._waiting))
-        ]
-        self._fail(failed, EngineFailedError(detail))
+        doomed: list[EngineSequence] = []
+        if self.state.phase is LinkPhase.READY:  # before, it had been given none
+            at_work = self._sequences.keys() - self._waiting
+            self._log_suspects(at_work)
+            doomed = [
+                sequence
+                for handle, sequence in self._sequences.items()
+                if not sequence.survives(at_work=handle in at_work)
+            ]
+        if self._restart_is_hopeless:
+            doomed = list(self._sequences.values())
+        self._fail(doomed, EngineFailedError(detail))
         self._waiting = set(self._sequences)
         if self._sequences and self._giving_up is None:
             loop = asyncio.get_running_loop()
@@ -354,6 +358,17 @@ class EngineLink:
             )
         kept = frozenset(self._sequences)
         self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
+
+    def _log_suspects(self, at_work: Set[int]) -> None:
+        """For whoever looks for the request that kills engines."""
+        messages = (self._sequences[handle].message for handle in sorted(at_work))
+        ids = list(dict.fromkeys(message.request_id for message in messages if message is not None))
+        if ids:
+            _log.warning(
+                "requests the engine was at",
+                count=len(ids),
+                request_ids=" ".join(ids[:_MOST_SUSPECTS]),
+            )
 
     @property
     def _restart_is_hopeless(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from engine.messages import (
     FRAME_HEADER,
@@ -397,7 +398,10 @@ async def test_a_sequence_is_handed_over_while_it_cannot_be_what_kills_engines(
     running, waiting = patient.submit(), patient.submit()
     patient.engine.say(step({}, admitted=[admitted(running)]))
     await patient.until(lambda: patient.link.waiting_sequences == 1)
-    await patient.die()
+    with structlog.testing.capture_logs() as lines:
+        await patient.die()
+    (told,) = [line for line in lines if line["event"] == "requests the engine was at"]
+    assert (told["count"], told["request_ids"]) == (1, "r")
     await patient.come_back()
     later = patient.submit()
     patient.engine.say(step({}, admitted=[admitted(running), admitted(later)]))
