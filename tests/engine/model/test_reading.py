@@ -306,4 +306,5 @@ def test_a_checkpoint_that_does_not_fit_leaves_neither_threads_nor_files_open(
         )
     assert not reader_threads()
     if before is not None:
-        assert os.listdir("/proc/self/fd") == before
+        # What else was open may have been closed meanwhile.
+        assert set(os.listdir("/proc/self/fd")) <= set(before)

@@ -192,7 +192,7 @@ def test_ranks_that_are_closed_leave_nothing(model: Path) -> None:
         assert directory.exists()
     assert not directory.exists()
     wait_gone(*ranks.pids, seconds=0.1)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # what else was open may have been closed meanwhile
 
 
 # --- while loading ------------------------------------------------------------------------------
