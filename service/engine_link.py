@@ -238,7 +238,9 @@ class EngineLink:
                 if self._writer is not None:
                     self._writer.close()
                     self._writer = None
-                    _log.warning("engine connection lost", error=str(error))
+                    ended = isinstance(error, EOFError)
+                    reason = "the engine ended it" if ended else str(error) or repr(error)
+                    _log.warning("engine connection lost", error=reason)
                     if self.state.phase is not LinkPhase.LOST:  # else it said why itself
                         self._lose("the engine is gone, waiting for it to come back")
             await asyncio.sleep(RETRY_SECONDS)
