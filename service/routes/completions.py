@@ -10,14 +10,10 @@ from litestar.datastructures import State
 
 from service.generation.constraint import ConstraintRequest
 from service.generation.formats import PLAIN
-from service.routes.answering import (
-    HttpRequest,
-    answer_stream,
-    answer_whole,
-    exchange_of,
-)
+from service.routes.answering import HttpRequest, answer_whole, exchange_of
 from service.routes.body import read_body
 from service.routes.prepare import completion_generation, completion_prompts, constrained
+from service.routes.replay import stream_answer
 from service.routes.services import Services
 from service.wire.completions import decode_completion
 from service.wire.completions_answer import CompletionAnswer
@@ -54,5 +50,5 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
         texts=texts,
     )
     if completion.stream:
-        return answer_stream(exchange, generation, answer)
+        return stream_answer(request, services, exchange, generation, answer)
     return await answer_whole(exchange, generation, answer, request.receive)

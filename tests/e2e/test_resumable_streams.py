@@ -19,6 +19,10 @@ STORY = [{"role": "user", "content": "Tell me a story."}]
 LONG: dict[str, Any] = {"model": "pocket", "stream": True, "ignore_eos": True, "temperature": 0}
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": ("/v1/chat/completions", {**LONG, "messages": STORY, "max_tokens": 600}),
+    "completions": (
+        "/v1/completions",
+        {**LONG, "prompt": "Once upon a time", "max_tokens": 600},
+    ),
     "messages": (
         "/v1/messages",
         {
@@ -36,6 +40,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 ENDS = {
     "chat": b"data: [DONE]",
+    "completions": b"data: [DONE]",
     "messages": b'{"type":"message_stop"}',
     "responses": b'"type":"response.incomplete"',
 }
