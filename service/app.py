@@ -44,6 +44,7 @@ def create_app(
         on_step=telemetry.on_step,
         on_state=telemetry.on_state,
         restart_timeout=settings.engine_restart_timeout,
+        hang_timeout=settings.engine_hang_timeout,
     )
     drain = Drain(settings.drain_timeout)
     place = None if settings.store_url == "none" else store_place(settings.store_url)

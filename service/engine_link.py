@@ -37,6 +37,7 @@ from engine.messages import (
 )
 from observability.logging import get_logger
 from service.engine_sequence import EngineSequence, Waker
+from service.engine_watch import hang_timeout, kill_when_silent, process_behind
 from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
@@ -72,7 +73,7 @@ class EngineLink:
 
     ``on_step`` hears every step and heartbeat, ``on_state`` every change of ``state``. Sequences
     wait ``restart_timeout`` seconds for an engine after theirs died; they fail at once if that is 0
-    or less than the last one took to load.
+    or less than the last one took to load. ``hang_timeout``: see ``engine_watch.hang_timeout``.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class EngineLink:
         on_step: Callable[[StepOutputs | Heartbeat], None],
         on_state: Callable[[EngineState], None],
         restart_timeout: float = 0.0,
+        hang_timeout: float | None = 0.0,
     ) -> None:
         self.state = EngineState()
         self.stats: EngineStats | None = None
@@ -91,8 +93,10 @@ class EngineLink:
         self._on_step = on_step
         self._on_state = on_state
         self._restart_timeout = restart_timeout
+        self._hang_timeout = hang_timeout
         self._giving_up: asyncio.TimerHandle | None = None  # while sequences wait for an engine
         self._handing_over: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._sequences: dict[int, EngineSequence] = {}
         self._handles = itertools.count(1)
         self._writer: asyncio.StreamWriter | None = None
@@ -248,13 +252,18 @@ class EngineLink:
     async def _serve_connection(self) -> None:
         reader, self._writer = await asyncio.open_unix_connection(self._path)
         header = FRAME_HEADER
-        while True:
-            (size,) = header.unpack(await reader.readexactly(header.size))
-            if size > MAX_FRAME_BYTES:
-                raise ValueError(f"the engine announced a message of {size} bytes")
-            message = decode_from_engine(await reader.readexactly(size))
-            self.last_message_time = time.monotonic()
-            self._dispatch(message)
+        try:
+            while True:
+                (size,) = header.unpack(await reader.readexactly(header.size))
+                if size > MAX_FRAME_BYTES:
+                    raise ValueError(f"the engine announced a message of {size} bytes")
+                message = decode_from_engine(await reader.readexactly(size))
+                self.last_message_time = time.monotonic()
+                self._dispatch(message)
+        finally:
+            if self._watching is not None:
+                self._watching.cancel()
+                self._watching = None
 
     def _dispatch(self, message: FromEngine) -> None:
         match message:
@@ -275,6 +284,7 @@ class EngineLink:
                 kept = frozenset(self._sequences)
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
                 self._begin_handing_over()
+                self._begin_watching(message)
             case Fatal():
                 self._lose(f"the engine failed: {message.error}")
 
@@ -408,6 +418,17 @@ class EngineLink:
             except ConnectionError:
                 return  # this engine is gone too, which ``_run`` will see
         _log.info("sequences handed over", count=count)
+
+    def _begin_watching(self, ready: Ready) -> None:
+        timeout = hang_timeout(self._hang_timeout, ready)
+        if timeout and self._writer is not None:
+            connection = self._writer.get_extra_info("socket")
+            self._watching = asyncio.create_task(
+                kill_when_silent(
+                    process_behind(connection), lambda: self.last_message_time, timeout
+                ),
+                name="engine-watch",
+            )
 
     def _stop_handing_over(self) -> None:
         if self._handing_over is not None:

@@ -97,6 +97,19 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "to go on in it. If 0, or less than the model took to load, they fail at once.",
         ),
     ] = 120.0
+    engine_hang_timeout: (
+        Annotated[
+            float,
+            Meta(
+                ge=0,
+                le=3600,
+                description="Seconds without a word from the engine after which it is killed, to "
+                "be started again; longer than its longest step. 0: never. Default: 60 on a GPU, "
+                "never on a CPU.",
+            ),
+        ]
+        | None
+    ) = None
     stream_keep_alive: Annotated[
         float,
         Meta(

@@ -154,8 +154,8 @@ async def searched(clients: Clients) -> Any:
 ALL: tuple[Ask, ...] = (streamed, whole, constrained, messages, completed, searched)
 
 
-async def kill_engine(server: QuireServer) -> None:
-    os.kill(await asyncio.to_thread(engine_of, server), signal.SIGKILL)
+async def signal_engine(server: QuireServer, number: signal.Signals) -> None:
+    os.kill(await asyncio.to_thread(engine_of, server), number)
 
 
 def engine_of(server: QuireServer) -> int:
@@ -186,7 +186,7 @@ async def ask_all(server: QuireServer) -> list[Any]:
         await clients.close()
 
 
-async def ask_all_while_the_engine_dies(server: QuireServer) -> list[Any]:
+async def ask_all_while_the_engine_fails(server: QuireServer, number: signal.Signals) -> list[Any]:
     clients = Clients(server)
     try:
         asking = [asyncio.ensure_future(ask(clients)) for ask in ALL]
@@ -194,7 +194,7 @@ async def ask_all_while_the_engine_dies(server: QuireServer) -> list[Any]:
             while clients.chunks < 100:
                 await asyncio.sleep(0.01)
         assert not any(asked.done() for asked in asking)
-        await kill_engine(server)
+        await signal_engine(server, number)
         return await asyncio.gather(*asking)
     finally:
         await clients.close()
@@ -206,7 +206,7 @@ async def test_every_request_goes_on_in_the_next_engine_to_the_same_end() -> Non
         expected = await ask_all(server)
         counted = server.total("quire_handovers_total")
         assert counted == 0
-        assert await ask_all_while_the_engine_dies(server) == expected
+        assert await ask_all_while_the_engine_fails(server, signal.SIGKILL) == expected
         # Four choices, four requests of one, and two beams at the time.
         assert server.total("quire_handovers_total") >= 8
         lines = request_lines(server, 12)
@@ -250,9 +250,9 @@ async def test_two_deaths_end_what_was_at_work_and_spare_what_waited() -> None:
         await asyncio.to_thread(
             until, lambda: server.total("quire_sequences_waiting") == 1, 30, "one to wait"
         )
-        await kill_engine(server)
+        await signal_engine(server, signal.SIGKILL)
         await chunks_beyond(chunks + 40)  # both go on
-        await kill_engine(server)
+        await signal_engine(server, signal.SIGKILL)
         with pytest.raises(openai.APIError) as of_openai:
             await at_work[0]
         assert of_openai.value.code == "engine_error"
@@ -263,3 +263,12 @@ async def test_two_deaths_end_what_was_at_work_and_spare_what_waited() -> None:
         await clients.close()
         lines = {(line["outcome"], line["handovers"]) for line in request_lines(server, 3)}
         assert lines == {("error:engine", 1), ("length", 2)}
+
+
+@pytest.mark.timeout(300)
+async def test_an_engine_that_hangs_is_ended_and_its_requests_go_on() -> None:
+    with QuireServer("--engine-hang-timeout", "2") as server:
+        expected = await ask_all(server)
+        assert await ask_all_while_the_engine_fails(server, signal.SIGSTOP) == expected
+        events = [line["event"] for line in server.log_lines()]
+        assert events.count("the engine hangs: it is killed") == 1
