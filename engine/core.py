@@ -2,7 +2,8 @@
 
 Knows nothing of sockets. Sequences belong to *connections*, which the caller numbers, and are named
 by handles within them. Everything a connection is to be told gathers until the next
-``step``, which returns one ``StepOutputs`` for each connection.
+``step``, which returns one ``StepOutputs`` for each connection. Only who begins to run is told
+before the model runs.
 
 An error stays with its sequence: a bad submission, a sampler's error and an abort end one
 sequence. When a whole forward pass raises, its sequences are run again one by one, and only those
@@ -142,9 +143,13 @@ class EngineCore:
         max_decode_slowdown: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         constraints: Constraints | None = None,
+        on_admitted: Callable[[Connection, StepOutputs], None] | None = None,
     ) -> None:
         """Without ``constraints``, sequences that bring one are refused. Without
-        ``max_decode_slowdown`` only the budget bounds what a step computes of prompts."""
+        ``max_decode_slowdown`` only the budget bounds what a step computes of prompts.
+
+        ``on_admitted`` is told who begins to run before the step that may be the engine's last;
+        without it that is in what ``step`` returns."""
         self.runner = runner
         self._pacer = None if max_decode_slowdown is None else PrefillPacer(max_decode_slowdown)
         self.info = runner.info
@@ -161,6 +166,7 @@ class EngineCore:
         self._connections: dict[Connection, dict[int, _Entry]] = {}  # live ones, by handle
         self._outboxes: dict[Connection, Outbox] = {}
         self._guided = GuidedSequences(constraints)
+        self._on_admitted = on_admitted
         self._flight: _Flight | None = None
         self._concluded_at = 0.0
 
@@ -321,9 +327,18 @@ class EngineCore:
             self._outboxes[entry.connection].admitted.append(
                 Admitted(entry.handle, begin, sequence.num_cached_tokens)
             )
+        if plan.admitted and self._on_admitted is not None:
+            self._tell_admitted(self._on_admitted)
         if self.runner.launch is None:
             return self._collect(self._run(plan, begin))
         return self._collect(self._run_ahead(plan, begin))
+
+    def _tell_admitted(self, tell: Callable[[Connection, StepOutputs], None]) -> None:
+        stats = self.stats()
+        for connection, box in self._outboxes.items():
+            if box.admitted:
+                tell(connection, step_outputs(Outbox(admitted=box.admitted), StepFigures(), stats))
+                box.admitted = []
 
     def flush(self) -> dict[Connection, StepOutputs]:
         """What each connection is to be told, without running a step."""

@@ -195,7 +195,7 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True):
-    """A sequence left the waiting queue for the first time."""
+    """A sequence left the waiting queue for the first time. Told before the step that runs it."""
 
     handle: int
     time: float
@@ -276,7 +276,7 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
     embedded: list[Embedded] = []
     admitted: list[Admitted] = []
     finished: list[Finished] = []
-    phase: StepPhase | None = None  # None: no forward pass (an abort outside a step)
+    phase: StepPhase | None = None  # None: no forward pass (an abort, or one is about to run)
     step_seconds: float = 0.0
     step_tokens: int = 0
     step_sequences: int = 0

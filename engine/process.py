@@ -155,6 +155,9 @@ class EngineProcess:
             enable_prefix_caching=self._config.enable_prefix_caching,
             max_decode_slowdown=self._config.max_decode_slowdown,
             constraints=self._load_constraints(runner),
+            on_admitted=lambda connection, outputs: self._server.send(
+                connection, encode_frame(outputs)
+            ),
         )
         leave_garbage_to_idle_moments()
         self._is_loading = False

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,15 +22,17 @@ from tests.engine.checking_runner import CheckingRunner
 
 
 class PacedRunner(CheckingRunner):
-    """Takes a given time for each step, as a model would; dies or hangs when asked to."""
+    """Takes a given time for each step, as a model would; breaks or dies when asked to."""
 
     step_seconds = 0.0
 
     def execute(self, plan: StepPlan) -> StepResult:
         self.plans.clear()
         time.sleep(self.step_seconds)
-        if any(item.sequence.request_id == "break" for item in plan.scheduled):
-            self.broken = True
+        asked = {item.sequence.request_id for item in plan.scheduled}
+        if "kill" in asked:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.broken = self.broken or "break" in asked
         return super().execute(plan)
 
 

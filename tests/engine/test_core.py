@@ -104,6 +104,25 @@ def test_the_first_step_admits_prefills_and_samples() -> None:
     assert core.step()[BOB].phase is StepPhase.MIXED
 
 
+def test_who_begins_to_run_can_be_told_before_a_step_that_ends_the_engine() -> None:
+    told: list[tuple[int, int]] = []
+    core = EngineCore(
+        CheckingRunner(vocab_size=1000, broken=True),
+        max_num_seqs=8,
+        max_num_batched_tokens=4,
+        on_admitted=lambda connection, outputs: told.extend(
+            (connection, admitted.handle) for admitted in outputs.admitted
+        ),
+    )
+    for connection in (ALICE, BOB):
+        core.connect(connection)
+        core.add(connection, submit(7))
+    core.add(BOB, submit(8))
+    with pytest.raises(EngineDeadError):
+        core.step()
+    assert told == [(ALICE, 7), (BOB, 7)]  # the third finds no room in this step
+
+
 def test_the_record_tells_what_the_sequence_cost_and_when() -> None:
     core = engine()
     core.add(ALICE, submit(7))

@@ -304,6 +304,17 @@ def test_a_model_that_stops_working_is_reported_before_the_process_ends(
     assert not path.exists()
 
 
+def test_an_engine_that_is_killed_by_a_step_has_told_whom_it_ran(
+    path: Path, engine: subprocess.Popen[bytes]
+) -> None:
+    client = EngineClient(path)
+    client.submit(1, [1, 2, 3], 10, request_id="kill")
+    client.wait_closed()
+    steps = [message for message in client.heard if isinstance(message, StepOutputs)]
+    assert [admitted.handle for step in steps for admitted in step.admitted] == [1]
+    assert engine.wait(30) == -signal.SIGKILL
+
+
 def test_a_socket_left_behind_by_a_killed_engine_is_replaced(path: Path) -> None:
     with checking_engine(path) as process:
         EngineClient(path).wait(Ready)
