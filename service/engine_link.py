@@ -25,6 +25,7 @@ from engine.messages import (
     Embed,
     EngineStats,
     Fatal,
+    FinishReason,
     FromEngine,
     Heartbeat,
     Loading,
@@ -94,7 +95,7 @@ class EngineLink:
         self._on_state = on_state
         self._restart_timeout = restart_timeout
         self._hang_timeout = hang_timeout
-        self._giving_up: asyncio.TimerHandle | None = None  # while sequences wait for an engine
+        self._giving_up: asyncio.TimerHandle | None = None  # while sequences may wait for an engine
         self._handing_over: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._sequences: dict[int, EngineSequence] = {}
@@ -102,6 +103,7 @@ class EngineLink:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[int] = set()
+        self._unsent: set[int] = set()  # of those, what the engine has not heard of
         self._last_logged = 0.0
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
 
@@ -210,6 +212,8 @@ class EngineLink:
             self._writer.write(frame)
         elif self._giving_up is None:
             raise ConnectionError(self.state.detail)
+        else:
+            self._unsent.add(message.handle)
         handle = message.handle
         sequence = EngineSequence(
             handle, len(message.prompt_token_ids), message.arrival_time, waker, message
@@ -226,6 +230,7 @@ class EngineLink:
             if self._sequences.pop(sequence.handle, None) is not None
         ]
         self._waiting.difference_update(handles)
+        self._unsent.difference_update(handles)
         if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
             self._writer.write(encode_frame(Abort(handles)))
 
@@ -314,6 +319,8 @@ class EngineLink:
             if sequence is not None:
                 sequence.logprobs.append(step.logprobs[entry])
         for finished in step.finished:
+            if finished.reason is FinishReason.ABORT and not self._restart_is_hopeless:
+                continue  # if it is still known here nobody asked: the engine was told to end
             sequence = sequences.pop(finished.handle, None)
             if sequence is not None:
                 sequence.end(finished)
@@ -347,29 +354,35 @@ class EngineLink:
     def _lose(self, detail: str) -> None:
         self.stats = None
         self._stop_handing_over()
-        doomed: list[EngineSequence] = []
-        if self.state.phase is LinkPhase.READY:  # before, it had been given none
-            at_work = self._sequences.keys() - self._waiting
-            self._log_suspects(at_work)
-            doomed = [
-                sequence
-                for handle, sequence in self._sequences.items()
-                if not sequence.survives(at_work=handle in at_work)
-            ]
+        at_work = self._sequences.keys() - self._waiting
+        self._log_suspects(at_work)
+        doomed = [
+            sequence
+            for handle, sequence in self._sequences.items()
+            if handle not in self._unsent and not sequence.survives(at_work=handle in at_work)
+        ]
         if self._restart_is_hopeless:
-            doomed = list(self._sequences.values())
-        self._fail(doomed, EngineFailedError(detail))
+            self._fail_all(EngineFailedError(detail))
+        else:
+            self._fail(doomed, EngineFailedError(detail))
+            self._wait_for_the_next()
         self._waiting = set(self._sequences)
-        if self._sequences and self._giving_up is None:
-            loop = asyncio.get_running_loop()
-            self._giving_up = loop.call_later(self._restart_timeout, self._give_up)
+        self._unsent = set(self._sequences)
+        kept = frozenset(self._sequences)
+        self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
+
+    def _wait_for_the_next(self) -> None:
+        """Also where nothing is open: what is between two of its sequences goes on too."""
+        if self._giving_up is not None:
+            return
+        seconds = self._restart_timeout
+        self._giving_up = asyncio.get_running_loop().call_later(seconds, self._give_up, seconds)
+        if self._sequences:
             _log.info(
                 "sequences wait for the next engine",
                 count=len(self._sequences),
-                timeout_seconds=self._restart_timeout,
+                timeout_seconds=seconds,
             )
-        kept = frozenset(self._sequences)
-        self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
 
     def _log_suspects(self, at_work: Set[int]) -> None:
         """For whoever looks for the request that kills engines."""
@@ -391,7 +404,7 @@ class EngineLink:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
-        handles = sorted(self._sequences)  # first come, first served
+        handles = sorted(self._unsent)  # first come, first served
         if handles and self._writer is not None:
             self._handing_over = asyncio.create_task(
                 self._hand_over(handles, self._writer), name="hand-over"
@@ -411,6 +424,7 @@ class EngineLink:
                 self._fail([sequence], EngineFailedError(f"it could not be handed over: {error}"))
                 continue
             writer.write(frame)
+            self._unsent.discard(handle)
             sequence.handovers += sequence.deaths > 0
             count += 1
             try:
@@ -435,11 +449,9 @@ class EngineLink:
             self._handing_over.cancel()
             self._handing_over = None
 
-    def _give_up(self) -> None:
+    def _give_up(self, seconds: float) -> None:
         self._fail_all(
-            EngineFailedError(
-                f"the engine died and none took its place within {self._restart_timeout:g} s"
-            )
+            EngineFailedError(f"the engine died and none took its place within {seconds:g} s")
         )
 
     def _fail_all(self, why: QuireError) -> None:
@@ -453,5 +465,6 @@ class EngineLink:
         for sequence in sequences:
             del self._sequences[sequence.handle]
             self._waiting.discard(sequence.handle)
+            self._unsent.discard(sequence.handle)
             sequence.failure = why
             sequence.waker.wake()

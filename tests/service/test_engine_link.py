@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 import structlog
@@ -418,6 +419,54 @@ async def test_a_sequence_is_handed_over_while_it_cannot_be_what_kills_engines(
     assert not later.failure
 
 
+async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: Ends) -> None:
+    prompt = [1] * 200_000  # together more than the socket takes while nobody reads
+    sequences = [
+        patient.link.submit(prompt, PARAMS, request_id="r", waker=Waker(), arrival_time=1.0)
+        for _ in range(20)
+    ]
+    for _ in range(2):
+        await patient.die()
+        await patient.come_back()
+    await patient.die()
+    assert sequences[0].failure
+    assert not sequences[-1].failure
+    await patient.come_back()
+    assert (await patient.hear_submit()).prompt_token_ids == prompt
+
+
+async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
+    patient: Ends,
+) -> None:
+    sequence, aborted = patient.submit(), patient.submit()
+    patient.link.abort([aborted])
+    record = msgspec.structs.replace(finished(sequence.handle, 1), reason=FinishReason.ABORT)
+    patient.engine.say(
+        step({sequence.handle: 7}, admitted=[admitted(sequence)]),
+        step({}, finished=[record, msgspec.structs.replace(record, handle=aborted.handle)]),
+    )
+    await patient.until(lambda: len(patient.steps) == 2)
+    await patient.die()
+    assert (sequence.finished, sequence.failure) == (None, None)
+    await patient.come_back()
+    heard = await patient.hear_submit()
+    assert (heard.handle, heard.output_token_ids) == (sequence.handle, [7])
+    assert patient.link.open_sequences == 1
+
+
+async def test_what_is_between_two_of_its_sequences_waits_for_the_next_engine_too(
+    patient: Ends,
+) -> None:
+    """A beam search, or a list of texts to embed."""
+    first = patient.submit()
+    patient.engine.say(step({first.handle: 7}, finished=[finished(first.handle, 1)]))
+    await patient.die()
+    assert first.finished
+    second = patient.submit()
+    await patient.come_back()
+    assert (await patient.hear_submit()).handle == second.handle
+
+
 async def test_a_death_before_it_was_ready_is_nobodys_fault(patient: Ends) -> None:
     sequence = patient.submit()
     await patient.die()
@@ -452,6 +501,24 @@ async def test_nobody_waits_for_ever_for_the_next_engine(tmp_path: Path) -> None
     assert "none took its place within 0.25 s" in sequence.failure.message
     with pytest.raises(ConnectionError):
         both.submit()
+    await both.close()
+
+
+async def test_at_shutdown_those_whose_next_engine_loads_wait_as_long_as_they_were_told(
+    tmp_path: Path,
+) -> None:
+    both = Ends(tmp_path / "engine.sock", restart_timeout=0.5)
+    await both.open()
+    sequence = both.submit()
+    await both.die()
+    await both.engine.listen()
+    await both.engine.accept()
+    both.engine.say(Loading("weights", 1, 2))
+    await both.until(lambda: both.link.state.phase is LinkPhase.LOADING)
+    both.link.expect_no_restart()
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert sequence.failure
+    assert "within 0.5 s" in sequence.failure.message
     await both.close()
 
 
