@@ -127,8 +127,8 @@ class _EventStreamResponse(ASGIResponse):
     ) -> None:
         """Until the stream has ended, the client has left, or one write waits for too long."""
         loop = asyncio.get_running_loop()
-        interval = min(self._patience, self._keep_alive or self._patience)
-        seen, since = -1, 0.0  # writes begun by then, and none after
+        interval = min(self._patience, self._keep_alive or self._patience) / 2
+        seen, since = 0, loop.time()  # writes begun by then, and none after
         while True:
             done, _ = await asyncio.wait(
                 (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
@@ -145,6 +145,7 @@ class _EventStreamResponse(ASGIResponse):
             elif self._keep_alive and loop.time() - since >= self._keep_alive:
                 self._begun_writes += 1
                 self._comment = asyncio.create_task(self._send_comment(send))
+                seen, since = self._begun_writes, loop.time()
 
     async def _send_comment(self, send: Send) -> None:
         await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
@@ -160,4 +161,5 @@ class _EventStreamResponse(ASGIResponse):
             self._done_writes += 1
         if self._comment is not None:
             await self._comment
+        self._begun_writes += 1  # and never done: no comment may follow
         await send({"type": "http.response.body", "body": b"", "more_body": False})
