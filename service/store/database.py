@@ -14,7 +14,7 @@ from typing import Any
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository
 from sqlalchemy import delete, event, func, or_, select, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -45,8 +45,8 @@ class Database:
         )
 
     def explain(self, error: Exception) -> str:
-        """What the driver says is wrong, without the password."""
-        cause = error.orig or error if isinstance(error, DBAPIError) else error
+        """What the driver says is wrong, without the password, the statement and its values."""
+        cause = error.orig or error if isinstance(error, StatementError) else error
         password = self._engine.url.password
         said = str(cause).replace(password, "…") if password else str(cause)
         return f"{type(cause).__name__}: {said}"

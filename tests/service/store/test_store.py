@@ -19,6 +19,7 @@ import structlog
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from service.errors import StoreUnavailableError
@@ -298,6 +299,12 @@ async def test_a_store_that_was_never_there_is_logged_once_and_why(
     assert line["log_level"] == "error"
     assert reason in line["error"]
     assert "secret" not in line["error"]
+
+
+def test_what_is_logged_of_a_failure_holds_nothing_of_what_was_to_be_stored() -> None:
+    database = Database(store_place("sqlite:///store.sqlite3"))
+    failure = StatementError("no", "INSERT …", {"body": "a prompt"}, TypeError("not a number"))
+    assert database.explain(failure) == "TypeError: not a number"
 
 
 async def test_a_database_that_cannot_even_be_named_is_away() -> None:
