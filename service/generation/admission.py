@@ -93,7 +93,8 @@ class Admission:
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
                 raise LoadingError(
-                    f"The model is not ready yet ({self._link.state.detail}); retry."
+                    f"The model is not ready yet ({self._link.state.detail}); retry.",
+                    retry_after=self._restart_seconds(),
                 )
             case LinkPhase.LOST:
                 raise EngineUnavailableError(
@@ -112,7 +113,8 @@ class Admission:
             )
 
     def _restart_seconds(self) -> int | None:
-        """When a new engine will be there, if it loads as fast as the last one did."""
+        """When a new engine will be there, if it loads as fast as the last one did; None for the
+        first."""
         seconds = self._link.load_seconds
         return None if seconds is None else math.ceil(seconds) + 1
 

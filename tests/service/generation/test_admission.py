@@ -13,6 +13,7 @@ from service.errors import (
     EngineUnavailableError,
     LoadingError,
     OverloadedError,
+    QuireError,
 )
 from service.generation.admission import Admission, Drain
 from service.generation.request import choice_seed
@@ -59,9 +60,15 @@ def test_without_an_engine_nobody_is_let_in(phase: LinkPhase, error: type[Except
         admission(Queue(phase=phase)).check()
 
 
-def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load() -> None:
-    with pytest.raises(EngineUnavailableError) as caught:
-        admission(Queue(phase=LinkPhase.LOST, load_seconds=2.2)).check()
+@pytest.mark.parametrize(
+    ("phase", "error"),
+    [(LinkPhase.LOST, EngineUnavailableError), (LinkPhase.LOADING, LoadingError)],
+)
+def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load(
+    phase: LinkPhase, error: type[QuireError]
+) -> None:
+    with pytest.raises(error) as caught:
+        admission(Queue(phase=phase, load_seconds=2.2)).check()
     assert caught.value.status == 503
     assert caught.value.retry_after == 4
 
