@@ -207,14 +207,13 @@ class EngineLink:
         return self._send(message, waker)
 
     def _send(self, message: Submit | Embed, waker: Waker) -> EngineSequence:
-        frame = encode_frame(message)
-        if self._writer is not None and self.state.phase is LinkPhase.READY:
-            self._writer.write(frame)
-        elif self._giving_up is None:
-            raise ConnectionError(self.state.detail)
-        else:
-            self._unsent.add(message.handle)
-        handle = message.handle
+        frame, handle = encode_frame(message), message.handle
+        if self._writer is None or self.state.phase is not LinkPhase.READY:
+            if self._giving_up is None:
+                raise ConnectionError(self.state.detail)
+            self._unsent.add(handle)
+        elif not _write(self._writer, frame):
+            self._unsent.add(handle)
         sequence = EngineSequence(
             handle, len(message.prompt_token_ids), message.arrival_time, waker, message
         )
@@ -232,7 +231,7 @@ class EngineLink:
         self._waiting.difference_update(handles)
         self._unsent.difference_update(handles)
         if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
-            self._writer.write(encode_frame(Abort(handles)))
+            _write(self._writer, encode_frame(Abort(handles)))
 
     # --- the socket ------------------------------------------------------------------------------
 
@@ -423,14 +422,15 @@ class EngineLink:
                 _log.exception("a sequence could not be handed over", handle=handle)
                 self._fail([sequence], EngineFailedError(f"it could not be handed over: {error}"))
                 continue
-            writer.write(frame)
+            if not _write(writer, frame):
+                return  # this engine is gone too, which ``_run`` will see
             self._unsent.discard(handle)
             sequence.handovers += sequence.deaths > 0
             count += 1
             try:
                 await writer.drain()
             except ConnectionError:
-                return  # this engine is gone too, which ``_run`` will see
+                return
         _log.info("sequences handed over", count=count)
 
     def _begin_watching(self, ready: Ready) -> None:
@@ -468,3 +468,11 @@ class EngineLink:
             self._unsent.discard(sequence.handle)
             sequence.failure = why
             sequence.waker.wake()
+
+
+def _write(writer: asyncio.StreamWriter, frame: bytes) -> bool:
+    """False where the connection has broken: ``_run`` is yet to see it, and uvloop would raise."""
+    if writer.is_closing():
+        return False
+    writer.write(frame)
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from array import array
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 import structlog
+import uvloop
 
 from engine.messages import (
     FRAME_HEADER,
@@ -452,6 +454,34 @@ async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
     heard = await patient.hear_submit()
     assert (heard.handle, heard.output_token_ids) == (sequence.handle, [7])
     assert patient.link.open_sequences == 1
+
+
+def test_nobody_notices_before_the_link_that_the_socket_has_broken(tmp_path: Path) -> None:
+    """On the worker's own loop, which refuses to write to a transport that is closed."""
+
+    async def check() -> None:
+        both = Ends(tmp_path / "engine.sock", restart_timeout=30.0)
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(tmp_path / "engine.sock"))
+        server.listen()
+        both.link.start()
+        there, _ = await asyncio.to_thread(server.accept)
+        there.sendall(encode_frame(READY))
+        await both.until(lambda: both.link.state.phase is LinkPhase.READY)
+        gone = both.submit()
+        await asyncio.sleep(0.05)
+        there.close()
+        first = both.submit()
+        await asyncio.sleep(0)
+        second = both.submit()
+        assert both.link.state.phase is LinkPhase.READY  # else this tests nothing
+        both.link.abort([gone])
+        await both.until(lambda: both.link.state.phase is LinkPhase.LOST)
+        assert both.link.state.kept == {first.handle, second.handle}
+        server.close()
+        await both.link.close()
+
+    uvloop.run(check())
 
 
 async def test_what_is_between_two_of_its_sequences_waits_for_the_next_engine_too(
