@@ -250,7 +250,7 @@ class EngineLink:
                     reason = "the engine ended it" if ended else str(error) or repr(error)
                     _log.warning("engine connection lost", error=reason)
                     if self.state.phase is not LinkPhase.LOST:  # else it said why itself
-                        self._lose("the engine is gone, waiting for it to come back")
+                        self._lose("the engine is gone")
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve_connection(self) -> None:
@@ -346,11 +346,14 @@ class EngineLink:
             self._last_logged = now
             _log.info("engine state", phase=state.phase.value, detail=state.detail)
         self.state = state
-        self._on_state(state)
+        try:
+            self._on_state(state)
+        except Exception:  # a link that ended here would never find the next engine
+            _log.exception("the engine's state could not be taken in")
 
     # --- from an engine that died to the next --------------------------------------------------
 
-    def _lose(self, detail: str) -> None:
+    def _lose(self, what: str) -> None:
         self.stats = None
         self._stop_handing_over()
         at_work = self._sequences.keys() - self._waiting
@@ -361,13 +364,14 @@ class EngineLink:
             if handle not in self._unsent and not sequence.survives(at_work=handle in at_work)
         ]
         if self._restart_is_hopeless:
-            self._fail_all(EngineFailedError(detail))
+            self._fail_all(EngineFailedError(what))
         else:
-            self._fail(doomed, EngineFailedError(detail))
+            self._fail(doomed, EngineFailedError(f"{what}, and not for the first time"))
             self._wait_for_the_next()
         self._waiting = set(self._sequences)
         self._unsent = set(self._sequences)
         kept = frozenset(self._sequences)
+        detail = f"{what}; waiting for the next one"
         self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
 
     def _wait_for_the_next(self) -> None:
@@ -436,12 +440,13 @@ class EngineLink:
     def _begin_watching(self, ready: Ready) -> None:
         timeout = hang_timeout(self._hang_timeout, ready)
         if timeout and self._writer is not None:
-            connection = self._writer.get_extra_info("socket")
+            try:
+                pid = process_behind(self._writer.get_extra_info("socket"))
+            except OSError as error:
+                _log.warning("a hang of the engine will not be noticed", error=str(error))
+                return
             self._watching = asyncio.create_task(
-                kill_when_silent(
-                    process_behind(connection), lambda: self.last_message_time, timeout
-                ),
-                name="engine-watch",
+                kill_when_silent(pid, lambda: self.last_message_time, timeout), name="engine-watch"
             )
 
     def _stop_handing_over(self) -> None:

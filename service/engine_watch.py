@@ -31,6 +31,8 @@ def process_behind(connection: socket.socket) -> int:
     """The id of the process at the other end of a unix socket. Raises OSError."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid: int = _CREDENTIALS.unpack(data)[0]
+    if pid <= 0:  # which no signal must be sent to
+        raise OSError("the process at the other end is of another process namespace")
     return pid
 
 

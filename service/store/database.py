@@ -48,8 +48,8 @@ class Database:
         """What the driver says is wrong, without the password, the statement and its values."""
         cause = error.orig or error if isinstance(error, StatementError) else error
         password = self._engine.url.password
-        said = str(cause).replace(password, "…") if password else str(cause)
-        return f"{type(cause).__name__}: {said}"
+        said = str(cause).partition("\n")[0]  # PostgreSQL's details show rows
+        return f"{type(cause).__name__}: {said.replace(password, '…') if password else said}"
 
     async def bring_up_to_date(self) -> None:
         """Run the migrations that are missing."""

@@ -572,3 +572,20 @@ async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
     await patient.die()
     await patient.come_back()
     assert await patient.engine.hear() == sequence.message
+
+
+async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: Path) -> None:
+    both = Ends(tmp_path / "engine.sock", restart_timeout=30.0)
+
+    def fail(state: EngineState) -> None:
+        raise KeyError(state.phase)
+
+    both.link = EngineLink(
+        tmp_path / "engine.sock", on_step=both.steps.append, on_state=fail, restart_timeout=30.0
+    )
+    await both.open()
+    sequence = both.submit()
+    await both.die()
+    await both.come_back()
+    assert (await both.hear_submit()).handle == sequence.handle
+    await both.close()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 
@@ -70,3 +71,12 @@ def test_a_gpu_must_not_be_silent_for_long(
     setting: float | None, device: str, timeout: float
 ) -> None:
     assert hang_timeout(setting, msgspec.structs.replace(READY, device=device)) == timeout
+
+
+def test_a_process_that_cannot_be_seen_from_here_is_not_signalled() -> None:
+    class Elsewhere(socket.socket):
+        def getsockopt(self, *_: object) -> bytes:  # type: ignore[override]
+            return struct.pack("3i", 0, 0, 0)
+
+    with Elsewhere() as connection, pytest.raises(OSError, match="another process namespace"):
+        process_behind(connection)

@@ -305,6 +305,8 @@ def test_what_is_logged_of_a_failure_holds_nothing_of_what_was_to_be_stored() ->
     database = Database(store_place("sqlite:///store.sqlite3"))
     failure = StatementError("no", "INSERT …", {"body": "a prompt"}, TypeError("not a number"))
     assert database.explain(failure) == "TypeError: not a number"
+    row = "null value in column\nDETAIL:  Failing row contains (resp_1, a prompt)."
+    assert database.explain(OSError(row)) == "OSError: null value in column"
 
 
 async def test_a_database_that_cannot_even_be_named_is_away() -> None:
