@@ -207,10 +207,11 @@ async def test_every_request_goes_on_in_the_next_engine_to_the_same_end() -> Non
         counted = server.total("quire_handovers_total")
         assert counted == 0
         assert await ask_all_while_the_engine_fails(server, signal.SIGKILL) == expected
-        # Four choices, four requests of one, and two beams at the time.
+        # Four choices, and four requests of one; the search may have been between two steps.
         assert server.total("quire_handovers_total") >= 8
         lines = request_lines(server, 12)
-        assert [line["handovers"] > 0 for line in lines] == [False] * 6 + [True] * 6
+        others = [line["handovers"] for line in lines if line["choices"] != 2]
+        assert [count > 0 for count in others] == [False] * 5 + [True] * 5
         assert {line["outcome"] for line in lines} == {"stop", "length"}
 
 
