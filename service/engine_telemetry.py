@@ -98,7 +98,8 @@ class EngineTelemetry:
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
 
-    def on_ready(self, ready: Ready, kept: Set[int] = frozenset()) -> None:
+    def on_ready(self, ready: Ready, kept: Set[int]) -> None:
+        """``kept``: handles of sequences that it has from the engine before."""
         self._keep_gaps(kept)
         self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
@@ -131,7 +132,7 @@ class EngineTelemetry:
         self._is_lost = False
         self._heard_at = time.time()
 
-    def lost(self, kept: Set[int] = frozenset()) -> None:
+    def lost(self, kept: Set[int]) -> None:
         """The link to the engine broke: what it held is gone, but for sequences that the next one
         is handed (``kept``, by handle), whose streams see one long gap."""
         self._keep_gaps(kept)

@@ -33,8 +33,8 @@ class EventStream(Response[bytes]):
     then the generator is closed.
 
     A client that stays but lets one write wait for longer than ``patience`` seconds is cut off
-    (before twice as long) and ``cut`` is called with the reason. After ``keep_alive`` seconds
-    (before twice as long) in which there was nothing to write, a comment is written, for proxies
+    (before twice as long) and ``cut`` is called with the reason. After ``keep_alive`` seconds (half
+    as long again at most) in which there was nothing to write, a comment is written, for proxies
     that take silence for death; 0: never.
     """
 
