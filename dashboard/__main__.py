@@ -25,7 +25,7 @@ def command(host: str, port: int) -> list[str]:
     }
     app = Path(__file__).with_name("app.py")
     options = [part for name, value in flags.items() for part in (f"--{name}", value)]
-    return [sys.executable, "-m", "streamlit", "run", str(app), *options]
+    return [sys.executable, "-P", "-m", "streamlit", "run", str(app), *options]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

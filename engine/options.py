@@ -4,7 +4,11 @@ A settings struct is a msgspec struct whose fields are annotated with ``msgspec.
 a description. Field ``max_model_len`` becomes ``--max-model-len`` and ``QUIRE_MAX_MODEL_LEN``;
 a bool becomes ``--x`` and ``--no-x``; a list's items are separated by commas, and its flag may be
 given several times. Every value is checked on its own as it is read, and the message names the
-flag or variable at fault. A flag wins over a variable, a variable over the default:
+flag or variable at fault. A flag wins over a variable, a variable over the default.
+
+A field marked ``extra=SECRET`` may also be read from a file that ``QUIRE_X_FILE`` names. It reaches
+child processes by environment (``secret_environment``) and never by argument, which every user of
+the machine can read, and no message quotes its value.
 
     parser = argparse.ArgumentParser()
     add_arguments(parser, EngineConfig)
@@ -15,14 +19,16 @@ flag or variable at fault. A flag wins over a variable, a variable over the defa
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
 ENVIRONMENT_PREFIX = "QUIRE_"
+SECRET = {"secret": True}  # a field's Meta(extra=…)
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -41,6 +47,7 @@ class Option:
     description: str
     required: bool
     default: Any
+    secret: bool = False
 
     @property
     def flag(self) -> str:
@@ -51,15 +58,27 @@ class Option:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
     @property
+    def file_variable(self) -> str:
+        return self.variable + "_FILE"
+
+    @property
     def is_list(self) -> bool:
         return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
 
     def parse(self, text: str | list[str]) -> Any:
         """The field's value out of what a user typed. Raises OptionError."""
         try:
-            return msgspec.convert(text, self.annotation, strict=False)
+            return self.check(text)
         except msgspec.ValidationError as error:
-            raise OptionError(f"{error} (got {text!r})") from None
+            raise OptionError(f"{error}{self.quoted(text)}") from None
+
+    def check(self, value: Any) -> Any:
+        """``value`` in the field's type. Raises msgspec.ValidationError."""
+        return msgspec.convert(value, self.annotation, strict=False)
+
+    def quoted(self, value: Any) -> str:
+        """For a message about this value."""
+        return "" if self.secret else f" (got {value!r})"
 
 
 def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
@@ -68,21 +87,23 @@ def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
     info = inspect.type_info(struct_type)
     assert isinstance(info, inspect.StructType)
     for field in info.fields:
-        kind, description = _unwrap(field.type)
+        kind, description, secret = _unwrap(field.type)
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         yield Option(
-            field.name, annotations[field.name], kind, description, field.required, default
+            field.name, annotations[field.name], kind, description, field.required, default, secret
         )
 
 
-def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str]:
-    """A field's type without ``| None`` and wrappers, and the description found on the way."""
-    description = ""
+def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str, bool]:
+    """A field's type without ``| None`` and wrappers, and the description and whether it is a
+    secret, found on the way."""
+    description, secret = "", False
     while True:
         if isinstance(kind, inspect.Metadata):
             description = (kind.extra_json_schema or {}).get("description", description)
+            secret = secret or bool((kind.extra or {}).get("secret"))
             kind = kind.type
         elif isinstance(kind, inspect.UnionType):
             members = [t for t in kind.types if not isinstance(_bare(t), inspect.NoneType)]
@@ -90,7 +111,7 @@ def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str]:
                 raise TypeError(f"a setting of several types: {kind}")
             kind = members[0]
         else:
-            return kind, description
+            return kind, description, secret
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -168,6 +189,8 @@ def _help(option: Option) -> str:
     elif option.default is not None and option.default != [] and option.default != ():
         facts.append(f"default: {option.default}")
     facts.append(option.variable)
+    if option.secret:
+        facts.append(f"or a file: {option.file_variable}")
     # argparse formats help with %, so a literal % must be doubled.
     return f"{option.description} ({'; '.join(facts)})".replace("%", "%%").strip()
 
@@ -182,21 +205,56 @@ def _bounds(kind: inspect.Type) -> str:
 def environment_defaults(
     struct_type: type[msgspec.Struct], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The fields that environment variables set. Raises OptionError naming the variable."""
+    """The fields that environment variables, or the files they name, set. Raises OptionError naming
+    the variable."""
     defaults: dict[str, Any] = {}
     for option in options(struct_type):
-        text = environ.get(option.variable)
+        variable, text = option.variable, environ.get(option.variable)
+        if option.secret and (path := environ.get(option.file_variable)):
+            if text is not None:
+                raise OptionError(f"set {variable} or {option.file_variable}, not both")
+            variable, text = option.file_variable, _read(path, option.file_variable)
         if text is None:
             continue
         try:
             defaults[option.name] = option.parse(_split(text) if option.is_list else text)
         except OptionError as error:
-            raise OptionError(f"{option.variable}: {error}") from None
+            raise OptionError(f"{variable}: {error}") from None
     return defaults
 
 
+def _read(path: str, variable: str) -> str:
+    """A secret's file, without the space around it that editors and ``echo`` leave."""
+    try:
+        text = Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise OptionError(f"{variable}: cannot read {path}: {reason}") from None
+    if "\0" in text:
+        raise OptionError(f"{variable}: {path} holds a NUL character")
+    return text
+
+
+def secret_environment(settings: msgspec.Struct) -> dict[str, str]:
+    """The variables by which a child gets the settings that ``to_argv`` leaves out."""
+    found: dict[str, str] = {}
+    for option in options(type(settings)):
+        value = getattr(settings, option.name)
+        if option.secret and value != option.default:
+            found[option.variable] = ",".join(value) if option.is_list else str(value)
+    return found
+
+
+def forget_secrets(struct_type: type[msgspec.Struct], environ: MutableMapping[str, str]) -> None:
+    """Take the secrets, once read, out of what child processes inherit."""
+    for option in options(struct_type):
+        if option.secret:
+            environ.pop(option.variable, None)
+
+
 def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    parts = (part.strip() for line in text.splitlines() for part in line.split(","))
+    return [part for part in parts if part]
 
 
 def from_namespace(struct_type: type[S], namespace: argparse.Namespace) -> S:
@@ -209,20 +267,21 @@ def from_namespace(struct_type: type[S], namespace: argparse.Namespace) -> S:
         if hasattr(namespace, option.name):
             value = getattr(namespace, option.name)
             try:
-                values[option.name] = msgspec.convert(value, option.annotation, strict=False)
+                values[option.name] = option.check(value)
             except msgspec.ValidationError as error:
-                raise OptionError(f"{option.flag}: {error} (got {value!r})") from None
+                raise OptionError(f"{option.flag}: {error}{option.quoted(value)}") from None
         elif option.required:
             raise OptionError(f"{option.flag} (or {option.variable}) is required")
     return struct_type(**values)
 
 
 def to_argv(settings: msgspec.Struct) -> list[str]:
-    """Arguments that ``from_namespace`` turns back into an equal struct; defaults are left out."""
+    """Arguments that ``from_namespace`` turns back into an equal struct; defaults are left out, and
+    so are secrets: those go by ``secret_environment``."""
     argv: list[str] = []
     for option in options(type(settings)):
         value = getattr(settings, option.name)
-        if not option.required and value == option.default:
+        if option.secret or (not option.required and value == option.default):
             continue
         if isinstance(option.kind, inspect.BoolType):
             argv.append(option.flag if value else "--no-" + option.flag[2:])

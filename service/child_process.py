@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.options import ENVIRONMENT_PREFIX
+from engine.python_command import python_command
 
 # Where engine/ and service/ lie: children find them there, whatever the working directory holds.
 _PACKAGES = Path(__file__).resolve().parent.parent
@@ -40,12 +40,12 @@ def spawn(
 ) -> int:
     """Run ``python -m module`` in a process group of its own (the terminal's Ctrl-C is the
     supervisor's alone), with no input and the descriptors in ``inherit``. Returns its id."""
-    argv = [sys.executable, "-P", "-m", module, *arguments]
+    argv = python_command("-m", module, *arguments)
     for descriptor in inherit:
         os.set_inheritable(descriptor, True)
     try:
         return os.posix_spawn(
-            sys.executable,
+            argv[0],
             argv,
             dict(environ),
             file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],

@@ -7,9 +7,20 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from engine.config import EngineConfig
-from engine.options import OptionError, add_arguments, environment_defaults, from_namespace
+from engine.options import (
+    SECRET,
+    OptionError,
+    add_arguments,
+    environment_defaults,
+    from_namespace,
+)
+from engine.python_command import python_command
 from engine.simulation.spec import SpecError
 from observability import logging
 from service import chat_terminal, doctor
@@ -93,8 +104,8 @@ def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--api-key",
-        default=os.environ.get("QUIRE_API_KEY", "").split(",")[0] or None,
-        help="its key (QUIRE_API_KEY)",
+        help="its key (QUIRE_API_KEY, or a file: QUIRE_API_KEY_FILE); an argument can be read by "
+        "every user of the machine",
     )
 
 
@@ -130,10 +141,17 @@ def _serve(namespace: argparse.Namespace) -> int:
         writer.close()
 
 
+class _ClientOptions(msgspec.Struct, frozen=True):
+    """What a client takes from the environment, where a server on this machine may have it too."""
+
+    api_key: Annotated[tuple[str, ...], Meta(extra=SECRET)] = ()
+
+
 def _chat(namespace: argparse.Namespace) -> int:
+    keys = environment_defaults(_ClientOptions, os.environ).get("api_key", ())
     return chat_terminal.run(
         namespace.base_url,
-        api_key=namespace.api_key,
+        api_key=namespace.api_key or next(iter(keys), None),
         model=namespace.model,
         system=namespace.system,
         temperature=namespace.temperature,
@@ -149,9 +167,9 @@ def _dashboard(namespace: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    arguments = [sys.executable, "-P", "-m", "dashboard", *namespace.rest]
+    arguments = python_command("-m", "dashboard", *namespace.rest)
     # It takes this process over, so that signals and the terminal are its own.
-    os.execve(sys.executable, arguments, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
+    os.execve(arguments[0], arguments, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
 
 
 def _doctor(namespace: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.cpu.library import UnavailableError, library
+from engine.python_command import python_command
 from service.version import VERSION
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12))
@@ -97,7 +98,7 @@ def _torch_findings() -> Iterator[Finding]:
         return
     try:
         asked = subprocess.run(
-            [sys.executable, "-c", _ASK_TORCH],
+            python_command("-c", _ASK_TORCH),
             capture_output=True,
             text=True,
             timeout=_TORCH_SECONDS,

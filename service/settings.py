@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.options import SECRET
+
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the service listens, whom it lets in and how much it takes on."""
@@ -60,6 +62,16 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             max_length=1024,
             description="Keys that clients must present as a bearer token. Default: no key needed.",
+            extra=SECRET,
+        ),
+    ] = ()
+    priority_api_key: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=1024,
+            description="Keys, beside those of --api-key, whose requests may also go ahead of "
+            "others (a negative priority). With a single key in all, it may.",
+            extra=SECRET,
         ),
     ] = ()
     max_body_bytes: Annotated[
@@ -137,6 +149,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
                 description="Secret that signs thinking blocks and seals reasoning, the same in "
                 "all replicas; default: signatures use a new one at each start, seals one that "
                 "is kept beside the store.",
+                extra=SECRET,
             ),
         ]
         | None
@@ -147,6 +160,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             max_length=4096,
             description="Where responses are stored: sqlite:///FILE, postgresql://…, or none. "
             "Default: an SQLite file in ~/.local/state/quire ($XDG_STATE_HOME).",
+            extra=SECRET,
         ),
     ] = ""
     store_max_responses: Annotated[
@@ -199,6 +213,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "json", "console"],
         Meta(description="auto: readable text on a terminal, JSON lines elsewhere."),
     ] = "auto"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key that lets a client in, each once; empty: no key is needed."""
+        return tuple(dict.fromkeys((*self.api_key, *self.priority_api_key)))
 
     def names(self, model_dir: Path) -> tuple[str, ...]:
         """The names that clients may ask for, the first being the one in replies."""

@@ -26,10 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-import msgspec
-
 from engine.config import EngineConfig
-from engine.options import ENVIRONMENT_PREFIX, to_argv
+from engine.options import secret_environment, to_argv
 from observability.logging import get_logger
 from service.banner import banner, ready_line
 from service.child_process import child_environment, describe_exit, reap, signal_group, spawn
@@ -139,10 +137,6 @@ class Supervisor:
     def _plan(self, directory: Path, listener: socket.socket) -> tuple[_Child, _Child]:
         settings = self._settings
         common = [f"--socket={directory / 'engine.sock'}", f"--parent-pid={os.getpid()}"]
-        # Arguments can be read by every user of the machine; the environment cannot.
-        secrets = {}
-        if settings.api_key:
-            secrets[f"{ENVIRONMENT_PREFIX}API_KEY"] = ",".join(settings.api_key)
         worker = _Child(
             "worker",
             "service.worker",
@@ -150,9 +144,10 @@ class Supervisor:
                 *common,
                 f"--model-dir={self._model_dir}",
                 f"--listen-fd={listener.fileno()}",
-                *to_argv(msgspec.structs.replace(settings, api_key=())),
+                *to_argv(settings),
             ],
-            child_environment(os.environ, secrets),
+            # Arguments can be read by every user of the machine; the environment cannot.
+            child_environment(os.environ, secret_environment(settings)),
             inherit=(listener.fileno(),),
         )
         engine = _Child(
@@ -254,7 +249,7 @@ class Supervisor:
             address,
             model=self._model,
             path=self._engine_config.model,
-            needs_key=bool(self._settings.api_key),
+            needs_key=bool(self._settings.keys),
             note=self._note,
             grpc_port=self._settings.grpc_port,
         )

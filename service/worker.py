@@ -25,7 +25,13 @@ import uvloop
 from msgspec import Meta
 
 from engine.lifetime import watch_parent
-from engine.options import OptionError, add_arguments, environment_defaults, from_namespace
+from engine.options import (
+    OptionError,
+    add_arguments,
+    environment_defaults,
+    forget_secrets,
+    from_namespace,
+)
 from observability import logging
 from observability.tracing import make_tracer
 from service.app import create_app
@@ -168,6 +174,7 @@ def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
     add_arguments(parser, ServiceSettings, "service")
     try:
         parser.set_defaults(**environment_defaults(ServiceSettings, os.environ))
+        forget_secrets(ServiceSettings, os.environ)
         namespace = parser.parse_args(argv)
         settings = from_namespace(ServiceSettings, namespace)
         options = from_namespace(WorkerOptions, namespace)

@@ -26,6 +26,7 @@ PUBLIC = {
         "engine.config",
         "engine.options",
         "engine.lifetime",
+        "engine.python_command",
         "engine.cpu.library",
         "engine.simulation.spec",
     },

@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -41,6 +40,7 @@ from engine.parallel.messages import (
     Step,
 )
 from engine.parallel.watch import TICK_SECONDS, Limits, OwnState, RankState, Watch
+from engine.python_command import python_command
 from engine.step import DeviceLostError
 
 logger = logging.getLogger(__name__)
@@ -347,7 +347,7 @@ class Ranks:
 def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     paths = [str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    argv = [sys.executable, "-P", "-m", module, f"--rank={number}", f"--parent={os.getpid()}"]
+    argv = python_command("-m", module, f"--rank={number}", f"--parent={os.getpid()}")
     # Blocked signals stay blocked in what is started.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import sys
+import os
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -24,7 +24,9 @@ from engine.messages import (
     TryGrammar,
     Verdict,
 )
+from engine.python_command import python_command
 from observability.logging import get_logger
+from service.child_process import child_environment
 
 # A grammar that takes longer is refused. The time of a compile, on a busy machine too.
 TRIAL_SECONDS = 2.0
@@ -74,7 +76,8 @@ class _Process:
 
     async def _start(self) -> None:
         self._child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "engine.constraint.trial", "--model", str(self._model)),
+            *python_command("-m", "engine.constraint.trial", "--model", str(self._model)),
+            env=child_environment(os.environ),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

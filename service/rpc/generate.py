@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from engine.python_command import python_command
+
 ROOT = Path(__file__).resolve().parent / "proto"
 SOURCE = "quire/v1/quire.proto"
 GENERATED = ("quire/v1/quire_pb2.py", "quire/v1/quire_pb2.pyi", "quire/v1/quire_pb2_grpc.py")
@@ -22,7 +24,7 @@ def generate(folder: Path) -> None:
     """Writes ``GENERATED`` below ``folder``. Raises CalledProcessError."""
     outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
     command = ["-m", "grpc_tools.protoc", f"--proto_path={ROOT}", *outputs, SOURCE]
-    subprocess.run([sys.executable, *command], check=True)
+    subprocess.run(python_command(*command), check=True)
     stubs = folder / GENERATED[-1]
     stubs.write_text(stubs.read_text().replace(_IMPORT, _OUR_IMPORT))
 

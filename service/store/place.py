@@ -55,7 +55,10 @@ def store_place(text: str) -> StorePlace:
     rest = _REST.match(url["rest"])
     assert rest is not None  # all of it is optional
     if rest["port"] is not None:
-        int(rest["port"])  # which raises ValueError
+        try:
+            int(rest["port"])
+        except ValueError:  # the URL may hold a password: no message quotes any of it
+            raise ValueError("the port in the store's URL is not a number") from None
     backend = _BACKENDS.get(url["name"].partition("+")[0])
     database = unquote(rest["database"] or "")
     if backend is None or (backend == "sqlite" and not database):

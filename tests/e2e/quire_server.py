@@ -70,8 +70,9 @@ class QuireServer:
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, cwd: Path = ROOT) -> None:
         self.args = args
+        self.cwd = cwd
         self.port = free_port()
         self.process = None
 
@@ -80,10 +81,10 @@ class QuireServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> QuireServer:
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-P", "-m", "service.cli", "serve", "--port", str(self.port)]
         self.process = subprocess.Popen(
             [*command, *self.args],
-            cwd=ROOT,
+            cwd=self.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},

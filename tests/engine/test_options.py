@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,11 +14,13 @@ from msgspec import Meta
 
 from engine.config import EngineConfig
 from engine.options import (
+    SECRET,
     OptionError,
     add_arguments,
     environment_defaults,
     from_namespace,
     options,
+    secret_environment,
     to_argv,
 )
 
@@ -168,3 +171,73 @@ def test_a_setting_of_two_types_is_refused_when_it_is_declared() -> None:
 
     with pytest.raises(TypeError, match="several types"):
         list(options(Unclear))
+
+
+class Guarded(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings some of which are secret."""
+
+    port: Annotated[int, Meta(description="A port.")] = 1
+    keys: Annotated[tuple[str, ...], Meta(description="Keys.", extra=SECRET)] = ()
+    seal: Annotated[str, Meta(min_length=8, description="A seal.", extra=SECRET)] | None = None
+
+
+def test_secrets_go_by_environment_and_everything_else_by_arguments() -> None:
+    settings = Guarded(port=2, keys=("one", "two"), seal="=8 bytes or more")
+    assert to_argv(settings) == ["--port=2"]
+    environ = secret_environment(settings)
+    assert environ == {"QUIRE_KEYS": "one,two", "QUIRE_SEAL": "=8 bytes or more"}
+    assert Guarded(port=2, **environment_defaults(Guarded, environ)) == settings
+    assert secret_environment(Guarded()) == {}
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("one,two\nthree\n")
+    (tmp_path / "seal").write_text("a long seal\n")
+    environ = {
+        "QUIRE_KEYS_FILE": str(tmp_path / "keys"),
+        "QUIRE_SEAL_FILE": str(tmp_path / "seal"),
+        "QUIRE_PORT_FILE": "/not/read",  # no secret
+    }
+    found = environment_defaults(Guarded, environ)
+    assert found == {"keys": ("one", "two", "three"), "seal": "a long seal"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"short", "QUIRE_SEAL_FILE: Expected `str` of length >= 8"),
+        (b"a seal with \xff in it", "is not UTF-8 text"),
+        (b"a seal with \0 in it", "holds a NUL character"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_and_not_quoted(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "seal"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OptionError, match=message) as raised:
+        environment_defaults(Guarded, {"QUIRE_SEAL_FILE": str(path)})
+    assert "QUIRE_SEAL_FILE" in str(raised.value)
+    assert content is None or content.decode(errors="replace") not in str(raised.value)
+
+
+def test_a_variable_beside_its_file_is_refused() -> None:
+    with pytest.raises(OptionError, match="QUIRE_SEAL or QUIRE_SEAL_FILE, not both"):
+        environment_defaults(Guarded, {"QUIRE_SEAL": "a long seal", "QUIRE_SEAL_FILE": "/x"})
+
+
+def test_no_message_quotes_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, Guarded)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--seal=canary"])
+    with pytest.raises(OptionError) as from_variable:
+        environment_defaults(Guarded, {"QUIRE_SEAL": "canary"})
+    with pytest.raises(OptionError) as checked:
+        from_namespace(Guarded, argparse.Namespace(seal="canary"))
+    by_flag = capsys.readouterr().err
+    assert "--seal" in by_flag
+    for said in (by_flag, str(from_variable.value), str(checked.value)):
+        assert "canary" not in said

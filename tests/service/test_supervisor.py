@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.config import EngineConfig
+from engine.options import options
 from service.restarts import MOST_QUICK_DEATHS
+from service.settings import ServiceSettings
 from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -216,17 +219,56 @@ def test_a_model_that_does_not_load_ends_it_with_a_message(tmp_path: Path) -> No
     assert "perceptron" in server.output().lower()
 
 
-def test_a_key_is_no_argument_of_any_process(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+# Of each setting marked secret, a value that is one; the others are told by their names alone.
+_SECRETS = {"store_url": "postgresql://u:{}@127.0.0.1:9/x"}
+
+
+def _write_impostors(folder: Path) -> Path:
+    """Modules named like those that children load, each of which tells that it was executed."""
+    told = folder / "executed"
+    code = f"open({str(told)!r}, 'a').write(__file__ + chr(10))\n"
+    for name in ("engine", "engine/constraint", "service", "observability", "pocket"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(code)
+    for name in ("engine/constraint/trial", "engine/__main__", "service/worker", "msgspec"):
+        (folder / f"{name}.py").write_text(code)
+    return told
+
+
+def test_no_process_has_a_secret_in_its_arguments_or_executes_a_file_of_the_working_directory(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("QUIRE_API_KEY", "sk-canary-key")
-    with QuireServer(str(checkpoint), *SMALL) as server:
-        family = {supervisor_of(server).pid, *descendants(supervisor_of(server).pid)}
-        for pid in family:
-            assert b"sk-canary-key" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    marked = [o for kind in (ServiceSettings, EngineConfig) for o in options(kind) if o.secret]
+    assert {o.name for o in marked} >= {"api_key", "priority_api_key", "signing_key", "store_url"}
+    canaries = {o.name: f"canary-of-{o.name.replace('_', '-')}" for o in marked}
+    for place, option in enumerate(marked):
+        value = _SECRETS.get(option.name, "{}").format(canaries[option.name])
+        if place % 2:
+            (tmp_path / option.name).write_text(f"{value}\n")
+            monkeypatch.setenv(option.file_variable, str(tmp_path / option.name))
+        else:
+            monkeypatch.setenv(option.variable, value)
+    executed = _write_impostors(tmp_path / "folder")
+    with QuireServer(str(checkpoint), *SMALL, cwd=tmp_path / "folder") as server:
         assert server.get("/v1/models")[0] == 401
-        assert server.get("/v1/models", {"authorization": "Bearer sk-canary-key"})[0] == 200
-        assert "sk-canary-key" not in server.output()
+        for name in ("api_key", "priority_api_key"):
+            key = {"authorization": f"Bearer {canaries[name]}"}
+            assert server.get("/v1/models", key)[0] == 200
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}}
+        asked = {"prompt": "x", "max_tokens": 2, "response_format": form}
+        assert server.post("/v1/completions", asked, key)[0] == 200
+        trial = child(server, "engine.constraint.trial")
+        family = {supervisor_of(server).pid, *descendants(supervisor_of(server).pid)}
+        assert trial in family
+        for pid in family:
+            arguments = Path(f"/proc/{pid}/cmdline").read_text()
+            assert [name for name, canary in canaries.items() if canary in arguments] == []
+        inherited = Path(f"/proc/{trial}/environ").read_text()
+        assert [name for name, canary in canaries.items() if canary in inherited] == []
+        until(lambda: "the store of responses is away" in server.output(), 30, "the store's error")
+        said = server.output()
+        assert [name for name, canary in canaries.items() if canary in said] == []
+    assert not executed.exists(), executed.read_text()
 
 
 def test_streams_that_outlast_the_drain_are_told_and_cut(checkpoint: Path) -> None:
