@@ -13,11 +13,14 @@ Blocks are taken as tokens need them, never for ``max_tokens`` in advance. When 
 can have no block, the lowest-priority, newest running sequence is preempted: its blocks go back
 and all its tokens are computed again later. A sequence never preempts one that ranks above it, and
 waits in place, keeping its blocks, when it ranks last itself; so the first in rank always
-progresses, hence everyone finishes.
+progresses, hence everyone finishes. Priority alone starves nobody: a sequence is preempted for one
+that came later ``MOST_OVERTAKEN`` times at most and ranks before every priority from then on, and
+in the queue the one that came first has every eighth turn at least.
 """
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, insort
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -71,8 +74,7 @@ class _Draft:
         return StepPlan(tuple(self.items.values()), tuple(self.admitted))
 
 
-def _rank(sequence: Sequence) -> tuple[int, int]:
-    return (sequence.priority, sequence.uid)
+_rank = operator.attrgetter("rank")
 
 
 class Scheduler:
@@ -250,12 +252,14 @@ class Scheduler:
         if last is sequence:
             return False
         draft.drop(last)
-        self.preempt(last)
+        self.preempt(last, overtaken=sequence.uid > last.uid)
         return True
 
-    def preempt(self, sequence: Sequence) -> None:
-        """Send a running sequence back to the queue, between steps or while one is planned."""
+    def preempt(self, sequence: Sequence, *, overtaken: bool = False) -> None:
+        """Send a running sequence back to the queue, between steps or while one is planned.
+        ``overtaken``: for one that came later."""
         self._leave_running(sequence)
+        sequence.num_overtaken += overtaken
         sequence.num_computed_tokens = 0
         sequence.num_preemptions += 1
         self.counters.preemptions += 1

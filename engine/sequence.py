@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from engine.constraint.guide import Guide
 from engine.messages import Embed, SamplingParams, TokenLogprobs
 
+# How often a running sequence is preempted for one of higher priority that came later.
+MOST_OVERTAKEN = 2
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:
@@ -34,11 +37,20 @@ class Sequence:
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
     num_preemptions: int = 0
+    num_overtaken: int = 0  # of those, for a sequence that came later
     max_computed_tokens: int = 0  # high-water mark: below it, computing is recomputing
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Lower goes first: by priority, then arrival. Whoever was overtaken as often as that may
+        be goes before every priority."""
+        if self.num_overtaken >= MOST_OVERTAKEN:
+            return (0, 0, self.uid)
+        return (1, self.priority, self.uid)
 
     @property
     def num_tokens(self) -> int:

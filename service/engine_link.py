@@ -37,9 +37,11 @@ from engine.messages import (
     encode_frame,
 )
 from observability.logging import get_logger
+from service.caller import Caller
 from service.engine_sequence import EngineSequence, Waker
 from service.engine_watch import hang_timeout, kill_when_silent, process_behind
 from service.errors import CutByShutdownError, EngineFailedError, QuireError
+from service.waiting_places import WaitingPlaces
 
 RETRY_SECONDS = 0.1
 ADMISSION_WINDOW_SECONDS = 30.0
@@ -102,7 +104,7 @@ class EngineLink:
         self._handles = itertools.count(1)
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
-        self._waiting: set[int] = set()
+        self._waiting = WaitingPlaces()
         self._unsent: set[int] = set()  # of those, what the engine has not heard of
         self._last_logged = 0.0
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
@@ -145,6 +147,14 @@ class EngineLink:
         """Sequences submitted here that the engine has not begun to run."""
         return len(self._waiting)
 
+    def waiting_of(self, owner: str) -> int:
+        """How many of them are this owner's."""
+        return self._waiting.of(owner)
+
+    def waiting_owners(self, *, beside: str) -> int:
+        """How many owners have some, not counting ``beside``."""
+        return self._waiting.owners(beside=beside)
+
     def admissions_per_second(self) -> float | None:
         """How fast sequences left the queue lately; None when none did."""
         now = time.monotonic()
@@ -162,22 +172,26 @@ class EngineLink:
         *,
         request_id: str,
         waker: Waker,
+        caller: Caller,
         priority: int = 0,
         cache_salt: str = "",
         arrival_time: float,
     ) -> EngineSequence:
-        """Raises ConnectionError when there is no engine and none is waited for, ValueError when
+        """``priority`` and ``cache_salt`` are as the request has them; the engine gets what
+        ``caller`` may have. All that goes to the engine comes this way or by ``embed``.
+
+        Raises ConnectionError when there is no engine and none is waited for, ValueError when
         the message is too long to send."""
         message = Submit(
             handle=next(self._handles),
             request_id=request_id,
             prompt_token_ids=prompt_token_ids,
             params=params,
-            priority=priority,
+            priority=caller.priority(priority),
             arrival_time=arrival_time,
-            cache_salt=cache_salt,
+            cache_salt=caller.cache_salt(cache_salt),
         )
-        return self._send(message, waker)
+        return self._send(message, waker, caller.owner)
 
     def embed(
         self,
@@ -188,6 +202,7 @@ class EngineLink:
         activate: bool | None = None,
         request_id: str,
         waker: Waker,
+        caller: Caller,
         priority: int = 0,
         cache_salt: str = "",
         arrival_time: float,
@@ -200,13 +215,13 @@ class EngineLink:
             second_text=second_text,
             dimensions=dimensions,
             activate=activate,
-            priority=priority,
+            priority=caller.priority(priority),
             arrival_time=arrival_time,
-            cache_salt=cache_salt,
+            cache_salt=caller.cache_salt(cache_salt),
         )
-        return self._send(message, waker)
+        return self._send(message, waker, caller.owner)
 
-    def _send(self, message: Submit | Embed, waker: Waker) -> EngineSequence:
+    def _send(self, message: Submit | Embed, waker: Waker, owner: str) -> EngineSequence:
         frame, handle = encode_frame(message), message.handle
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             if self._giving_up is None:
@@ -215,10 +230,10 @@ class EngineLink:
         elif not _write(self._writer, frame):
             self._unsent.add(handle)
         sequence = EngineSequence(
-            handle, len(message.prompt_token_ids), message.arrival_time, waker, message
+            handle, len(message.prompt_token_ids), message.arrival_time, waker, message, owner
         )
         self._sequences[handle] = sequence
-        self._waiting.add(handle)
+        self._waiting.add(handle, owner)
         return sequence
 
     def abort(self, sequences: list[EngineSequence]) -> None:
@@ -228,7 +243,7 @@ class EngineLink:
             for sequence in sequences
             if self._sequences.pop(sequence.handle, None) is not None
         ]
-        self._waiting.difference_update(handles)
+        self._waiting.discard(*handles)
         self._unsent.difference_update(handles)
         if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
             _write(self._writer, encode_frame(Abort(handles)))
@@ -356,7 +371,7 @@ class EngineLink:
     def _lose(self, what: str) -> None:
         self.stats = None
         self._stop_handing_over()
-        at_work = self._sequences.keys() - self._waiting
+        at_work = self._sequences.keys() - set(self._waiting)
         self._log_suspects(at_work)
         doomed = [
             sequence
@@ -368,7 +383,8 @@ class EngineLink:
         else:
             self._fail(doomed, EngineFailedError(f"{what}, and not for the first time"))
             self._wait_for_the_next()
-        self._waiting = set(self._sequences)
+        for handle, sequence in self._sequences.items():
+            self._waiting.add(handle, sequence.owner)
         self._unsent = set(self._sequences)
         kept = frozenset(self._sequences)
         detail = f"{what}; waiting for the next one"

@@ -61,7 +61,8 @@ class Waker:
 
 @dataclass(slots=True, eq=False)
 class EngineSequence:
-    """``message`` asked for it; None: it is filled by hand. ``tokens`` and ``logprobs`` hold what
+    """``message`` asked for it; None: it is filled by hand. ``owner``: the digest of the key that
+    it belongs to. ``tokens`` and ``logprobs`` hold what
     arrived since the reader last took it, ``generated`` all tokens. Times are monotonic
     seconds."""
 
@@ -70,6 +71,7 @@ class EngineSequence:
     arrival_time: float
     waker: Waker
     message: Submit | Embed | None = None
+    owner: str = ""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] | None = None

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 
+from service.caller import Caller
 from service.engine_link import EngineLink, LinkPhase
 from service.errors import (
     DrainingError,
@@ -15,6 +16,7 @@ from service.errors import (
     WrongTaskError,
 )
 from service.settings import ServiceSettings
+from service.waiting_places import share
 
 MAX_RETRY_AFTER_SECONDS = 120
 
@@ -70,10 +72,10 @@ class Admission:
         self._link = link
         self._drain = drain
 
-    def check(self) -> None:
+    def check(self, caller: Caller) -> None:
         """The gate before generation. Raises WrongTaskError for a model that generates nothing,
         else as ``check_open``."""
-        self.check_open()
+        self.check_open(caller)
         ready = self._link.state.ready
         if ready is not None and not ready.generates:
             served = "/v1/embeddings" if ready.embedding_size else "/v1/rerank and /v1/score"
@@ -82,7 +84,7 @@ class Admission:
                 param="model",
             )
 
-    def check_open(self) -> None:
+    def check_open(self, caller: Caller) -> None:
         """The gate before any work of the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
@@ -105,8 +107,25 @@ class Admission:
             raise EngineUnavailableError(
                 f"The engine has not been heard of for {self._link.silence:.0f} s; retry."
             )
+        self._check_places(caller)
+
+    def _check_places(self, caller: Caller) -> None:
+        """Raises OverloadedError when too much waits already. Where several keys share the server
+        none can take all places: one that has nothing waiting is always let in, and none may have
+        more than its share."""
         waiting = self._link.waiting_sequences
-        if waiting >= self._most_waiting:
+        of_all = waiting >= self._most_waiting
+        if caller.shares:
+            own = self._link.waiting_of(caller.owner)
+            others = self._link.waiting_owners(beside=caller.owner)
+            if own == 0:
+                return
+            if not of_all and own >= share(self._most_waiting, others):
+                raise OverloadedError(
+                    f"{own} sequences of this key are waiting already; retry later.",
+                    retry_after=self._retry_after(own),
+                )
+        if of_all:
             raise OverloadedError(
                 f"{waiting} sequences are waiting already; retry later.",
                 retry_after=self._retry_after(waiting),

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
+from service.caller import Caller
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
 from service.errors import EngineFailedError
@@ -65,10 +66,12 @@ class BeamGeneration(Generation):
         request: GenerationRequest,
         choices: list[Choice],
         *,
+        caller: Caller,
         eos_token_ids: frozenset[int],
     ) -> None:
         """Raises ConnectionError, or ValueError for a prompt that is too long to send."""
         super().__init__(link, request, choices)
+        self._caller = caller
         self._length_penalty = 1.0 if request.length_penalty is None else request.length_penalty
         self._ends = eos_token_ids | frozenset(request.stop.token_ids)
         self._prompt = request.prompts[0]
@@ -123,6 +126,7 @@ class BeamGeneration(Generation):
                 self._params,
                 request_id=request.request_id,
                 waker=self.waker,
+                caller=self._caller,
                 priority=request.priority,
                 cache_salt=request.cache_salt,
                 arrival_time=request.arrival_time,

@@ -6,6 +6,7 @@ import secrets
 
 import msgspec
 
+from service.caller import Caller
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
@@ -32,18 +33,18 @@ class Generator:
         self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
         self._one_token = frozenset(tokens)
 
-    def start(self, request: GenerationRequest) -> Generation:
+    def start(self, request: GenerationRequest, caller: Caller) -> Generation:
         """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
         that is too long to send."""
         begin = self._sample if request.length_penalty is None else self._search
         try:
-            return begin(request)
+            return begin(request, caller)
         except ConnectionError as error:
             raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
 
-    def _sample(self, request: GenerationRequest) -> Generation:
+    def _sample(self, request: GenerationRequest, caller: Caller) -> Generation:
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
         waker = Waker()
         choices: list[Choice] = []
@@ -56,6 +57,7 @@ class Generator:
                         params,
                         request_id=request.request_id,
                         waker=waker,
+                        caller=caller,
                         priority=request.priority,
                         cache_salt=request.cache_salt,
                         arrival_time=request.arrival_time,
@@ -66,7 +68,7 @@ class Generator:
             raise
         return Generation(self._link, request, choices)
 
-    def _search(self, request: GenerationRequest) -> Generation:
+    def _search(self, request: GenerationRequest, caller: Caller) -> Generation:
         waker = Waker()
         choices = [
             self._choice(request, index, unsubmitted(request, waker)) for index in range(request.n)
@@ -75,7 +77,11 @@ class Generator:
         if ready is None:
             raise ConnectionError(self._link.state.detail)
         return BeamGeneration(
-            self._link, request, choices, eos_token_ids=frozenset(ready.eos_token_ids)
+            self._link,
+            request,
+            choices,
+            caller=caller,
+            eos_token_ids=frozenset(ready.eos_token_ids),
         )
 
     def _choice(self, request: GenerationRequest, index: int, sequence: EngineSequence) -> Choice:

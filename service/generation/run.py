@@ -6,19 +6,22 @@ connection broke can ask for the rest and gets exactly the bytes it missed.
 
 Bounds: bytes of one run (its oldest events go), bytes of all runs (ended runs go, then new ones are
 refused), seconds that a run goes on with nobody reading, and seconds it is kept after its end.
+Where several keys share the server, each has a share of the bytes of all runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from service.caller import Caller
 from service.errors import ClientGoneError, OverloadedError
 from service.generation.request import Generation
+from service.waiting_places import share
 
 _END = b"\n\n"
 _NEAR_THE_END = 64  # a deque is quick to index there
@@ -34,18 +37,34 @@ class RunLimits:
 
 
 class RunMemory:
-    """Bytes that all logs hold together."""
+    """Bytes that all logs hold together, and those of each owner."""
 
     def __init__(self) -> None:
         self.used = 0
+        self._by_owner: Counter[str] = Counter()
+
+    def add(self, owner: str, size: int) -> None:
+        """``size`` is negative for what is given back."""
+        self.used += size
+        self._by_owner[owner] += size
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
+
+    def of(self, owner: str) -> int:
+        return self._by_owner[owner]
+
+    def owners(self, *, beside: str) -> int:
+        """How many hold something, not counting ``beside``."""
+        return len(self._by_owner) - (beside in self._by_owner)
 
 
 class RunLog:
     """Events ``[first, next)``, each as it went out; the oldest are dropped beyond ``limit``
     bytes."""
 
-    def __init__(self, limit: int, memory: RunMemory | None = None) -> None:
+    def __init__(self, limit: int, memory: RunMemory | None = None, owner: str = "") -> None:
         self._memory = memory or RunMemory()
+        self._owner = owner
         self.first = 0
         self.size = 0
         self.ended = False
@@ -68,12 +87,12 @@ class RunLog:
         while self.size > self._limit and len(self._events) > 1:
             self.size -= len(self._events.popleft())
             self.first += 1
-        self._memory.used += self.size - before
+        self._memory.add(self._owner, self.size - before)
         self._wake()
 
     def release(self) -> None:
         """Nobody can ask for it any more; whoever still reads it does so to its end."""
-        self._memory.used -= self.size
+        self._memory.add(self._owner, -self.size)
         self._memory = RunMemory()
 
     def end(self) -> None:
@@ -206,11 +225,23 @@ class RunRegistry:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def check(self) -> None:
-        """Raises OverloadedError when the runs that are still going fill the memory for them."""
+    def check(self, caller: Caller) -> None:
+        """Raises OverloadedError when the runs that are still going fill the memory for them, or,
+        where several keys share it, this key's fill its share. A key that has none is let in."""
         self._drop_ended()
-        if self._memory.used >= self._limits.total_bytes:
-            raise OverloadedError("The memory for resumable streams is full; retry later.")
+        memory, owner, total = self._memory, caller.owner, self._limits.total_bytes
+        if not caller.shares:
+            if memory.used >= total:
+                raise OverloadedError("The memory for resumable streams is full; retry later.")
+            return
+        most = share(total, memory.owners(beside=owner))
+        ended = [run for run in self._runs.values() if run.owner == owner and run.log.ended]
+        for run in ended:
+            if memory.of(owner) < most and memory.used < total:
+                return
+            self.forget(run.id)
+        if memory.of(owner) and (memory.of(owner) >= most or memory.used >= total):
+            raise OverloadedError("This key's share for resumable streams is full; retry later.")
 
     def start(
         self,
@@ -224,7 +255,7 @@ class RunRegistry:
         on_end: Callable[[], None],
     ) -> Run:
         """``on_end`` is called once, after the last event. A ``background`` run needs no reader."""
-        log = RunLog(min(self._limits.run_bytes, self._limits.total_bytes), self._memory)
+        log = RunLog(min(self._limits.run_bytes, self._limits.total_bytes), self._memory, owner)
         run = Run(
             run_id,
             owner,
@@ -268,11 +299,13 @@ class RunRegistry:
             asyncio.get_running_loop().call_later(self._limits.timeout, self.forget, run.id)
 
     def _drop_ended(self) -> None:
-        """The oldest of the ended first, while there are too many bytes."""
-        if self._memory.used <= self._limits.total_bytes:
+        """While there are too many bytes: of the owner that has most, the oldest first."""
+        memory = self._memory
+        if memory.used <= self._limits.total_bytes:
             return
-        for run in list(self._runs.values()):
-            if run.log.ended:
-                self.forget(run.id)
-                if self._memory.used <= self._limits.total_bytes:
-                    return
+        ended = [run for run in self._runs.values() if run.log.ended]
+        while ended and memory.used > self._limits.total_bytes:
+            # Of equals ``max`` takes the first, which is the oldest.
+            run = max(ended, key=lambda run: memory.of(run.owner))
+            ended.remove(run)
+            self.forget(run.id)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.messages import Finished, FinishReason
+from service.caller import Caller
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
 from service.errors import (
@@ -39,8 +40,9 @@ class PoolingRequest:
 class PooledTexts:
     """Await ``vectors``, then (always) ``close``."""
 
-    def __init__(self, link: EngineLink, request: PoolingRequest) -> None:
+    def __init__(self, link: EngineLink, request: PoolingRequest, caller: Caller) -> None:
         self.request = request
+        self._caller = caller
         self._link = link
         self._waker = Waker()
         self._submitted: list[EngineSequence] = []
@@ -83,6 +85,7 @@ class PooledTexts:
                 activate=request.activate,
                 request_id=request.request_id,
                 waker=self._waker,
+                caller=self._caller,
                 priority=request.priority,
                 cache_salt=request.cache_salt,
                 arrival_time=request.arrival_time,

@@ -76,7 +76,7 @@ def make_app(
 ) -> App:
     """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently."""
     settings = services.settings
-    keys = KeyRing(settings.api_key)
+    keys = KeyRing(settings.keys, settings.priority_api_key)
     document = build_document(version=VERSION, needs_key=bool(keys))
     return App(
         route_handlers=list(ROUTES),

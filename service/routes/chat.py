@@ -35,7 +35,7 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
     record.model = services.model_name(chat.model)
     record.client_request_id = record.client_request_id or chat.request_id
     exchange.report_ignored(ignored_fields(chat))
-    services.admission.check()
+    services.admission.check(exchange.caller)
     generation = await start_conversation(
         chat_conversation(chat),
         chat,

@@ -32,12 +32,12 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     record.stream = bool(completion.stream)
     record.model = services.model_name(completion.model)
     record.client_request_id = record.client_request_id or completion.request_id
-    services.admission.check()
+    services.admission.check(exchange.caller)
     prompts, texts = await completion_prompts(completion, services)
     wanted = completion_generation(completion, prompts, services, record)
     asked = ConstraintRequest(answer=answer_shape(completion))
     wanted = await constrained(wanted, asked, PLAIN, services)
-    generation = services.generator.start(wanted)
+    generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     record.response_id = f"cmpl-{uuid.uuid4().hex}"
     answer = CompletionAnswer(

@@ -47,7 +47,7 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
 
 async def embedded(wanted: EmbeddingRequest, services: Services, exchange: Exchange) -> Pooled:
     """The vectors that any API's request asks for. Raises QuireError."""
-    services.admission.check_open()
+    services.admission.check_open(exchange.caller)
     _check_dimensions(wanted, services.engine)
     return await pooled_vectors(
         await _inputs(wanted, services),

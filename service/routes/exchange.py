@@ -18,6 +18,7 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from service.caller import ANYBODY, Caller
 from service.errors import QuireError, UnauthorizedError
 from service.generation.admission import Drain
 from service.generation.record import RequestRecord
@@ -29,17 +30,19 @@ EXCHANGE = "quire_exchange"
 
 
 class KeyRing:
-    """Knows the keys by their SHA-256 digests only."""
+    """Knows the keys by their SHA-256 digests only. ``hurried``: those of ``keys`` whose requests
+    may go ahead of others'; a key that is the only one may too."""
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key.encode()) for key in keys]
+    def __init__(self, keys: Iterable[str], hurried: Iterable[str] = ()) -> None:
+        self._digests = list(dict.fromkeys(_digest(key.encode()) for key in keys))
+        self._hurried = frozenset(_digest(key.encode()) for key in hurried)
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def check(self, authorization: bytes, api_key: bytes = b"") -> None:
-        """Raises UnauthorizedError unless ``Authorization: Bearer`` or else ``x-api-key`` bears a
-        known key. All keys are compared, each in constant time."""
+    def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
+        """Whose key ``Authorization: Bearer`` or else ``x-api-key`` bears. All keys are compared,
+        each in constant time. Raises UnauthorizedError unless it is a known one."""
         key = presented_key(authorization, api_key)
         if not key:
             raise UnauthorizedError(
@@ -52,6 +55,12 @@ class KeyRing:
             found |= hmac.compare_digest(digest, known)
         if not found:
             raise UnauthorizedError("Incorrect API key provided.")
+        shares = len(self._digests) > 1
+        return Caller(
+            owner=digest.hex(),
+            shares=shares,
+            may_hurry=not shares or digest in self._hurried,
+        )
 
 
 def _digest(key: bytes) -> bytes:
@@ -72,6 +81,7 @@ class Exchange:
         drain: Drain | None = None,
     ) -> None:
         self.record = record
+        self.caller = ANYBODY
         self.patience = patience
         self.keep_alive = keep_alive
         self.generation: Generation | None = None
@@ -79,7 +89,7 @@ class Exchange:
         self.pooled: PooledTexts | None = None
         self._telemetry = telemetry
         self._drain = drain
-        self._ignored = ""
+        self._ignored: dict[str, None] = {}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -87,7 +97,8 @@ class Exchange:
         # Anthropic's clients look for the second.
         headers = {"x-request-id": self.record.request_id, "request-id": self.record.request_id}
         if self._ignored:
-            headers["x-quire-ignored"] = self._ignored
+            shown = (name[:64] for name in [*self._ignored][:32])
+            headers["x-quire-ignored"] = ", ".join(quote(name, safe="_.-[]/ ") for name in shown)
         if self.record.trace_id:
             headers["x-trace-id"] = self.record.trace_id
         if self.record.identity is not None:
@@ -98,6 +109,7 @@ class Exchange:
         """The engine works for this exchange from now on."""
         self.generation = generation
         request, record = generation.request, self.record
+        self._report_priority(request.priority)
         record.choices = len(generation.choices)
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
@@ -106,12 +118,17 @@ class Exchange:
     def began_pooling(self, pooled: PooledTexts) -> None:
         """The engine makes vectors for this exchange from now on."""
         self.pooled = pooled
+        self._report_priority(pooled.request.priority)
         self.record.generates = False
 
     def report_ignored(self, names: list[str]) -> None:
-        """Tell the caller, in a header, which parts of its request do nothing here."""
-        shown = (name[:64] for name in names[:32])
-        self._ignored = ", ".join(quote(name, safe="_.-[]/ ") for name in shown)
+        """Tell the caller, in a header, which parts of its request do nothing here: these, beside
+        those that were reported before."""
+        self._ignored |= dict.fromkeys(names)
+
+    def _report_priority(self, asked: int) -> None:
+        if self.caller.priority(asked) != asked:
+            self.report_ignored(["priority"])
 
     def detach(self) -> Callable[[], None]:
         """The work goes on when the response has been sent. The caller must call what is returned
@@ -208,7 +225,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            self._authenticate(scope, options)
+            exchange.caller = self._authenticate(scope, options)
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)
@@ -217,9 +234,10 @@ class ExchangeMiddleware(ASGIMiddleware):
         finally:
             exchange.close()
 
-    def _authenticate(self, scope: Scope, options: dict[str, object]) -> None:
+    def _authenticate(self, scope: Scope, options: dict[str, object]) -> Caller:
         if self._keys and not options.get("open"):
-            self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
+            return self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
+        return ANYBODY
 
 
 def presented_key(authorization: bytes, api_key: bytes) -> bytes:

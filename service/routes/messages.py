@@ -40,7 +40,7 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
     record.stream = wanted.stream
     exchange.report_ignored(ignored_fields(body, wanted))
     record.model = services.model_name(wanted.model)
-    services.admission.check()
+    services.admission.check(exchange.caller)
     generation = await start_conversation(
         messages_conversation(wanted, services.signer),
         wanted.sampling(),

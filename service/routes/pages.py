@@ -63,7 +63,7 @@ async def landing(request: HttpRequest, state: State) -> Response[bytes]:
             model_json=html.escape(json.dumps(model)),
             key_line=(
                 html.escape(' \\\n  -H "Authorization: Bearer $QUIRE_API_KEY"')
-                if services.settings.api_key
+                if services.settings.keys
                 else ""
             ),
         )

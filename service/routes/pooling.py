@@ -47,6 +47,7 @@ async def pooled_vectors(
             priority=priority,
             cache_salt=cache_salt,
         ),
+        exchange.caller,
     )
     exchange.began_pooling(pooled)
     return Pooled(await pooled.vectors(), pooled.prompt_tokens)

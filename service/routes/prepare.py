@@ -175,7 +175,7 @@ async def start_conversation(
     )
     asked = conversation_constraint(conversation, answer, tools=tools, opening=wanted.opening)
     wanted = await constrained(wanted, asked, services.checkpoint.output_format, services)
-    generation = services.generator.start(wanted)
+    generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     return generation
 

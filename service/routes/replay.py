@@ -67,11 +67,11 @@ def start_run(
 
     Raises OverloadedError.
     """
-    services.runs.check()
+    services.runs.check(exchange.caller)
     exchange.record.status = 200
     return services.runs.start(
         exchange.record.response_id,
-        key_owner(request.scope, services.settings.api_key),
+        key_owner(request.scope, services.settings.keys),
         generation,
         stream_events(exchange, generation, stream, settle),
         background=background,
@@ -143,7 +143,7 @@ async def resume_stream(
 ) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)
-    owner = key_owner(request.scope, services.settings.api_key)
+    owner = key_owner(request.scope, services.settings.keys)
     run = services.runs.find(stream_id, owner)
     if run is None:
         raise NotFoundError(

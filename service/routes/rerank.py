@@ -131,7 +131,7 @@ async def _scored(
     receive: Receive,
 ) -> _Scored:
     """Raises QuireError."""
-    services.admission.check_open()
+    services.admission.check_open(exchange.caller)
     engine = services.engine
     if not (engine.num_scores or engine.embedding_size):
         raise WrongTaskError(f"This model ({engine.architecture}) scores no texts.")

@@ -52,17 +52,17 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     record.operation = "chat"
     record.stream = bool(wanted.stream)
     record.model = services.model_name(wanted.model)
-    services.admission.check()
+    services.admission.check(exchange.caller)
     resumable = wants_resumable(request) or _lasts(wanted)
     if resumable:
-        services.runs.check()
+        services.runs.check(exchange.caller)
     promised = bool(wanted.store or wanted.background)
     if wanted.kept:
         await services.store.attempted()
     if promised:
         services.store.require()
     kept = wanted.kept and services.store.available
-    owner = key_owner(request.scope, services.settings.api_key)
+    owner = key_owner(request.scope, services.settings.keys)
     archive = Archive(services.store, services.runs, owner)
     history = await archive.history(wanted.previous_response_id)
     items = await archive.resolve(own_items(wanted), history)

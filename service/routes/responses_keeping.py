@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import msgspec
 
@@ -16,7 +15,7 @@ from service.errors import (
 from service.generation.run import Run, RunRegistry
 from service.prompt.conversation import JsonObject
 from service.store.record import RUNNING, StoredResponse
-from service.store.store import LEASE_SECONDS, ResponseStore
+from service.store.store import ResponseStore
 from service.wire.responses_answer import Ending, ResponseAnswer
 from service.wire.responses_input import with_ids
 
@@ -80,8 +79,7 @@ class Keeping:
         Raises StoreUnavailableError.
         """
         if self._wanted:
-            lease = int(time.time()) + LEASE_SECONDS
-            await self._store.put(msgspec.structs.replace(self.record, lease_until=lease))
+            await self._store.put(self.record)
 
     def on_end(self, ending: Ending) -> None:
         self._ending = ending
@@ -142,7 +140,7 @@ class Archive:
         record = await self._store.get(response_id, self._owner)
         if record is None:
             raise NotFoundError(f"Response with id '{response_id[:80]}' not found.", param=param)
-        if record.status in RUNNING and record.lease_until < time.time():
+        if record.abandoned:
             return _died(record)
         return record
 

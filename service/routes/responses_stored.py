@@ -37,7 +37,7 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _archive(request: HttpRequest, services: Services) -> Archive:
-    owner = key_owner(request.scope, services.settings.api_key)
+    owner = key_owner(request.scope, services.settings.keys)
     return Archive(services.store, services.runs, owner)
 
 
@@ -84,7 +84,7 @@ async def delete_response(
         run.subject.discard()
         run.stop("The response was deleted.")
         services.runs.forget(response_id)
-    owner = key_owner(request.scope, services.settings.api_key)
+    owner = key_owner(request.scope, services.settings.keys)
     if not await services.store.delete(response_id, owner) and run is None:
         raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
     exchange.succeed("stop")

@@ -29,7 +29,7 @@ from service.errors import (
 from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.routes.answering import AnswerStream, stream_events
-from service.routes.exchange import Exchange, KeyRing, owner_of
+from service.routes.exchange import Exchange, KeyRing
 from service.routes.services import Services
 from service.rpc.running import RunningCalls
 from service.rpc.status import Metadata, status_of
@@ -102,7 +102,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keys = KeyRing(services.settings.api_key)
+        self._keys = KeyRing(services.settings.keys, services.settings.priority_api_key)
         self._running = RunningCalls()
 
     async def answer(self, context: Any, path: str, route: str, method: Method) -> None:
@@ -138,9 +138,9 @@ class Calls:
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
             if self._keys:
-                self._keys.check(*key)
+                exchange.caller = self._keys.check(*key)
             message = await _read(context, settings.max_body_bytes)
-            owner = owner_of(*key, settings.api_key)
+            owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
             await method(call, message)
         except QuireError as error:

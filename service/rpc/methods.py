@@ -35,7 +35,7 @@ async def chat(call: Call, message: bytes) -> None:
     asked, size = await decoded(message, read)
     record.operation, record.stream = "chat", True
     record.model = services.model_name(asked.model)
-    services.admission.check()
+    services.admission.check(exchange.caller)
     generation = await start_conversation(
         chat_conversation(asked),
         asked,
@@ -63,12 +63,12 @@ async def generate(call: Call, message: bytes) -> None:
     asked = await decoded(message, read)
     record.operation, record.stream = "text_completion", True
     record.model = services.model_name(asked.model)
-    services.admission.check()
+    services.admission.check(exchange.caller)
     prompts, _ = await completion_prompts(asked, services)
     wanted = completion_generation(asked, prompts, services, record)
     form = ConstraintRequest(answer=answer_shape(asked))
     wanted = await constrained(wanted, form, PLAIN, services)
-    generation = services.generator.start(wanted)
+    generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     events = GenerateEvents(
         generation,

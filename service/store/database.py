@@ -11,8 +11,20 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
 from advanced_alchemy.repository import SQLAlchemyAsyncRepository
-from sqlalchemy import delete, event, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    cast,
+    delete,
+    event,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import (
@@ -23,7 +35,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from service.store.place import StorePlace
-from service.store.record import StoredResponse
+from service.store.record import RUNNING, StoredResponse
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import ResponseRow, from_row, to_row
 
@@ -40,6 +52,9 @@ class Database:
 
     def __init__(self, place: StorePlace) -> None:
         self._engine = _make_engine(database_url(place))
+        # Seconds since the epoch by the database's own clock.
+        text = "strftime('%s', 'now')" if place.backend == "sqlite" else "extract(epoch from now())"
+        self._now: ColumnElement[int] = cast(literal_column(text), BigInteger)
         self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
             self._engine, expire_on_commit=False
         )
@@ -61,7 +76,13 @@ class Database:
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
             row = await ResponseRepository(session=session).get_one_or_none(id=response_id)
-            return None if row is None else await asyncio.to_thread(from_row, row)
+            if row is None:
+                return None
+            record = await asyncio.to_thread(from_row, row)
+            if record.status not in RUNNING:
+                return record
+            now = await session.scalar(select(self._now))
+            return msgspec.structs.replace(record, abandoned=row.lease_until < int(now or 0))
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Whether there was one of this owner's."""
@@ -72,42 +93,65 @@ class Database:
             await session.commit()
             return _count(stored) > 0
 
-    async def write(self, records: Sequence[StoredResponse], gone: Collection[str]) -> int:
+    async def write(
+        self, records: Sequence[StoredResponse], gone: Collection[str], *, lease: int
+    ) -> int:
         """Keep these, in place of what had their ids; how many bytes they take. Those whose ids are
-        in ``gone`` by the end, as it may grow meanwhile, are not kept."""
+        in ``gone`` by the end, as it may grow meanwhile, are not kept. Those that are still being
+        worked on get a lease of ``lease`` seconds."""
         rows = await asyncio.to_thread(lambda: [to_row(record) for record in records])
         size = sum(row.size for row in rows)
         async with self._sessions() as session:
             for row in rows:
                 await session.merge(row)
             await session.flush()
+            await self._lease(session, [r.id for r in records if r.status in RUNNING], lease)
             if gone:
                 await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(gone))))
             await session.commit()
         return size
 
+    async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
+        """By the database's clock, which is one for all replicas; theirs may differ."""
+        if ids:
+            await session.execute(
+                update(ResponseRow)
+                .where(ResponseRow.id.in_(sorted(ids)))
+                .values(lease_until=self._now + seconds)
+            )
+
     async def sweep(
-        self, *, responses: int, size: int, running: Collection[str], lease_until: int
+        self, *, responses: int, size: int, running: Collection[str], lease: int
     ) -> None:
-        """Drop what has expired and, beyond ``responses`` or ``size`` bytes, the oldest; give those
-        that are still being worked on, ``running``, their lease."""
+        """Drop what has expired and, beyond ``responses`` or ``size`` bytes, the oldest of whoever
+        has most; give those that are still being worked on, ``running``, a lease of ``lease``
+        seconds.
+
+        Each owner's responses are counted from its newest on. Those that come first by that count
+        stay, whoever's they are: so an owner loses some only where it has more than its share, and
+        what others do not use of theirs is everybody's.
+        """
         now = int(time.time())
         newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
-        ranked = select(
+        of_owner: Any = {"partition_by": ResponseRow.owner, "order_by": newest_first}
+        rows = select(
             ResponseRow.id,
-            func.row_number().over(order_by=newest_first).label("place"),
-            func.sum(ResponseRow.size).over(order_by=newest_first).label("bytes_so_far"),
+            ResponseRow.created_at,
+            ResponseRow.size,
+            func.row_number().over(**of_owner).label("own_place"),
+            func.sum(ResponseRow.size).over(**of_owner).label("own_bytes"),
+        ).subquery()
+        newer = (rows.c.created_at.desc(), rows.c.id.desc())
+        ranked = select(
+            rows.c.id,
+            func.row_number().over(order_by=(rows.c.own_place, *newer)).label("place"),
+            func.sum(rows.c.size).over(order_by=(rows.c.own_bytes, *newer)).label("bytes_so_far"),
         ).subquery()
         too_much = select(ranked.c.id).where(
             or_(ranked.c.place > responses, ranked.c.bytes_so_far > size)
         )
         async with self._sessions() as session:
-            if running:
-                await session.execute(
-                    update(ResponseRow)
-                    .where(ResponseRow.id.in_(sorted(running)))
-                    .values(lease_until=lease_until)
-                )
+            await self._lease(session, running, lease)
             await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
             await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
             await session.commit()

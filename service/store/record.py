@@ -14,7 +14,8 @@ JsonObject = dict[str, Any]
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
     before them. ``events``: the stream as it was sent, where one was kept. ``owner``: the digest of
-    the key that made it. ``lease_until``: a response still in progress is alive until then."""
+    the key that made it. ``abandoned``: it was still in progress, and whoever worked on it has not
+    said so for as long as that counts."""
 
     id: str
     owner: str
@@ -25,7 +26,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     input: list[JsonObject]
     context: list[JsonObject] = []
     events: bytes | None = None
-    lease_until: int = 0
+    abandoned: bool = False
 
     @property
     def response(self) -> JsonObject:

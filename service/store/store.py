@@ -26,7 +26,7 @@ from service.store.record import RUNNING, StoredResponse
 if TYPE_CHECKING:
     from service.store.database import Database
 
-LEASE_SECONDS = 60
+LEASE_SECONDS = 60  # renewed with every sweep
 _RETRY_SECONDS = 2.0
 _WRITE_SECONDS = 10.0
 _FIRST_SECONDS = 5.0
@@ -43,7 +43,8 @@ _log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Beyond ``responses`` or ``bytes`` the oldest go; each goes after ``ttl`` seconds."""
+    """Beyond ``responses`` or ``bytes`` the oldest go, first those of owners that have more than
+    their share; each goes after ``ttl`` seconds."""
 
     responses: int
     bytes: int
@@ -282,7 +283,7 @@ class ResponseStore:
             return
         self._deleted.clear()
         assert self._database is not None
-        size = await self._database.write(batch, self._deleted)
+        size = await self._database.write(batch, self._deleted, lease=LEASE_SECONDS)
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
@@ -301,7 +302,7 @@ class ResponseStore:
             responses=self.limits.responses,
             size=self.limits.bytes,
             running=self._running,
-            lease_until=int(time.time()) + LEASE_SECONDS,
+            lease=LEASE_SECONDS,
         )
         self._new_responses = self._new_bytes = 0
 

@@ -16,7 +16,8 @@ from service.store.record import StoredResponse
 class ResponseRow(DefaultBase):
     """``body`` is the response object; ``input`` the request's own items, ``context`` those before
     them and ``events`` the stream, each zlib-compressed JSON or bytes. ``size`` counts all of
-    these. A row that is still being worked on is alive until ``lease_until``."""
+    these. A row that is still being worked on is alive until ``lease_until`` by the
+    database's clock."""
 
     __tablename__ = "quire_responses"
     __table_args__ = (
@@ -48,7 +49,7 @@ def to_row(record: StoredResponse) -> ResponseRow:
         owner=record.owner,
         created_at=record.created_at,
         expires_at=record.expires_at,
-        lease_until=record.lease_until,
+        lease_until=0,
         status=record.status,
         size=len(packed_input) + len(context) + len(body) + len(events or b""),
         body=body,
@@ -64,7 +65,6 @@ def from_row(row: ResponseRow) -> StoredResponse:
         owner=row.owner,
         created_at=row.created_at,
         expires_at=row.expires_at,
-        lease_until=row.lease_until,
         status=row.status,
         body=zlib.decompress(row.body),
         input=msgspec.json.decode(zlib.decompress(row.input)),

@@ -9,8 +9,9 @@ import pytest
 
 from engine.messages import SamplingParams, WaitingReason
 from engine.scheduler import Scheduler
-from engine.sequence import Sequence
+from engine.sequence import MOST_OVERTAKEN, Sequence
 from engine.step import StepPlan
+from engine.waiting import MOST_OUT_OF_TURN
 
 _uids = itertools.count()
 
@@ -199,6 +200,51 @@ def test_priority_beats_age_when_somebody_must_be_preempted() -> None:
     added(one, old, urgent)
     steps_until(one, lambda: one.counters.preemptions > 0)
     assert (old.num_preemptions, urgent.num_preemptions) == (1, 0)
+
+
+def test_a_stream_goes_on_however_many_of_higher_priority_keep_coming() -> None:
+    """By steps: in a cache that holds little more than one of them, and slots for two."""
+    one = scheduler(num_kv_blocks=10, max_num_seqs=2, max_num_batched_tokens=40)
+    stream = sequence(8, priority=0)
+    added(one, stream)
+    step(one)
+    urgent: list[Sequence] = []
+    silent = longest = 0
+    for _ in range(2000):
+        while one.num_waiting < 8:
+            urgent.append(sequence(8, priority=-1000))
+            one.add(urgent[-1])
+        before = stream.num_output_tokens
+        step(one)
+        silent = 0 if stream.num_output_tokens > before else silent + 1
+        longest = max(longest, silent)
+        for each in [each for each in urgent if each.num_output_tokens >= 12]:
+            urgent.remove(each)
+            one.finish(each)
+        if stream.num_output_tokens >= 28:
+            break
+    assert stream.num_output_tokens == 28
+    assert stream.num_overtaken <= MOST_OVERTAKEN
+    # A place after those that may go first, two at a time, each for the steps that it runs.
+    assert longest <= (MOST_OUT_OF_TURN + 1) * 2 * 12
+
+
+def test_who_was_overtaken_too_often_is_preempted_for_no_newcomer_whatever_its_priority() -> None:
+    one = scheduler(num_kv_blocks=50)
+    low = sequence(8, priority=1)
+    added(one, low)
+    step(one)
+    for _ in range(6):
+        # It fills nearly all that is free, and soon needs blocks of the other.
+        urgent = sequence(4 * (one.pool.num_available - 3), priority=-1000)
+        one.add(urgent)
+        for _ in range(16):
+            step(one)
+        assert urgent.num_output_tokens
+        one.finish(urgent)
+        step(one)
+    assert low.num_overtaken == low.num_preemptions == MOST_OVERTAKEN
+    assert low.block_table
 
 
 def test_the_room_that_a_preemption_makes_can_be_used_at_once() -> None:

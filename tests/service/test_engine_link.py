@@ -35,6 +35,7 @@ from engine.messages import (
     decode_to_engine,
     encode_frame,
 )
+from service.caller import ANYBODY, Caller
 from service.engine_link import EngineLink, EngineState, LinkPhase
 from service.engine_sequence import EngineSequence, Waker
 from service.errors import CutByShutdownError, EngineFailedError
@@ -125,6 +126,9 @@ class OtherEnd:
         self.writer.close()
 
 
+KEY = Caller("0a" * 32, shares=True, may_hurry=False)
+
+
 class Ends:
     """A link and the other end, connected and ready."""
 
@@ -139,13 +143,21 @@ class Ends:
         )
         self.engine = OtherEnd(path)
 
-    def submit(self, waker: Waker | None = None, params: SamplingParams = PARAMS) -> EngineSequence:
+    def submit(
+        self,
+        waker: Waker | None = None,
+        params: SamplingParams = PARAMS,
+        caller: Caller = ANYBODY,
+        **fields: Any,
+    ) -> EngineSequence:
         return self.link.submit(
             [1, 2, 3],
             params,
             request_id="r",
             waker=waker or Waker(),
+            caller=caller,
             arrival_time=time.monotonic(),
+            **fields,
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -424,7 +436,9 @@ async def test_a_sequence_is_handed_over_while_it_cannot_be_what_kills_engines(
 async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: Ends) -> None:
     prompt = [1] * 200_000  # together more than the socket takes while nobody reads
     sequences = [
-        patient.link.submit(prompt, PARAMS, request_id="r", waker=Waker(), arrival_time=1.0)
+        patient.link.submit(
+            prompt, PARAMS, request_id="r", waker=Waker(), caller=ANYBODY, arrival_time=1.0
+        )
         for _ in range(20)
     ]
     for _ in range(2):
@@ -568,10 +582,14 @@ async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
 
 
 async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
-    sequence = patient.link.embed([1, 2], request_id="r", waker=Waker(), arrival_time=1.0)
+    sequence = patient.link.embed(
+        [1, 2], request_id="r", waker=Waker(), caller=KEY, cache_salt="mine", arrival_time=1.0
+    )
     await patient.die()
     await patient.come_back()
-    assert await patient.engine.hear() == sequence.message
+    heard = await patient.engine.hear()
+    assert heard == sequence.message
+    assert heard.cache_salt == KEY.cache_salt("mine")
 
 
 async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: Path) -> None:
@@ -589,3 +607,27 @@ async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: 
     await both.come_back()
     assert (await both.hear_submit()).handle == sequence.handle
     await both.close()
+
+
+async def test_what_a_key_asks_carries_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
+    patient.submit(caller=KEY, cache_salt="mine", priority=-5)
+    first = await patient.hear_submit()
+    assert (first.cache_salt, first.priority) == (KEY.cache_salt("mine"), 0)
+    await patient.die()
+    await patient.come_back()
+    again = await patient.hear_submit()
+    assert (again.cache_salt, again.priority) == (first.cache_salt, 0)
+    assert patient.link.waiting_of(KEY.owner) == 1
+
+
+async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
+    other = Caller("0b" * 32, shares=True)
+    mine = [ends.submit(caller=KEY), ends.submit(caller=KEY)]
+    ends.submit(caller=other)
+    link = ends.link
+    assert (link.waiting_of(KEY.owner), link.waiting_of(other.owner)) == (2, 1)
+    assert link.waiting_owners(beside=KEY.owner) == link.waiting_owners(beside=other.owner) == 1
+    assert link.waiting_owners(beside="of nobody") == 2
+    link.abort(mine)
+    assert (link.waiting_of(KEY.owner), link.waiting_sequences) == (0, 1)
+    assert link.waiting_owners(beside="of nobody") == 1

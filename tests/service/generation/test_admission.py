@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
+from service.caller import ANYBODY, Caller
 from service.engine_link import EngineState, LinkPhase
 from service.errors import (
     DrainingError,
@@ -29,6 +30,13 @@ class Queue:
     pace: float | None = None
     silence: float = 0.0
     load_seconds: float | None = None
+    own: dict[str, int] = field(default_factory=dict)
+
+    def waiting_of(self, owner: str) -> int:
+        return self.own.get(owner, 0)
+
+    def waiting_owners(self, *, beside: str) -> int:
+        return len(self.own.keys() - {beside})
 
     @property
     def state(self) -> EngineState:
@@ -44,7 +52,7 @@ def admission(queue: Queue, drain: Drain | None = None) -> Admission:
 
 
 def test_a_free_server_lets_everybody_in() -> None:
-    admission(Queue(waiting_sequences=9)).check()
+    admission(Queue(waiting_sequences=9)).check(ANYBODY)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,7 @@ def test_a_free_server_lets_everybody_in() -> None:
 )
 def test_without_an_engine_nobody_is_let_in(phase: LinkPhase, error: type[Exception]) -> None:
     with pytest.raises(error):
-        admission(Queue(phase=phase)).check()
+        admission(Queue(phase=phase)).check(ANYBODY)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +76,16 @@ def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load(
     phase: LinkPhase, error: type[QuireError]
 ) -> None:
     with pytest.raises(error) as caught:
-        admission(Queue(phase=phase, load_seconds=2.2)).check()
+        admission(Queue(phase=phase, load_seconds=2.2)).check(ANYBODY)
     assert caught.value.status == 503
     assert caught.value.retry_after == 4
 
 
 def test_an_engine_that_says_nothing_gets_no_new_work() -> None:
     settings = ServiceSettings()
-    admission(Queue(silence=settings.engine_silence_timeout - 1)).check()
+    admission(Queue(silence=settings.engine_silence_timeout - 1)).check(ANYBODY)
     with pytest.raises(EngineUnavailableError, match="not been heard of"):
-        admission(Queue(silence=settings.engine_silence_timeout + 1)).check()
+        admission(Queue(silence=settings.engine_silence_timeout + 1)).check(ANYBODY)
 
 
 @pytest.mark.parametrize(("pace", "wait"), [(None, None), (4.0, 3), (1000.0, 1), (0.001, 120)])
@@ -85,8 +93,39 @@ def test_a_full_queue_tells_how_long_it_takes_at_its_pace(
     pace: float | None, wait: int | None
 ) -> None:
     with pytest.raises(OverloadedError) as caught:
-        admission(Queue(waiting_sequences=10, pace=pace)).check()
+        admission(Queue(waiting_sequences=10, pace=pace)).check(ANYBODY)
     assert caught.value.retry_after == wait
+
+
+@pytest.mark.parametrize(
+    ("own", "may_enter"),
+    [
+        ({}, True),
+        ({"a": 4}, True),
+        ({"a": 5}, False),  # alone: half of the ten places
+        ({"a": 2, "b": 5}, True),
+        ({"a": 3, "b": 5}, False),  # beside one other: a third
+        ({"a": 1, "b": 5, "c": 4}, False),  # all ten are taken, and it has one
+        ({"b": 5, "c": 5}, True),  # and it has none
+    ],
+)
+def test_where_keys_share_a_server_none_takes_all_places(
+    own: dict[str, int], may_enter: bool
+) -> None:
+    gate = admission(Queue(waiting_sequences=sum(own.values()), own=own))
+    caller = Caller("a", shares=True)
+    if may_enter:
+        gate.check(caller)
+        return
+    with pytest.raises(OverloadedError):
+        gate.check(caller)
+
+
+def test_a_key_that_is_the_only_one_may_take_all_places() -> None:
+    alone = Caller("a", shares=False)
+    admission(Queue(waiting_sequences=9, own={"a": 9})).check(alone)
+    with pytest.raises(OverloadedError):
+        admission(Queue(waiting_sequences=10, own={"a": 10})).check(alone)
 
 
 async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
@@ -95,7 +134,7 @@ async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
     drain.enter()
     drain.begin()
     with pytest.raises(DrainingError) as caught:
-        admission(Queue(), drain).check()
+        admission(Queue(), drain).check(ANYBODY)
     assert caught.value.retry_after is not None
     assert 1 <= caught.value.retry_after <= 30
     assert not await drain.wait_idle(0.01)

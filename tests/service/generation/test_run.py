@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service.caller import ANYBODY, Caller
 from service.checkpoint import load_checkpoint
 from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
@@ -176,6 +177,45 @@ async def test_an_ended_run_is_forgotten_in_time(generation: Generation) -> None
     assert registry.find("r", "me") is None
 
 
+async def test_where_keys_share_the_memory_none_fills_it(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=1000, total_bytes=600))
+    greedy, other = Caller("greedy", shares=True), Caller("other", shares=True)
+
+    async def filled(name: str, caller: Caller, size: int) -> tuple[Run, Source]:
+        source = Source()
+        run = registry.start(name, caller.owner, generation, source(), on_end=lambda: None)
+        while run.log.size < size:
+            number = run.log.next
+            source.say(number)
+            while run.log.next == number:
+                await run.log.grown()
+        return run, source
+
+    registry.check(greedy)
+    first, first_source = await filled("g1", greedy, 200)
+    registry.check(greedy)
+    second, second_source = await filled("g2", greedy, 150)
+    with pytest.raises(OverloadedError, match="share"):
+        registry.check(greedy)  # it has more than half
+    registry.check(other)
+    ended, source = await filled("o1", other, 60)
+    source.end()
+    await read(ended)
+    first_source.end()
+    await read(first)
+    registry.check(greedy)  # its own ended stream made room
+    assert registry.find("g1", "greedy") is None
+    third, third_source = await filled("g3", greedy, 40)
+    third_source.end()
+    await read(third)
+    second_source.say(*range(100, 150))  # more than all may have together
+    second_source.end()
+    await read(second)
+    # Of those that had ended the greedy one's went, though the other's is older.
+    assert registry.find("o1", "other") is ended
+    assert registry.find("g3", "greedy") is None or registry.find("g2", "greedy") is None
+
+
 async def test_full_memory_drops_ended_runs_and_then_refuses_new_ones(
     generation: Generation,
 ) -> None:
@@ -196,18 +236,18 @@ async def test_full_memory_drops_ended_runs_and_then_refuses_new_ones(
     await fill(ended, source, 80)
     source.end()
     await read(ended)
-    registry.check()
+    registry.check(ANYBODY)
     first, first_source = begin("first")
     await fill(first, first_source, 80)
-    registry.check()
+    registry.check(ANYBODY)
     assert registry.find("ended", "me") is None
     second, second_source = begin("second")
     await fill(second, second_source, 80)
     with pytest.raises(OverloadedError):
-        registry.check()
+        registry.check(ANYBODY)
     first_source.end()
     await read(first)
-    registry.check()
+    registry.check(ANYBODY)
     assert registry.find("second", "me") is second
     registry.forget("second")
     assert registry._memory.used == 0

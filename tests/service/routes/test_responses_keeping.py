@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
@@ -11,19 +10,18 @@ import pytest
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.run import RunLimits, RunRegistry
 from service.routes.responses_keeping import Archive
-from tests.service.store.test_store import opened, record
+from tests.service.store.test_store import end_lease, opened, record
 
 RUNS = RunRegistry(RunLimits(timeout=1, run_bytes=1 << 20, total_bytes=1 << 20))
 
 
 async def test_what_a_dead_replica_was_at_is_failed_once_its_lease_ends(tmp_path: Path) -> None:
-    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
-        alive = msgspec.structs.replace(
-            record("resp_1"), status="in_progress", lease_until=int(time.time()) + 60
-        )
-        dead = msgspec.structs.replace(alive, id="resp_2", lease_until=int(time.time()) - 1)
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with opened(url) as store:
+        alive = msgspec.structs.replace(record("resp_1"), status="in_progress")
         await store.put(alive)
-        await store.put(dead)
+        await store.put(msgspec.structs.replace(alive, id="resp_2"))
+        await end_lease(url, "resp_2")
         archive = Archive(store, RUNS, "me")
         assert (await archive.find("resp_1")).status == "in_progress"
         with pytest.raises(InvalidRequestError, match="has not ended"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from service.rpc.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.service.rpc.clients import GrpcService, put_together, trailing
 from tests.service.running import ROOT, RunningService, free_port, until
 
+Metadata = tuple[tuple[str, str], ...]
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
 
@@ -150,6 +152,7 @@ def test_a_stream_cut_by_the_end_of_the_drain_says_so(tiny_model: Path, tmp_path
 # --- one service with all its guards up -----------------------------------------------------------
 
 ONE, TWO = (("authorization", "Bearer key-one"),), (("x-api-key", "key-two"),)
+FIRST = (("authorization", "Bearer key-first"),)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +162,7 @@ def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         tiny_model,
         tmp_path_factory.mktemp("guarded"),
         *("--api-key", "key-one,key-two", "--slow-reader-timeout", "0.3"),
-        *("--max-waiting-requests", "1"),
+        *("--max-waiting-requests", "1", "--priority-api-key", "key-first"),
         engine_args=("--max-num-seqs", "16"),
     ) as running:
         yield running
@@ -209,9 +212,117 @@ def test_too_many_waiting_are_refused(guarded: GrpcService) -> None:
     error = failure_of(guarded.stub.Chat(long_chat(1), metadata=ONE))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert trailing(error)["quire-error-code"] == "overloaded"
-    for call in (running, waiting):
+    # Another key has nothing waiting: its place is not for the first one to take.
+    others = guarded.stub.Chat(long_chat(1), metadata=TWO)
+    assert next(others).events[0].started.request_id
+    for call in (running, waiting, others):
         call.cancel()
     guarded.wait_idle()
+
+
+PROMPT = "What one key asked is told to no other by the time that it takes. " * 3
+PARTS = {"model": "tiny", "max_tokens": 1}
+MESSAGES = [{"role": "user", "content": PROMPT}]
+
+
+def _usage_of_chat(guarded: GrpcService, **fields: Any) -> Callable[[Metadata], int]:
+    def ask(key: Metadata) -> int:
+        request = pb.ChatRequest(
+            messages=[pb.Message(role="user", content=PROMPT)],
+            max_tokens=1,
+            sampling=pb.Sampling(**fields),
+        )
+        return put_together(guarded.stub.Chat(request, metadata=key)).usage.cached_tokens
+
+    return ask
+
+
+def _usage_of_generate(guarded: GrpcService) -> Callable[[Metadata], int]:
+    def ask(key: Metadata) -> int:
+        request = pb.GenerateRequest(text=PROMPT, max_tokens=1)
+        events = [e for r in guarded.stub.Generate(request, metadata=key) for e in r.events]
+        return int(events[-1].completed.usage.cached_tokens)
+
+    return ask
+
+
+def _usage_over_http(
+    guarded: GrpcService, path: str, body: dict[str, Any], *where: str
+) -> Callable[[Metadata], int]:
+    def ask(key: Metadata) -> int:
+        sent = {name: value for name, value in {**PARTS, **body}.items() if value is not None}
+        status, _, reply = guarded.exchange("POST", path, json.dumps(sent).encode(), dict(key))
+        assert status == 200, reply
+        found = json.loads(reply)["usage"]
+        for name in where:
+            found = found[name]
+        return int(found)
+
+    return ask
+
+
+def test_no_api_tells_one_key_by_a_cache_hit_what_another_has_asked(guarded: GrpcService) -> None:
+    guarded.wait_idle()
+    cached = "cached_tokens"
+    # Each asks for a salt of its own, so that it finds nothing that another API left.
+    apis = {
+        "chat": _usage_over_http(
+            guarded,
+            "/v1/chat/completions",
+            {"messages": MESSAGES, "cache_salt": "chat"},
+            *("prompt_tokens_details", cached),
+        ),
+        "completions": _usage_over_http(
+            guarded,
+            "/v1/completions",
+            {"prompt": PROMPT, "cache_salt": "completions"},
+            *("prompt_tokens_details", cached),
+        ),
+        "beams": _usage_over_http(
+            guarded,
+            "/v1/completions",
+            {"prompt": PROMPT, "cache_salt": "beams", "use_beam_search": True, "n": 2},
+            *("prompt_tokens_details", cached),
+        ),
+        "messages": _usage_over_http(
+            guarded, "/v1/messages", {"messages": MESSAGES}, "cache_read_input_tokens"
+        ),
+        "responses": _usage_over_http(
+            guarded,
+            "/v1/responses",
+            {"input": f"Here: {PROMPT}", "max_tokens": None, "max_output_tokens": 16},
+            *("input_tokens_details", cached),
+        ),
+        "grpc chat": _usage_of_chat(guarded, cache_salt="grpc"),
+        "grpc generate": _usage_of_generate(guarded),
+    }
+    seen = {name: [ask(key) for key in (ONE, TWO, ONE, TWO)] for name, ask in apis.items()}
+    for name, (first, of_another, again, anothers_again) in seen.items():
+        assert first == of_another == 0, (name, seen)
+        assert again == anothers_again > 0, (name, seen)
+
+
+def test_a_key_goes_ahead_of_others_only_where_it_may(guarded: GrpcService) -> None:
+    guarded.wait_idle()
+    asked = {**PARTS, "messages": MESSAGES}
+    for key, priority, ignored in [
+        (ONE, -1, "priority"),
+        (ONE, 5, None),
+        (FIRST, -1, None),
+    ]:
+        body = json.dumps({**asked, "priority": priority}).encode()
+        status, headers, _ = guarded.exchange("POST", "/v1/chat/completions", body, dict(key))
+        assert status == 200
+        assert headers.get("x-quire-ignored") == ignored
+    chat = pb.ChatRequest(
+        messages=[pb.Message(role="user", content="Hi")],
+        max_tokens=1,
+        sampling=pb.Sampling(priority=-1),
+    )
+    for key, ignored in [(TWO, "priority"), (FIRST, None)]:
+        call = guarded.stub.Chat(chat, metadata=key)
+        list(call)
+        assert dict(call.initial_metadata()).get("x-quire-ignored") == ignored
 
 
 # --- what keeps it from starting ------------------------------------------------------------------

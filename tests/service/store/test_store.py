@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import structlog
 from alembic.autogenerate import compare_metadata
@@ -248,6 +249,83 @@ async def execute(url: str, statement: str) -> None:
     async with engine.connect() as connection:
         await connection.execute(text(statement))
     await engine.dispose()
+
+
+async def end_lease(url: str, response_id: str) -> None:
+    """As it is some time after the death of the replica that worked on it."""
+    await execute(
+        url,
+        f"UPDATE quire_responses SET lease_until = 1 WHERE id = '{response_id}'",  # noqa: S608
+    )
+
+
+async def test_a_lease_is_told_by_the_databases_clock_not_by_the_replicas(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = msgspec.structs.replace(record("resp_l", ttl=100_000), status="in_progress")
+    async with opened(url) as ours, opened(url) as theirs:
+        await ours.put(running)
+        real = time.time
+        for skew in (-3600, 0, 3600):
+            monkeypatch.setattr(time, "time", lambda skew=skew: real() + skew)
+            found = await theirs.get("resp_l", "me")
+            assert found is not None
+            assert not found.abandoned
+        assert ours._database is not None
+        await end_lease(url, "resp_l")
+        found = await theirs.get("resp_l", "me")
+        assert found is not None
+        assert found.abandoned
+        await ours._sweep()  # whoever works on it says so with each sweep
+        found = await theirs.get("resp_l", "me")
+        assert found is not None
+        assert not found.abandoned
+        assert await ours.delete("resp_l", "me")
+
+
+async def test_what_is_too_much_is_taken_from_the_owner_that_has_most(url: str) -> None:
+    limits = StoreLimits(responses=6, bytes=1 << 30, ttl=1000, sweep_seconds=1000)
+    async with opened(url, limits) as store:
+        await store.put(at(1, record("resp_old", "few")))
+        for number in range(20):
+            await store.put(at(number + 2, record(f"resp_m{number}", "many")))
+        await store.put(at(50, record("resp_new", "few")))
+        await store.put(at(51, record("resp_other", "one")))
+        await store._sweep()
+        left = await names(store, [f"resp_m{number}" for number in range(20)], "many")
+        assert left == ["resp_m17", "resp_m18", "resp_m19"]
+        assert await names(store, ["resp_old", "resp_new"], "few") == ["resp_old", "resp_new"]
+        assert await names(store, ["resp_other"], "one") == ["resp_other"]
+        for response_id, owner in [("resp_old", "few"), ("resp_new", "few"), ("resp_other", "one")]:
+            await store.delete(response_id, owner)
+        for response_id in left:
+            await store.delete(response_id, "many")
+
+
+async def test_bytes_too_are_taken_from_the_owner_that_has_most(url: str) -> None:
+    limits = StoreLimits(responses=1000, bytes=20_000, ttl=1000, sweep_seconds=1000)
+    noise = [os.urandom(3000).hex() for _ in range(6)]
+    async with opened(url, limits) as store:
+        await store.put(at(1, record("resp_small", "few")))
+        for number, text in enumerate(noise):
+            await store.put(at(number + 2, record(f"resp_l{number}", "many", text=text)))
+        await store._sweep()
+        assert await names(store, ["resp_small"], "few") == ["resp_small"]
+        left = await names(store, [f"resp_l{number}" for number in range(6)], "many")
+        assert left == [f"resp_l{number}" for number in range(6)][-len(left) :]
+        assert 4 <= len(left) < 6
+        await store.delete("resp_small", "few")
+        for response_id in left:
+            await store.delete(response_id, "many")
+
+
+def at(second: int, kept: StoredResponse) -> StoredResponse:
+    return msgspec.structs.replace(kept, created_at=second)
+
+
+async def names(store: ResponseStore, ids: list[str], owner: str) -> list[str]:
+    """Those of them that the database still has."""
+    return [each for each in ids if await store.get(each, owner) is not None]
 
 
 async def test_a_store_that_is_away_is_said_to_be_and_comes_back(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from engine.messages import Finished, FinishReason, SamplingParams
+from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence
@@ -96,7 +97,8 @@ class Played:
                 tools=chat_conversation(chat).tool_schemas(),
                 opening=opening,
                 stop=StopRules(strings=stop),
-            )
+            ),
+            ANYBODY,
         )
         answer = ChatAnswer(
             chat,

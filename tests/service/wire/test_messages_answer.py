@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from engine.messages import FinishReason, SamplingParams
+from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
 from service.generation.generator import Generator
@@ -52,7 +53,8 @@ class Played:
                 arrival_time=0.0,
                 parse=True,
                 tools={},
-            )
+            ),
+            ANYBODY,
         )
         answer = MessagesAnswer(
             generation,

@@ -20,6 +20,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from engine.messages import FinishReason, SamplingParams
+from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
 from service.generation.generator import Generator
@@ -78,7 +79,8 @@ class Played:
                 arrival_time=0.0,
                 parse=True,
                 tools={},
-            )
+            ),
+            ANYBODY,
         )
         self.endings: list[Ending] = []
         self.answer = ResponseAnswer(
