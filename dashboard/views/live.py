@@ -12,7 +12,7 @@ from dashboard.poller import View
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.server import State
 from dashboard.session import chosen_server, poller_for, remembered
-from dashboard.words import UNKNOWN, duration, number, percent
+from dashboard.words import UNKNOWN, duration, number, percent, plain_markdown
 
 REFRESH_SECONDS = 1.0
 STALE_SECONDS = 5.0
@@ -155,10 +155,12 @@ def _banner(view: View) -> None:
         facts.append(f"up to {sequences} sequences at once")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.badge(label, color=color)  # type: ignore[arg-type]  # a literal, by the table above
-        st.markdown(" · ".join(fact for fact in facts if fact))
+        st.markdown(plain_markdown(" · ".join(fact for fact in facts if fact)))
         st.caption(_age(view), width="content")
     if view.problem:
-        (st.error if view.health.state is State.UNREACHABLE else st.warning)(view.problem)
+        (st.error if view.health.state is State.UNREACHABLE else st.warning)(
+            plain_markdown(view.problem)
+        )
 
 
 def _age(view: View) -> str:

@@ -48,7 +48,7 @@ def page() -> None:
     prepare(url)
     models = _models(url, api_key)
     if isinstance(models, str):
-        st.warning(models)
+        st.warning(plain_markdown(models))
         st.button("Try again", icon=":material/refresh:")
         return
     with st.sidebar:
@@ -138,7 +138,7 @@ def _bottom(conversation: Conversation, running: Generation | None) -> str | Non
 def _welcome(conversation: Conversation, url: str, choices: Choices, api_key: str) -> None:
     st.subheader("Playground")
     if choices.model != "pocket":
-        st.markdown(f"Ask **{choices.model}** something.")
+        st.markdown(f"Ask **{plain_markdown(choices.model)}** something.")
         return
     st.markdown(_POCKET)
     with st.container(horizontal=True):
@@ -181,11 +181,11 @@ def _draw_turn(turn: Turn, answer: Answer) -> None:
         if answer.text:
             st.markdown(plain_markdown(answer.text))
         for call in answer.tool_calls:
-            st.markdown(f"Calls the tool **{call.name}** with")
+            st.markdown(f"Calls the tool **{plain_markdown(call.name)}** with")
             st.code(call.arguments, language="json")
         if answer.ending is Ending.FAILED:
-            st.error(answer.error)
-        st.caption(cost(answer))
+            st.error(plain_markdown(answer.error))
+        st.caption(plain_markdown(cost(answer)))
 
 
 def _message(role: str) -> st.delta_generator.DeltaGenerator:

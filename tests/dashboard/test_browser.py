@@ -179,3 +179,39 @@ def test_nothing_is_fetched_from_elsewhere(page: Page, dashboard: str) -> None:
         page.wait_for_load_state("networkidle")
     foreign = [url for url in asked if not url.startswith((dashboard, "data:", "blob:"))]
     assert foreign == []
+
+
+# Shown as an answer is shown. Each names an image in a way that some parser takes for one.
+_IMAGES = "\n\n".join(
+    f.format(f"http://127.0.0.1:9/{number}.png")
+    for number, f in enumerate(
+        (
+            "![x]({})",
+            r"\`![x]({})\`",
+            "![x][r]\n\n[r]: {}",
+            "<img src='{}'>",
+            ":red[![x]({})]",
+            "$$\n```\n$$\n![x]({})",
+            ":::x\n```\n:::\n![x]({})\n```",
+            "    ```\n\n![x]({})\n\n    ```",
+            "| a |\n|---|\n| ![x]({}) |",
+            "[^1]\n\n[^1]: ![x]({})",
+            "![x]({}",
+        )
+    )
+)
+
+
+def test_no_image_that_a_text_names_is_fetched(
+    page: Page, dashboard: str, quire: QuireServer
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{dashboard}/playground")
+    question = page.get_by_test_id("stChatInputTextArea")
+    question.fill(f"{_IMAGES}\n\nThe end of it.")
+    question.press("Enter")
+    page.get_by_text("The end of it.").first.wait_for()
+    page.get_by_text("first token").first.wait_for()  # drawn whole, as ended turns are
+    assert page.get_by_test_id("stChatMessage").locator("img[src*='127.0.0.1:9/']").count() == 0
+    assert [url for url in asked if "127.0.0.1:9/" in url] == []
