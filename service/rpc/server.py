@@ -8,16 +8,17 @@ import time
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVICE
 
 from observability.logging import get_logger
 from service.http_server import MAX_CONNECTIONS
+from service.routes.exchange import KeyRing
 from service.routes.services import Services
 from service.rpc.call import Calls
 from service.rpc.health import Health
 from service.rpc.methods import METHODS, SERVICE, Served
+from service.rpc.standard import MOST_OPEN, health_handlers, reflection_handlers
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
@@ -34,16 +35,20 @@ class GrpcServer:
         self._watch: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(
             options=_options(services.settings.max_body_bytes),
-            maximum_concurrent_rpcs=MAX_CONNECTIONS,
+            # What stays open of the standard services takes no call's place.
+            maximum_concurrent_rpcs=MAX_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
-        handlers = {name: _handler(calls, name, served) for name, served in METHODS.items()}
+        handlers = {name: _handler(calls, name, method) for name, method in METHODS.items()}
+        keys = KeyRing(services.settings.keys)
+        names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
+        served = {
+            SERVICE: handlers,
+            HEALTH_SERVICE: health_handlers(self._health),
+            REFLECTION_SERVICE: reflection_handlers(names, keys),
+        }
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            (SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), self._server
+            tuple(grpc.method_handlers_generic_handler(*each) for each in served.items())
         )
 
     async def start(self, host: str, port: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import signal
 import subprocess
 import sys
@@ -18,9 +20,12 @@ from grpc_health.v1.health_pb2 import (
     HealthListRequest,
 )
 from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 from service.rpc.proto.quire.v1.quire_pb2_grpc import QuireStub
+from service.rpc.standard import MOST_OPEN_OF_A_CONNECTION
 from tests.service.rpc.clients import GrpcService, put_together, trailing
 from tests.service.running import ROOT, RunningService, free_port, until
 
@@ -218,6 +223,75 @@ def test_too_many_waiting_are_refused(guarded: GrpcService) -> None:
     for call in (running, waiting, others):
         call.cancel()
     guarded.wait_idle()
+
+
+def test_reflection_asks_for_a_key(guarded: GrpcService) -> None:
+    stub = ServerReflectionStub(guarded.channel)
+
+    def listed(key: Metadata) -> set[str]:
+        asked = iter([ServerReflectionRequest(list_services="")])
+        (answer,) = stub.ServerReflectionInfo(asked, metadata=key)
+        return {service.name for service in answer.list_services_response.service}
+
+    for wrong in ((), (("authorization", "Bearer key-three"),)):
+        with pytest.raises(grpc.RpcError) as caught:
+            listed(wrong)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert listed(ONE) == listed(TWO) >= {"quire.v1.Quire", "grpc.health.v1.Health"}
+
+
+_NO_PLACE = "Too many health watches are open: at most 256 in all. Close one, or try again later."
+
+
+def test_watches_are_bounded_and_take_no_calls_place(guarded: GrpcService) -> None:
+    """Also those that never say what they watch, and on however many connections."""
+
+    def raw_watch(channel: grpc.Channel) -> Any:
+        # Its message is never sent.
+        return channel.stream_stream("/grpc.health.v1.Health/Watch")(iter(queue.Queue().get, None))
+
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+        health = HealthStub(first)
+        open_ones = [health.Watch(HealthCheckRequest()) for _ in range(MOST_OPEN_OF_A_CONNECTION)]
+        assert [next(watch).status for watch in open_ones] == [SERVING] * len(open_ones)
+        error = failure_of(health.Watch(HealthCheckRequest()))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "at most 16 on this connection" in (error.details() or "")
+        assert failure_of(raw_watch(first)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+        def all_taken() -> bool:
+            """One more connection with as many as it may have."""
+            channel = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+            more = [HealthStub(channel).Watch(HealthCheckRequest()) for _ in range(16)]
+            open_ones.extend(more)
+            refusals = set()
+            for watch in more:
+                try:
+                    next(watch)
+                except grpc.RpcError as failure:
+                    refusals.add((failure.code(), failure.details()))
+            assert refusals <= {(grpc.StatusCode.RESOURCE_EXHAUSTED, _NO_PLACE)}
+            return bool(refusals)
+
+        until(all_taken, 60, "all places to be taken")
+        # Calls, and checks, are served as ever.
+        assert health.Check(HealthCheckRequest()).status == SERVING
+        assert QuireStub(first).ListModels(pb.ListModelsRequest(), metadata=ONE).models
+        for watch in open_ones:
+            watch.cancel()
+
+    def watches_again() -> bool:
+        watch = HealthStub(guarded.channel).Watch(HealthCheckRequest())
+        try:
+            return bool(next(watch).status == SERVING)
+        except grpc.RpcError:
+            return False
+        finally:
+            watch.cancel()
+
+    until(watches_again, 20, "a place to be given back")
 
 
 PROMPT = "What one key asked is told to no other by the time that it takes. " * 3
