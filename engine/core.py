@@ -22,6 +22,7 @@ from typing import Protocol
 
 from engine.constraint.constraints import Constraints
 from engine.constraint.guided import GuidedSequences
+from engine.errors import told
 from engine.inputs import InputScheduler
 from engine.kv.blocks import BlockCounts, OutOfBlocksError
 from engine.messages import (
@@ -556,7 +557,7 @@ class EngineCore:
             self.scheduler.rewind(item)
         if isinstance(sampled, Exception):
             logger.error("sequence %s failed", sequence.request_id, exc_info=sampled)
-            self._finish(entry, FinishReason.ERROR, error=_describe(sampled))
+            self._finish(entry, FinishReason.ERROR, error=told(sampled))
             return
         if isinstance(sampled, Withheld):
             if sampled is Withheld.COMPLETE:
@@ -730,7 +731,3 @@ def _new_scheduler(
         enable_prefix_caching=enable_prefix_caching,
         pacer=pacer,
     )
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

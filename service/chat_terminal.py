@@ -13,6 +13,15 @@ with contextlib.suppress(ImportError):
 
 _DIM, _PLAIN = "\033[2m", "\033[0m"
 
+_OBEYED = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
+_REORDERING = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_SHOWN = (
+    {code: f"<{code:04X}>" for code in _REORDERING | _OBEYED}
+    | {code: chr(0x2400 + code) for code in _OBEYED if code < 0x20}
+    | {0x7F: "\u2421"}
+    | dict.fromkeys(range(55296, 57344), "�")  # halves of a pair cannot be written
+)
+
 
 def run(
     base_url: str,
@@ -31,7 +40,8 @@ def run(
         client = ChatClient(base_url, api_key)
         name = model or client.models()[0]
     except (ValueError, ServerError, IndexError) as error:
-        print(f"quire: {error or 'the server has no model'}", file=sys.stderr)
+        said = printable(str(error)) or "the server has no model"
+        print(f"quire: {said}", file=sys.stderr)
         return 1
     options = {"model": name, "temperature": temperature, "max_tokens": max_tokens}
     request = {key: value for key, value in options.items() if value is not None}
@@ -39,7 +49,7 @@ def run(
     messages: list[dict[str, Any]] = list(opening)
     interactive = sys.stdin.isatty()
     if interactive:
-        print(f"{name} at {client.url}. {__doc__}")
+        print(f"{printable(name)} at {client.url}. {__doc__}")
     while True:
         try:
             text = input("> " if interactive else "").strip()
@@ -67,17 +77,25 @@ def _exchange(
         with contextlib.closing(stream):
             for piece in stream:
                 dim = piece.reasoning and colours
-                print(f"{_DIM}{piece.text}{_PLAIN}" if dim else piece.text, end="", flush=True)
+                text = printable(piece.text)
+                print(f"{_DIM}{text}{_PLAIN}" if dim else text, end="", flush=True)
                 if not piece.reasoning:
                     answer.append(piece.text)
         print(f"\n{_summary(client.timings)}")
     except KeyboardInterrupt:
         print("\n(stopped)")
     except ServerError as error:
-        print(f"\nquire: {error}", file=sys.stderr)
+        print(f"\nquire: {printable(str(error))}", file=sys.stderr)
     if not answer:
         return messages
     return [*asked, {"role": "assistant", "content": "".join(answer)}]
+
+
+def printable(text: str) -> str:
+    """What a model or server says, with nothing in it that a terminal obeys: control characters
+    but for tab and newline are shown as pictures of them, and what would reorder text as its
+    code."""
+    return text.translate(_SHOWN)
 
 
 def _summary(timings: Timings) -> str:

@@ -305,7 +305,9 @@ class EngineLink:
                 self._begin_handing_over()
                 self._begin_watching(message)
             case Fatal():
-                self._lose(f"the engine failed: {message.error}")
+                # For operators: the text may hold paths and more, and the state is told to anybody.
+                _log.error("the engine failed", error=message.error)
+                self._lose("the engine failed")
 
     def _spread(self, step: StepOutputs) -> None:
         sequences = self._sequences
@@ -438,9 +440,9 @@ class EngineLink:
                 continue
             try:
                 frame = encode_frame(sequence.resumption())
-            except Exception as error:  # whatever it is: nobody else would end this sequence
+            except Exception:  # whatever it is: nobody else would end this sequence
                 _log.exception("a sequence could not be handed over", handle=handle)
-                self._fail([sequence], EngineFailedError(f"it could not be handed over: {error}"))
+                self._fail([sequence], EngineFailedError("it could not be handed over"))
                 continue
             if not _write(writer, frame):
                 return  # this engine is gone too, which ``_run`` will see

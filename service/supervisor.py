@@ -15,11 +15,9 @@ import contextlib
 import http.client
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ from service.banner import banner, ready_line
 from service.child_process import child_environment, describe_exit, reap, signal_group, spawn
 from service.listener import Address, open_listening_socket
 from service.restarts import RestartPolicy
+from service.runtime_directory import runtime_directory
 from service.settings import ServiceSettings
 
 TICK_SECONDS = 0.2
@@ -40,8 +39,6 @@ ENGINE_STOP_SECONDS = 5.0
 # Beyond the drain: closing connections, sending the last spans and log lines.
 WORKER_STOP_SECONDS = 10.0
 _PROBE_TIMEOUT_SECONDS = 0.5
-# A unix socket's path is limited to 107 bytes.
-_LONGEST_DIRECTORY = 80
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = get_logger()
@@ -107,7 +104,7 @@ class Supervisor:
             where = f"{self._settings.host}:{self._settings.port}"
             print(f"quire: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
             return 1
-        with listener, _runtime_directory() as directory, self._signal_pipe() as wakeups:
+        with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
             address = Address.of(listener)
             worker, engine = self._plan(directory, listener)
             self._children = [worker, engine]
@@ -275,23 +272,6 @@ class Supervisor:
             signal.set_wakeup_fd(before)
             os.close(reader)
             os.close(writer)
-
-
-@contextlib.contextmanager
-def _runtime_directory() -> Iterator[Path]:
-    """A directory for the engine's socket that only this user can enter; removed at the end."""
-    preferred = os.environ.get("XDG_RUNTIME_DIR", "")
-    usable = (
-        bool(preferred) and len(preferred) <= _LONGEST_DIRECTORY and os.access(preferred, os.W_OK)
-    )
-    base = preferred if usable else tempfile.gettempdir()
-    if len(base) > _LONGEST_DIRECTORY:
-        base = "/tmp"  # noqa: S108 - mkdtemp makes an own directory in it, mode 0700
-    directory = tempfile.mkdtemp(prefix="quire-", dir=base)
-    try:
-        yield Path(directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _is_ready(address: Address) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import TellableError
 from engine.messages import Constraint
 
 try:
@@ -44,7 +45,7 @@ _LISTING = re.compile(r"\n *\d+ \| ")
 _MAX_ERROR_CHARS = 400
 
 
-class GrammarError(ValueError):
+class GrammarError(TellableError):
     """The grammar cannot be compiled, or led nowhere; the message says why."""
 
 

@@ -7,11 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.errors import TellableError
 from engine.messages import Pooling
 from engine.step import PooledVector, ScheduledSequence
 
 
-class PoolingError(ValueError):
+class PoolingError(TellableError):
     """The model's numbers for this text are none."""
 
 

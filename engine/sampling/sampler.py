@@ -22,6 +22,7 @@ from torch import Tensor
 from engine.constraint.grammar import GrammarError
 from engine.constraint.guide import Phase
 from engine.device import Readback
+from engine.errors import TellableError
 from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
@@ -39,7 +40,7 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 _MASK_WAIT_SECONDS = 0.02
 
 
-class SamplingError(ValueError):
+class SamplingError(TellableError):
     """No token can be chosen for a sequence; the message says why."""
 
 

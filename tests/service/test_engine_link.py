@@ -281,7 +281,7 @@ async def test_when_the_engine_goes_all_fail_and_a_new_one_is_found(ends: Ends) 
 @pytest.mark.parametrize(
     "last_words",
     [
-        encode_frame(Fatal("no such weights")),
+        encode_frame(Fatal("no weights in /secret/path")),
         FRAME_HEADER.pack(2**31) + b"x",
         FRAME_HEADER.pack(3) + b"\xc1\xc1\xc1",
         b"\x01",
@@ -296,6 +296,9 @@ async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
     await ends.engine.hang_up()
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.failure
+    # What the engine says of itself is for the log: the state is told to anybody.
+    for told in (str(sequence.failure), ends.link.state.detail):
+        assert "/secret/path" not in told
     assert ends.link.state.phase is LinkPhase.LOST
 
 

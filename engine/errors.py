@@ -1,0 +1,15 @@
+"""What may be told of an error to whoever sent the request."""
+
+from __future__ import annotations
+
+UNTOLD = "an internal error of the engine, whose log says more"
+
+
+class TellableError(ValueError):
+    """Something is wrong with one request, or follows from it. The message is written for its
+    sender; that of any other exception may hold paths, addresses and what belongs to others."""
+
+
+def told(error: Exception) -> str:
+    """What the sender of the request may know of it."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, TellableError) else UNTOLD

@@ -1,0 +1,84 @@
+"""The folder of one server's sockets, while it lives; and those that dead ones left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from observability.logging import get_logger
+
+_PREFIX = "quire-"
+# Held by the living owner: the kernel gives it back when that ends, however it ends.
+_LOCK = "supervisor.lock"
+# A unix socket's path is limited to 107 bytes.
+_LONGEST = 80
+
+_log = get_logger()
+
+
+@contextlib.contextmanager
+def runtime_directory() -> Iterator[Path]:
+    """A folder that only this user can enter; removed at the end. Those whose owner was killed
+    before it could are removed first."""
+    base = _base()
+    _sweep(base)
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    lock = -1
+    try:
+        lock = _locked(directory)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _base() -> Path:
+    preferred = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = bool(preferred) and len(preferred) <= _LONGEST and os.access(preferred, os.W_OK)
+    base = preferred if usable else tempfile.gettempdir()
+    if len(base) > _LONGEST:
+        base = "/tmp"  # noqa: S108 - mkdtemp makes an own directory in it, mode 0700
+    return Path(base)
+
+
+def _locked(directory: Path) -> int:
+    """The descriptor that holds its lock. Children do not inherit it."""
+    unfinished = directory / f"{_LOCK}.new"
+    lock = os.open(unfinished, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    unfinished.rename(directory / _LOCK)  # whoever finds it by its name finds it held
+    return lock
+
+
+def _sweep(base: Path) -> None:
+    with contextlib.suppress(OSError):
+        for directory in sorted(base.glob(f"{_PREFIX}*")):
+            if _is_dead(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+                _log.info("removed what a killed server left", directory=str(directory))
+
+
+def _is_dead(directory: Path) -> bool:
+    """Whether it is surely one of ours, of this user, whose owner lives no more."""
+    try:
+        found = directory.lstat()
+        private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+        if not private or found.st_uid != os.geteuid():
+            return False
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:  # gone meanwhile, or not made by us
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
