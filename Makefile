@@ -56,7 +56,7 @@ $(CLIENTS)/.installed: tests/e2e/javascript/package.json
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)
 
-test-slow: $(VENV)/.develop ## Run the long tests: GPU kernels, hostile grammars, failing ranks
+test-slow: $(VENV)/.develop ## Run the long tests: kernels, hostile grammars, ranks against one process
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
 
 test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
