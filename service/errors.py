@@ -6,10 +6,14 @@
     │   ├── WrongTaskError        400  refused:invalid       the model cannot do what is asked
     │   └── NoThreadsError        400  refused:invalid       Anthropic's server-side conversations
     ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
+    ├── ForbiddenError            403  refused:unauthorized  a Host or Origin that is not allowed
     ├── NotFoundError             404  refused:not_found     no such path
     │   └── ModelNotFoundError    404  refused:not_found     no such model
     ├── MethodNotAllowedError     405  refused:invalid       the path takes other methods
+    ├── SlowSenderError           408  client_slow           the body did not arrive in time
     ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
+    ├── UnsupportedMediaTypeError 415  refused:invalid       a body's type or encoding
+    ├── UpgradeRequiredError      426  refused:invalid       WebSocket is not served; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is gone or silent just now
@@ -124,6 +128,26 @@ class ModelNotFoundError(NotFoundError):
 
 class MethodNotAllowedError(QuireError):
     kind = Kind(405, "invalid_request_error", "method_not_allowed", "refused:invalid")
+
+
+class ForbiddenError(QuireError):
+    kind = Kind(403, "permission_error", "forbidden", "refused:unauthorized")
+
+
+class SlowSenderError(QuireError):
+    kind = Kind(408, "invalid_request_error", "request_timeout", "client_slow")
+
+    def headers(self) -> dict[str, str]:
+        # What is left of the body may still come: nothing else can be read from this connection.
+        return {**super().headers(), "connection": "close"}
+
+
+class UnsupportedMediaTypeError(QuireError):
+    kind = Kind(415, "invalid_request_error", "unsupported_media_type", "refused:invalid")
+
+
+class UpgradeRequiredError(QuireError):
+    kind = Kind(426, "invalid_request_error", "upgrade_required", "refused:invalid")
 
 
 class BodyTooLargeError(QuireError):

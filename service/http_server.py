@@ -18,6 +18,7 @@ from granian import _futures, _granian, asgi
 from granian.constants import HTTPModes
 from granian.http import HTTP1Settings, HTTP2Settings
 
+from service.connections import connection_limit
 from service.listener import BACKLOG
 
 # The first is compiled and its stub declares other signatures; the others have no annotations.
@@ -25,18 +26,35 @@ _native: Any = _granian
 _scheduling: Any = _futures
 _asgi: Any = asgi
 
-# Connections served at once; more wait in the kernel. Who is served is the app's to decide.
-MAX_CONNECTIONS = 65_536
+# A request's head may have this many bytes, in either version of HTTP. In HTTP/2 a header that is
+# sent once may be named thousands of times by a byte each: the bound is on what that expands to.
+MAX_HEAD_BYTES = 64 * 1024
+
+_HTTP1 = HTTP1Settings(
+    header_read_timeout=30_000,  # milliseconds
+    # What is read of a request, and kept of a response, while it waits to be handled or sent.
+    max_buffer_size=MAX_HEAD_BYTES + 8192,
+)
+_HTTP2 = HTTP2Settings(
+    keep_alive_interval=20_000,  # milliseconds between pings while a stream is open
+    keep_alive_timeout=20,  # seconds
+    max_concurrent_streams=100,
+    max_headers_size=MAX_HEAD_BYTES,
+)
 
 
 class HttpServer:
     """Serves ``app`` on ``listener`` from ``start`` to ``stop``, on the running event loop.
 
-    ``start`` takes the listener over; it is closed when the server stops.
+    ``start`` takes the listener over; it is closed when the server stops. ``max_connections`` are
+    accepted at once; more wait in the kernel.
     """
 
-    def __init__(self, app: Any, listener: socket.socket) -> None:
+    def __init__(
+        self, app: Any, listener: socket.socket, *, max_connections: int | None = None
+    ) -> None:
         self._app = app
+        self._max_connections = max_connections or connection_limit()
         self._listener = listener
         self._lifespan = _asgi.LifespanProtocol(app)
         self._signal = _native.WorkerSignal()
@@ -58,11 +76,11 @@ class HttpServer:
             512,  # most threads for blocking work of the runtime itself
             1,  # Python threads
             30,  # seconds until an idle one ends
-            MAX_CONNECTIONS,
+            self._max_connections,
             HTTPModes.auto,
-            HTTP1Settings(),
-            HTTP2Settings(),
-            False,  # websockets
+            _HTTP1,
+            _HTTP2,
+            True,  # websockets
             None,  # static files
             *(False, None, None, None, "tls1.3", None, [], False),  # TLS
             (None, None),  # metrics

@@ -74,8 +74,56 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             extra=SECRET,
         ),
     ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=256,
+            description="Web pages that may call this server from a browser (CORS), as origins: "
+            "https://chat.example, http://localhost:3000, or * for all. Default: none.",
+        ),
+    ] = ()
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=256,
+            description="Names, besides localhost, under which clients reach this server (the "
+            "Host header, without port), or * for any. Default: any; only localhost where it "
+            "listens on a loopback address without keys.",
+        ),
+    ] = ()
+    max_websockets: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_536,
+            description="WebSocket connections (/v1/responses) at once; 0: none, clients are told "
+            "to use HTTP (426).",
+        ),
+    ] = 64
+    receive_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="Seconds that a client may let pass before its first request on a "
+            "connection, and without progress while it sends a body.",
+        ),
+    ] = 30.0
+    idle_timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="Seconds that a connection stays open between requests.",
+        ),
+    ] = 120.0
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=1 << 30, description="Largest request body; beyond it: 413.")
+        int,
+        Meta(
+            ge=1024,
+            le=1 << 30,
+            description="Largest request body, once decompressed; beyond it: 413.",
+        ),
     ] = 8 * 1024 * 1024
     max_choices: Annotated[
         int, Meta(ge=1, le=1024, description="Most answers (n) of one request.")
@@ -136,7 +184,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=3600,
-            description="Seconds a client may leave one write of its stream waiting before it is "
+            description="Seconds a client may leave one write of its answer waiting before it is "
             "cut off.",
         ),
     ] = 60.0

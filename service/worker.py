@@ -35,10 +35,11 @@ from engine.options import (
 from observability import logging
 from observability.tracing import make_tracer
 from service.app import create_app
+from service.connections import Connections
 from service.engine_link import EngineLink
 from service.generation.admission import Drain
 from service.http_server import HttpServer
-from service.listener import open_listening_socket
+from service.listener import Address, open_listening_socket
 from service.routes.services import Services
 from service.rpc.available import problem as grpc_problem
 from service.settings import ServiceSettings
@@ -75,6 +76,12 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _report(task: asyncio.Task[None]) -> None:
+    """Should it end before it is cancelled, that is a fault, to be seen at once."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("idle connections are watched no more", exc_info=error)
+
+
 async def _open(store: ResponseStore) -> None:
     """When the worker accepts: the store's libraries take as long to load as all else did."""
     store.open()
@@ -106,7 +113,9 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
-        server = HttpServer(app, self._listener())
+        listener = self._listener()
+        port = Address.of(listener).port
+        server = HttpServer(app, listener)
         # Whoever finds /health/ready good finds both.
         grpc_server = await self._start_grpc(app.state.services)
         await server.start()
@@ -115,11 +124,14 @@ class Worker:
         gc.freeze()
         store = asyncio.create_task(_open(app.state.services.store), name="open-store")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
+        connections: Connections = app.state.connections
+        idle = asyncio.create_task(connections.watch(port), name="idle-connections")
+        idle.add_done_callback(_report)
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
         services: Services = app.state.services
         await self._finish_requests(drain, services.link)
-        for task in (store, watch):
+        for task in (store, watch, idle):
             task.cancel()
         await server.shut_down_app()
         stopping = [server.stop(CLOSE_SECONDS)]

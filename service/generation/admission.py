@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 
@@ -26,6 +27,8 @@ class Drain:
 
     def __init__(self, timeout: float) -> None:
         self.in_flight = 0
+        # Time limits of bodies that are arriving: none is waited for once the drain has begun.
+        self.uploads: set[asyncio.Timeout] = set()
         self._timeout = timeout
         self._ends: float | None = None
         self._idle = asyncio.Event()
@@ -43,6 +46,9 @@ class Drain:
     def begin(self) -> None:
         if self._ends is None:
             self._ends = time.monotonic() + self._timeout
+            for upload in self.uploads:
+                with contextlib.suppress(RuntimeError):  # it has just run out
+                    upload.reschedule(0.0)
 
     async def wait_idle(self, timeout: float) -> bool:
         """True once no request is in flight, False when that takes longer than ``timeout`` s."""

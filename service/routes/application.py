@@ -16,16 +16,18 @@ from litestar.types import (
     Send,
 )
 
+from service.connections import Connections, connection_limit
 from service.routes.chat import chat_completions
 from service.routes.completions import completions
+from service.routes.door import Door, first_segments
 from service.routes.embeddings import embeddings
-from service.routes.event_stream import SERVER_SEND
 from service.routes.exchange import ExchangeMiddleware, KeyRing
 from service.routes.failures import respond_to_failure
 from service.routes.messages import count_tokens, messages
 from service.routes.models import list_models, retrieve_model
 from service.routes.openapi import build_document
 from service.routes.operations import live, metrics, ready
+from service.routes.origins import OriginRules
 from service.routes.pages import docs, landing, openapi
 from service.routes.replay import resume_stream
 from service.routes.rerank import rerank, score
@@ -49,7 +51,13 @@ ROUTES = (
 
 
 class App(Litestar):
-    """Litestar, remembering the HTTP server's own ``send`` for streams."""
+    """Litestar behind a door: what is the same for every route is done here, once.
+
+    Paths are known without ``/v1`` too, HEAD is GET without its body, CORS headers stand on every
+    response, and a client that does not read its answer is cut off.
+    """
+
+    door: Door
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -63,9 +71,10 @@ class App(Litestar):
         receive: Receive | LifeSpanReceive,
         send: Send | LifeSpanSend,
     ) -> None:
-        if scope["type"] != "lifespan":
-            scope.setdefault("state", {})[SERVER_SEND] = send
-        await super().__call__(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await super().__call__(scope, receive, send)
+        else:
+            await self.door.serve(super().__call__, scope, receive, send)
 
 
 def make_app(
@@ -74,26 +83,54 @@ def make_app(
     on_startup: Callable[[], Awaitable[None]],
     on_shutdown: Callable[[], Awaitable[None]],
 ) -> App:
-    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently."""
+    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently,
+    ``state.connections`` watches over those that clients have open."""
     settings = services.settings
     keys = KeyRing(settings.keys, settings.priority_api_key)
     document = build_document(version=VERSION, needs_key=bool(keys))
-    return App(
+    origins = OriginRules.of(
+        host=settings.host,
+        keys=bool(keys),
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+    )
+    connections = Connections(
+        idle_timeout=settings.idle_timeout,
+        first_timeout=settings.receive_timeout,
+        most=connection_limit(),
+    )
+    app = App(
         route_handlers=list(ROUTES),
         middleware=[
             ExchangeMiddleware(
                 keys,
+                origins,
                 services.telemetry,
                 services.drain,
                 patience=settings.slow_reader_timeout,
                 keep_alive=settings.stream_keep_alive,
+                receive_timeout=settings.receive_timeout,
             )
         ],
         exception_handlers={Exception: respond_to_failure},
         on_startup=[on_startup],
         on_shutdown=[on_shutdown],
-        state=State({"services": services, "drain": services.drain, "openapi": document}),
+        state=State(
+            {
+                "services": services,
+                "drain": services.drain,
+                "openapi": document,
+                "connections": connections,
+            }
+        ),
         openapi_config=None,
         logging_config=None,
         debug=False,
     )
+    app.door = Door(
+        origins,
+        connections,
+        versioned=first_segments(path for route in ROUTES for path in route.paths),
+        patience=settings.slow_reader_timeout,
+    )
+    return app

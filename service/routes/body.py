@@ -1,39 +1,212 @@
-"""Reading a request's body within its bound, and noticing that the client left."""
+"""Reading a request's body within its bounds, and noticing that the client left."""
 
 from __future__ import annotations
 
+import asyncio
+import zlib
+from typing import Protocol
+
 from litestar.types import Receive, Scope
 
-from service.errors import BodyTooLargeError, ClientGoneError, InvalidRequestError
-from service.routes.exchange import header
+from service.errors import (
+    BodyTooLargeError,
+    ClientGoneError,
+    DrainingError,
+    InvalidRequestError,
+    SlowSenderError,
+    UnsupportedMediaTypeError,
+)
+from service.generation.admission import Drain
+from service.routes.exchange import EXCHANGE, Exchange
+from service.routes.headers import header
+
+# What a page of any origin may send without asking first: the types of HTML forms.
+_FORM_TYPES = frozenset(
+    {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
+)
+# A body that goes on arriving may take longer than the time limit, at this pace or faster.
+_LEAST_BYTES_PER_SECOND = 1024
+# For a body that begins while the server shuts down.
+_DRAINING_SECONDS = 1.0
+# Inflated at a time, so that others' streams are not held up.
+_INFLATED_BYTES = 256 * 1024
+_DEFAULT_SECONDS = 30.0
+# Each costs more than its bytes say.
+_MOST_GZIP_MEMBERS = 16
 
 
 async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
-    """The whole body. Raises BodyTooLargeError once more than ``limit`` bytes are announced or have
-    come, ClientGoneError when the client leaves before the end."""
-    announced = header(scope, b"content-length")
-    if announced:
-        if not announced.isdigit():
-            raise InvalidRequestError("The Content-Length header is not a number.")
-        if len(announced) > 18 or int(announced) > limit:
-            raise BodyTooLargeError(f"The body may have at most {limit} bytes.")
-    pieces: list[bytes] = []
-    size = 0
+    """The whole body, decompressed. At most ``limit`` bytes are ever held of it.
+
+    Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
+    BodyTooLargeError once more than ``limit`` bytes are announced, have come or come out of the
+    compressed ones, SlowSenderError when they do not come in time, DrainingError when the server
+    begins to shut down meanwhile, ClientGoneError when the client leaves before the end.
+    """
+    _check_type(scope)
+    decoder = _decoder(header(scope, b"content-encoding"), limit)
+    _check_announced(scope, limit)
+    exchange: Exchange | None = scope["state"].get(EXCHANGE)
+    drain = None if exchange is None else exchange.drain
+    seconds = _DEFAULT_SECONDS if exchange is None else exchange.receive_timeout
+    if drain is not None and drain.draining:
+        seconds = min(seconds, _DRAINING_SECONDS)
+    arrival = _Arrival(asyncio.timeout(seconds), drain, seconds)
+    try:
+        async with arrival.timeout:
+            if drain is not None:
+                drain.uploads.add(arrival.timeout)
+            await _receive_all(receive, decoder, arrival, limit)
+    except TimeoutError:
+        if drain is not None and drain.draining:
+            raise DrainingError(
+                "The server is shutting down; retry, another replica may answer."
+            ) from None
+        raise SlowSenderError(
+            f"The body did not arrive in time: after {arrival.size} bytes, {seconds:g} s passed "
+            "with none or too few."
+        ) from None
+    finally:
+        if drain is not None:
+            drain.uploads.discard(arrival.timeout)
+    return decoder.whole()
+
+
+class _Arrival:
+    """How much of a body has come, and until when more must come."""
+
+    def __init__(self, timeout: asyncio.Timeout, drain: Drain | None, seconds: float) -> None:
+        self.timeout = timeout
+        self.size = 0
+        self._drain = drain
+        self._seconds = seconds
+        self._began = asyncio.get_running_loop().time()
+
+    def gained(self, size: int) -> None:
+        self.size += size
+        if self._drain is not None and self._drain.draining:
+            return  # its end is set already
+        paced = self._began + self._seconds + self.size / _LEAST_BYTES_PER_SECOND
+        paused = asyncio.get_running_loop().time() + self._seconds
+        self.timeout.reschedule(min(paced, paused))
+
+
+async def _receive_all(receive: Receive, decoder: _Decoder, arrival: _Arrival, limit: int) -> None:
     while True:
         event = await receive()
         if event["type"] == "http.disconnect":
             raise ClientGoneError("The client left while sending the request.")
         if event["type"] == "http.request":
             piece = event["body"]
-            size += len(piece)
-            if size > limit:
+            if arrival.size + len(piece) > limit:
                 raise BodyTooLargeError(f"The body may have at most {limit} bytes.")
-            pieces.append(piece)
+            await decoder.feed(piece)
             if not event["more_body"]:
-                return b"".join(pieces)
+                return
+            arrival.gained(len(piece))
+
+
+def _check_announced(scope: Scope, limit: int) -> None:
+    announced = header(scope, b"content-length")
+    if announced and not announced.isdigit():
+        raise InvalidRequestError("The Content-Length header is not a number.")
+    if len(announced) > 18 or int(announced or 0) > limit:
+        raise BodyTooLargeError(f"The body may have at most {limit} bytes.")
 
 
 async def client_left(receive: Receive) -> None:
     """Returns when the client closes its connection; to be called after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _check_type(scope: Scope) -> None:
+    kind = header(scope, b"content-type").partition(b";")[0].strip().lower()
+    if kind in _FORM_TYPES:
+        raise UnsupportedMediaTypeError(
+            f"The Content-Type is {kind.decode()}, but bodies are JSON: send the header "
+            "'Content-Type: application/json'."
+        )
+
+
+class _Decoder(Protocol):
+    async def feed(self, piece: bytes) -> None:
+        """Raises BodyTooLargeError, or InvalidRequestError for what cannot be decompressed."""
+
+    def whole(self) -> bytes:
+        """Raises InvalidRequestError where the end is missing."""
+
+
+class _Plain:
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    async def feed(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+class _Inflated:
+    """gzip (one member after another) or deflate, with a zlib header or without one."""
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        self._encoding = encoding
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._members = 0
+        self._inflate: zlib._Decompress | None = None
+
+    async def feed(self, piece: bytes) -> None:
+        while piece:
+            if self._inflate is None or self._inflate.eof:
+                self._members += 1
+                if self._members > _MOST_GZIP_MEMBERS:
+                    raise InvalidRequestError(
+                        f"The body has more than {_MOST_GZIP_MEMBERS} {self._encoding} members."
+                    )
+                self._inflate = zlib.decompressobj(self._window(piece[0]))
+            try:
+                text = self._inflate.decompress(
+                    piece, min(_INFLATED_BYTES, self._limit + 1 - self._size)
+                )
+            except zlib.error as error:
+                raise InvalidRequestError(
+                    f"The body is not valid {self._encoding}, which its Content-Encoding says it "
+                    f"is: {error}."
+                ) from None
+            self._size += len(text)
+            if self._size > self._limit:
+                raise BodyTooLargeError(
+                    f"The body may have at most {self._limit} bytes when decompressed."
+                )
+            self._pieces.append(text)
+            piece = self._inflate.unconsumed_tail or self._inflate.unused_data
+            if len(text) == _INFLATED_BYTES:
+                await asyncio.sleep(0)
+
+    def _window(self, first: int) -> int:
+        """zlib's ``wbits``. Some clients' deflate has no header; a header's first byte says 8."""
+        if self._encoding == "gzip":
+            return 16 + zlib.MAX_WBITS
+        return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
+
+    def whole(self) -> bytes:
+        if self._inflate is not None and not self._inflate.eof:
+            raise InvalidRequestError(f"The {self._encoding} body has no end.")
+        return b"".join(self._pieces)
+
+
+def _decoder(encoding: bytes, limit: int) -> _Decoder:
+    name = encoding.decode("latin-1").strip().lower()
+    match name:
+        case "" | "identity":
+            return _Plain()
+        case "gzip" | "x-gzip" | "deflate":
+            return _Inflated(name.removeprefix("x-"), limit)
+    raise UnsupportedMediaTypeError(
+        f"The Content-Encoding '{name[:80]}' is not supported: send the body as it is, or "
+        "compressed with gzip or deflate."
+    )

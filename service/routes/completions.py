@@ -20,7 +20,7 @@ from service.wire.completions_answer import CompletionAnswer
 from service.wire.structured_output import answer_shape
 
 
-@post(["/v1/completions", "/completions"], status_code=200, opt={"route": "completions"})
+@post("/v1/completions", status_code=200, opt={"route": "completions"})
 async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)

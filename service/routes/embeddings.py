@@ -24,7 +24,7 @@ from service.wire.embeddings import (
 )
 
 
-@post(["/v1/embeddings", "/embeddings"], status_code=200, opt={"route": "embeddings"})
+@post("/v1/embeddings", status_code=200, opt={"route": "embeddings"})
 async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)

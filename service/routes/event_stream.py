@@ -21,6 +21,8 @@ from service.errors import QuireError, SlowReaderError
 from service.routes.body import client_left
 
 SERVER_SEND = "quire_server_send"
+# In the scope's state: ends the client's connection.
+CUT_CLIENT = "quire_cut_client"
 # A comment: every reader of SSE skips it (WHATWG HTML, 9.2.6).
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -141,6 +143,8 @@ class _EventStreamResponse(ASGIResponse):
             elif self._begun_writes != self._done_writes:
                 if loop.time() - since >= self._patience:
                     self._cut(SlowReaderError("The client did not read its stream."))
+                    if cut_client := self._scope["state"].get(CUT_CLIENT):
+                        cut_client()
                     return
             elif self._keep_alive and loop.time() - since >= self._keep_alive:
                 self._begun_writes += 1

@@ -25,6 +25,8 @@ from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.observer import Telemetry
 from service.pooling.request import PooledTexts
+from service.routes.headers import header
+from service.routes.origins import OriginRules
 
 EXCHANGE = "quire_exchange"
 
@@ -69,7 +71,8 @@ def _digest(key: bytes) -> bytes:
 
 class Exchange:
     """What one counted request has come to so far. ``patience`` is how many seconds its client may
-    leave a write waiting, ``keep_alive`` after how many of silence its stream gets a comment."""
+    leave a write waiting, ``receive_timeout`` how many it may pause while it sends a body,
+    ``keep_alive`` after how many of silence its stream gets a comment."""
 
     def __init__(
         self,
@@ -78,17 +81,19 @@ class Exchange:
         *,
         patience: float = 60.0,
         keep_alive: float = 0.0,
+        receive_timeout: float = 30.0,
         drain: Drain | None = None,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
         self.patience = patience
         self.keep_alive = keep_alive
+        self.receive_timeout = receive_timeout
         self.generation: Generation | None = None
         self.detached = False
         self.pooled: PooledTexts | None = None
+        self.drain = drain
         self._telemetry = telemetry
-        self._drain = drain
         self._ignored: dict[str, None] = {}
 
     @property
@@ -142,8 +147,8 @@ class Exchange:
             self._close()
 
     def _close(self) -> None:
-        if self._drain is not None:
-            self._drain.leave()
+        if self.drain is not None:
+            self.drain.leave()
         self.finish()
 
     def succeed(self, outcome: str) -> None:
@@ -154,6 +159,11 @@ class Exchange:
         if not self.record.outcome:
             self.record.outcome = error.outcome
             self.record.error = type(error).__name__
+
+    def cut(self, error: QuireError) -> None:
+        """The answer was ready, but its client does not take it."""
+        self.record.outcome = ""
+        self.fail(error)
 
     def note_first_token(self, moment: float) -> None:
         if self.record.first_token_time is None:
@@ -195,15 +205,19 @@ class ExchangeMiddleware(ASGIMiddleware):
     def __init__(
         self,
         keys: KeyRing,
+        origins: OriginRules,
         telemetry: Telemetry,
         drain: Drain,
         *,
         patience: float,
         keep_alive: float,
+        receive_timeout: float,
     ) -> None:
         self._keys = keys
+        self._origins = origins
         self._patience = patience
         self._keep_alive = keep_alive
+        self._receive_timeout = receive_timeout
         self._telemetry = telemetry
         self._drain = drain
 
@@ -211,7 +225,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         options = scope["route_handler"].opt
         route = options.get("route")
         if route is None:
-            self._authenticate(scope, options)
+            self._admit(scope, options)
             await next_app(scope, receive, send)
             return
         exchange = Exchange(
@@ -219,13 +233,14 @@ class ExchangeMiddleware(ASGIMiddleware):
             self._telemetry,
             patience=self._patience,
             keep_alive=self._keep_alive,
+            receive_timeout=self._receive_timeout,
             drain=self._drain,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            exchange.caller = self._authenticate(scope, options)
+            exchange.caller = self._admit(scope, options)
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)
@@ -234,9 +249,10 @@ class ExchangeMiddleware(ASGIMiddleware):
         finally:
             exchange.close()
 
-    def _authenticate(self, scope: Scope, options: dict[str, object]) -> Caller:
+    def _admit(self, scope: Scope, options: dict[str, object]) -> Caller:
+        self._origins.check(scope)
         if self._keys and not options.get("open"):
-            return self._keys.check(header(scope, b"authorization"), header(scope, b"x-api-key"))
+            return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
         return ANYBODY
 
 
@@ -250,7 +266,12 @@ def presented_key(authorization: bytes, api_key: bytes) -> bytes:
 
 def key_owner(scope: Scope, keys: Iterable[str]) -> str:
     """``owner_of`` for what an HTTP request presents."""
-    return owner_of(header(scope, b"authorization"), header(scope, b"x-api-key"), keys)
+    return owner_of(header(scope, b"authorization"), api_key_header(scope), keys)
+
+
+def api_key_header(scope: Scope) -> bytes:
+    """The key as Anthropic's clients send it, or else as Azure's do."""
+    return header(scope, b"x-api-key") or header(scope, b"api-key")
 
 
 def owner_of(authorization: bytes, api_key: bytes, keys: Iterable[str]) -> str:
@@ -259,9 +280,8 @@ def owner_of(authorization: bytes, api_key: bytes, keys: Iterable[str]) -> str:
     return _digest(presented_key(authorization, api_key)).hex() if any(keys) else ""
 
 
-def header(scope: Scope, name: bytes) -> bytes:
-    """The value of a request header given in lower case; empty if it is not there."""
-    return next((value for key, value in scope["headers"] if key == name), b"")
+def new_request_id() -> str:
+    return f"req_{uuid.uuid4().hex}"
 
 
 def _new_record(scope: Scope, route: str) -> RequestRecord:
@@ -269,7 +289,7 @@ def _new_record(scope: Scope, route: str) -> RequestRecord:
         return header(scope, name).decode("latin-1") or None
 
     return RequestRecord(
-        request_id=f"req_{uuid.uuid4().hex}",
+        request_id=new_request_id(),
         route=route,
         http_method=str(scope.get("method", "")),
         http_route=str(scope["path_template"]),

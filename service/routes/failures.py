@@ -16,7 +16,7 @@ from service.errors import (
     NotFoundError,
     QuireError,
 )
-from service.routes.exchange import EXCHANGE, Exchange
+from service.routes.exchange import EXCHANGE, Exchange, new_request_id
 from service.wire.error_shapes import shape_for
 
 _log = get_logger()
@@ -54,7 +54,14 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         headers |= exchange.headers
     if isinstance(answer, MethodNotAllowedError) and isinstance(error, HTTPException):
         headers |= error.headers or {}
-    request_id = "" if exchange is None else exchange.record.request_id
+        if "GET" in headers.get("allow", "").split(", "):
+            headers["allow"] += ", HEAD"
+    if exchange is None:
+        # No route took it, so nothing counts it; its client can still name it.
+        request_id = new_request_id()
+        headers |= {"x-request-id": request_id, "request-id": request_id}
+    else:
+        request_id = exchange.record.request_id
     return Response(
         content=shape_for(path)(answer, request_id),
         status_code=answer.status,

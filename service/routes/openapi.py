@@ -79,17 +79,14 @@ OPERATIONS: tuple[Operation, ...] = (
         streams=True,
         failures=_GENERATION_FAILURES,
     ),
-    *(
-        Operation(
-            "post",
-            path,
-            "Continue a text",
-            Completion,
-            CompletionRequest,
-            streams=True,
-            failures=_GENERATION_FAILURES,
-        )
-        for path in ("/v1/completions", "/completions")
+    Operation(
+        "post",
+        "/v1/completions",
+        "Continue a text",
+        Completion,
+        CompletionRequest,
+        streams=True,
+        failures=_GENERATION_FAILURES,
     ),
     Operation(
         "post",
@@ -166,18 +163,18 @@ OPERATIONS: tuple[Operation, ...] = (
         Operation("post", path, summary, answer, request, failures=_GENERATION_FAILURES)
         for paths, summary, answer, request in (
             (
-                ("/v1/embeddings", "/embeddings"),
+                ("/v1/embeddings",),
                 "Texts to vectors",
                 EmbeddingList,
                 EmbeddingRequest,
             ),
             (
-                ("/v1/rerank", "/rerank"),
+                ("/v1/rerank", "/v2/rerank"),
                 "Order documents by how they answer a query",
                 RerankAnswer,
                 RerankRequest,
             ),
-            (("/v1/score", "/score"), "Score pairs of texts", ScoreList, ScoreRequest),
+            (("/v1/score",), "Score pairs of texts", ScoreList, ScoreRequest),
         )
         for path in paths
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from litestar import HttpMethod, Response, get, route
+from litestar import Response, get
 from litestar.datastructures import State
 
 from service.routes.answering import HttpRequest
@@ -60,18 +60,14 @@ def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
     )
 
 
-# HEAD too, for load balancers that ask so.
-_HEAD_OR_GET = [HttpMethod.GET, HttpMethod.HEAD]
-
-
-@route(["/health", "/health/ready"], http_method=_HEAD_OR_GET, opt=OPEN)
+@get(["/health", "/health/ready"], opt=OPEN)
 async def ready(state: State) -> Response[bytes]:
     """200 while requests are taken and the engine makes progress or has nothing to do."""
     health = _health(state.services)
     return _respond(health, healthy=health.status == "ok")
 
 
-@route("/health/live", http_method=_HEAD_OR_GET, opt=OPEN)
+@get("/health/live", opt=OPEN)
 async def live(state: State) -> Response[bytes]:
     """503 only when the engine is dead or stuck: a restart would help."""
     health = _health(state.services)

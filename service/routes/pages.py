@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import HttpMethod, Response, get, route
+from litestar import Response, get
 from litestar.datastructures import State
 
 from service.errors import InvalidRequestError
@@ -49,8 +49,7 @@ def _base_url(request: HttpRequest) -> str:
         raise InvalidRequestError("The Host header is not sound.") from error
 
 
-# HEAD too: some agents ask so whether there is a server.
-@route("/", http_method=[HttpMethod.GET, HttpMethod.HEAD], opt=OPEN)
+@get("/", opt=OPEN)
 async def landing(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     base = _base_url(request)

@@ -26,7 +26,8 @@ from service.routes.answering import (
     stream_events,
 )
 from service.routes.event_stream import EventStream
-from service.routes.exchange import Exchange, header, key_owner
+from service.routes.exchange import Exchange, key_owner
+from service.routes.headers import header
 from service.routes.services import Services
 from service.wire.error_shapes import shape_for
 

@@ -41,7 +41,7 @@ from service.wire.rerank import (
 MAX_JOINED_CHARS = 1 << 24
 
 
-@post(["/v1/rerank", "/rerank"], status_code=200, opt={"route": "rerank"})
+@post(["/v1/rerank", "/v2/rerank"], status_code=200, opt={"route": "rerank"})
 async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)
@@ -67,7 +67,7 @@ async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
     return respond(exchange, msgspec.json.encode(answer))
 
 
-@post(["/v1/score", "/score"], status_code=200, opt={"route": "score"})
+@post("/v1/score", status_code=200, opt={"route": "score"})
 async def score(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)

@@ -119,7 +119,9 @@ def client(service: RunningService) -> Iterator[TestClient[Any]]:
         socket_path=service.engine_socket,
         telemetry=NoTelemetry(),
     )
-    with TestClient(app, raise_server_exceptions=False) as opened:
+    with TestClient(
+        app, raise_server_exceptions=False, base_url="http://quire.localhost"
+    ) as opened:
         until(lambda: opened.get("/health/ready").status_code == 200, 20, "the app to be ready")
         yield opened
 

@@ -1,0 +1,229 @@
+"""The connections that clients have open: which are idle, and ending those.
+
+The HTTP server accepts connections, reads and writes; it has no time limit for one that says
+nothing, and does not tell which are in use. So the sockets are found here among the process's
+descriptors, once a second, and matched by the peer's address with the requests that the app works
+on. What is to end is shut down: the server then sees that the connection has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import resource
+import socket
+import stat
+import struct
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Descriptors that are not clients' connections: the engine's socket, the store, logs.
+RESERVED_DESCRIPTORS = 64
+MOST_CONNECTIONS = 65_536
+
+_DESCRIPTORS = "/dev/fd"
+_LOOK_SECONDS = 1.0
+# While connections are scarce.
+_HURRIED_LOOK_SECONDS = 0.05
+# Of the connections that may be open, so many are left for those that come.
+_SPARE = 8
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop what was not sent
+
+Address = tuple[str, int]
+
+
+def connection_limit() -> int:
+    """How many connections may be open at once without running out of descriptors."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(16, min(MOST_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS))
+
+
+@dataclass(slots=True)
+class Peer:
+    """What the app knows of one client's connection: its requests in progress, and when the last
+    of them ended (in monotonic seconds)."""
+
+    address: Address
+    requests: int = 0
+    ended: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    address: Address
+    found: float
+
+
+class Connections:
+    """``idle_timeout``: seconds that a connection may stay open between requests;
+    ``first_timeout``: before its first. ``most``: how many are accepted."""
+
+    def __init__(self, *, idle_timeout: float, first_timeout: float, most: int) -> None:
+        self._idle_timeout = idle_timeout
+        self._first_timeout = first_timeout
+        self._most = most
+        self._port: int | None = None
+        self._peers: dict[Address, Peer] = {}
+        self._open: dict[int, _Connection] = {}  # by descriptor
+
+    @property
+    def open(self) -> int:
+        """Connections that were open at the last look."""
+        return len(self._open)
+
+    def enter(self, address: Address) -> Peer:
+        """A request from ``address`` begins."""
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(address)
+        peer.requests += 1
+        return peer
+
+    def leave(self, peer: Peer) -> None:
+        """A request of ``peer`` has ended."""
+        peer.requests -= 1
+        peer.ended = time.monotonic()
+        if self._port is None and not peer.requests:
+            del self._peers[peer.address]  # nobody looks, so nobody forgets
+
+    async def watch(self, port: int) -> None:
+        """Ends connections to ``port`` that are idle for too long, and the longest idle ones first
+        when few more can be accepted; until cancelled."""
+        self._port = port
+        try:
+            while True:
+                scarce = self._end_idle()
+                await asyncio.sleep(_HURRIED_LOOK_SECONDS if scarce else _LOOK_SECONDS)
+        finally:
+            self._port = None
+
+    def cut(self, peer: Peer) -> None:
+        """End the connection of ``peer`` at once; what was not sent yet is dropped."""
+        with self._socket_of(peer) as connection:
+            if connection is not None:
+                with contextlib.suppress(OSError):
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                _shut(connection)
+
+    def unsent(self, peer: Peer) -> int:
+        """Bytes that ``peer`` has not acknowledged; 0 for a connection that is gone."""
+        with self._socket_of(peer) as connection:
+            return 0 if connection is None else _unacknowledged(connection)
+
+    def _end_idle(self) -> bool:
+        """Whether connections are scarce."""
+        now = time.monotonic()
+        self._look(now)
+        idle = []  # since when, and the descriptor
+        for descriptor, connection in list(self._open.items()):
+            peer = self._peers.get(connection.address)
+            if peer is None:
+                since, timeout = connection.found, self._first_timeout
+            elif peer.requests:
+                continue
+            else:
+                since, timeout = max(peer.ended, connection.found), self._idle_timeout
+            idle.append((since, descriptor))
+            if now - since >= timeout:
+                self._end(descriptor)
+        spare = max(1, self._most // _SPARE)
+        scarce = len(self._open) > self._most - spare
+        if scarce:
+            idle.sort()
+            for _, descriptor in idle[: max(spare, len(idle) // 2)]:
+                self._end(descriptor)
+        return scarce
+
+    def _look(self, now: float) -> None:
+        """Find connections that are new, forget those that are gone. One whose descriptor was used
+        again since the last look is found when it seems idle."""
+        present = set(map(int, os.listdir(_DESCRIPTORS)))
+        for descriptor in self._open.keys() - present:
+            del self._open[descriptor]
+        for descriptor in present - self._open.keys():
+            address = self._peer_address(descriptor)
+            if address is not None:
+                self._open[descriptor] = _Connection(address, now)
+        addresses = {connection.address for connection in self._open.values()}
+        for address in self._peers.keys() - addresses:
+            if not self._peers[address].requests:
+                del self._peers[address]
+
+    def _peer_address(self, descriptor: int) -> Address | None:
+        """Whose connection it is; None if it is no client's."""
+        with _borrowed(descriptor) as connection:
+            return None if connection is None else self._address_of(connection)
+
+    def _address_of(self, connection: socket.socket) -> Address | None:
+        if connection.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        try:
+            if connection.getsockname()[1] != self._port:
+                return None
+            host, port = connection.getpeername()[:2]
+        except OSError:  # a listener, or no longer connected
+            return None
+        return host.partition("%")[0], port
+
+    def _end(self, descriptor: int) -> None:
+        """Unless it has become another one."""
+        known = self._open.pop(descriptor, None)
+        if known is None:
+            return
+        with _borrowed(descriptor) as connection:
+            if connection is not None and self._address_of(connection) == known.address:
+                _shut(connection)
+
+    @contextlib.contextmanager
+    def _socket_of(self, peer: Peer) -> Iterator[socket.socket | None]:
+        """The connection of ``peer``, if it is still there."""
+        known = [d for d, connection in self._open.items() if connection.address == peer.address]
+        for descriptor in known or map(int, os.listdir(_DESCRIPTORS)):
+            with _borrowed(descriptor) as connection:
+                if connection is not None and self._address_of(connection) == peer.address:
+                    yield connection
+                    return
+        yield None
+
+
+@contextlib.contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
+    """A duplicate of it, so that it cannot become another one meanwhile; None if it is no socket
+    or is closed."""
+    try:
+        own = os.dup(descriptor)
+    except OSError:
+        yield None
+        return
+    try:
+        is_socket = stat.S_ISSOCK(os.fstat(own).st_mode)
+    except OSError:
+        is_socket = False
+    if not is_socket:
+        os.close(own)
+        yield None
+        return
+    connection = socket.socket(fileno=own)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _unacknowledged(connection: socket.socket) -> int:
+    try:
+        answer = fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int(struct.unpack("i", answer)[0])
