@@ -9,6 +9,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -186,16 +187,11 @@ def test_headers_that_expand_in_http2_cost_what_is_allowed(hasty: RunningService
     before = peak_memory(hasty)
     with connect(hasty) as client:
         client.sendall(PREFACE + h2_frame(4, 0, 0, b""))
-        for number in range(30):
-            block = opening + (entry if number == 0 else b"") + b"\xbe" * 4000
-            client.sendall(h2_frame(1, 4, 2 * number + 1, block))
-        client.sendall(h2_frame(6, 0, 0, b"12345678"))  # its answer comes after all of these
-        client.settimeout(30)
-        received = b""
-        while h2_frame(6, 1, 0, b"12345678") not in received:
-            piece = client.recv(1 << 16)
-            assert piece, received
-            received += piece
+        with suppress(ConnectionError):
+            for number in range(30):
+                block = opening + (entry if number == 0 else b"") + b"\xbe" * 4000
+                client.sendall(h2_frame(1, 4, 2 * number + 1, block))
+        read_to_end(client)
         assert peak_memory(hasty) - before < 64 << 20
 
 
