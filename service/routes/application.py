@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from litestar import Litestar
 from litestar.datastructures import State
@@ -32,6 +33,7 @@ from service.routes.pages import docs, landing, openapi
 from service.routes.replay import resume_stream
 from service.routes.rerank import rerank, score
 from service.routes.responses import create_response
+from service.routes.responses_socket import ResponsesSockets
 from service.routes.responses_stored import (
     cancel_response,
     delete_response,
@@ -58,6 +60,7 @@ class App(Litestar):
     """
 
     door: Door
+    sockets: ResponsesSockets
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -71,10 +74,15 @@ class App(Litestar):
         receive: Receive | LifeSpanReceive,
         send: Send | LifeSpanSend,
     ) -> None:
-        if scope["type"] == "lifespan":
-            await super().__call__(scope, receive, send)
-        else:
-            await self.door.serve(super().__call__, scope, receive, send)
+        # Which of the types it is, the scope says.
+        arguments: tuple[Any, Any, Any] = (scope, receive, send)
+        match str(scope["type"]):
+            case "http":
+                await self.door.serve(super().__call__, *arguments)
+            case "websocket":
+                await self.sockets.serve(*arguments)
+            case _:
+                await super().__call__(*arguments)
 
 
 def make_app(
@@ -133,4 +141,5 @@ def make_app(
         versioned=first_segments(path for route in ROUTES for path in route.paths),
         patience=settings.slow_reader_timeout,
     )
+    app.sockets = ResponsesSockets(app, services, keys, origins, connections)
     return app

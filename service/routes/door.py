@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from litestar.types import Message, Receive, Scope, Send
+from litestar import HttpMethod
+from litestar.types import HTTPScope, Message, Receive, Scope, Send
 
 from service.connections import Connections, Peer
 from service.errors import SlowReaderError
@@ -52,7 +53,7 @@ class Door:
         self._versioned = versioned
         self._patience = patience
 
-    async def serve(self, app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, app: AsgiApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
         self._add_version(scope)
         preflight = self._origins.preflight(scope)
         if preflight is not None:
@@ -72,7 +73,7 @@ class Door:
         )
         state[CUT_CLIENT] = answer.cut
         if scope["method"] == "HEAD":
-            scope["method"] = "GET"
+            scope["method"] = HttpMethod.GET
             answer.headless = True
             state[SERVER_SEND] = answer.send
         else:
@@ -132,7 +133,7 @@ class _Answer:
 
     def cut(self) -> None:
         """End the client's connection, where nothing else is in progress on it."""
-        if self._peer.requests <= 1:
+        if self._scope["http_version"] != "2" or self._peer.requests <= 1:
             self._connections.cut(self._peer)
 
     async def _send_in_pieces(self, body: bytes) -> None:

@@ -25,7 +25,7 @@ from service.routes.body import read_body
 from service.routes.exchange import Exchange, key_owner
 from service.routes.prepare import render, start_conversation
 from service.routes.replay import follow_run, start_run, wants_resumable
-from service.routes.responses_keeping import Archive, Keeping
+from service.routes.responses_keeping import EARLIER, Archive, Keeping
 from service.routes.services import Services
 from service.wire.responses import ResponsesRequest, decode_responses, text_shape
 from service.wire.responses_answer import ResponseAnswer
@@ -64,7 +64,9 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     kept = wanted.kept and services.store.available
     owner = key_owner(request.scope, services.settings.keys)
     archive = Archive(services.store, services.runs, owner)
-    history = await archive.history(wanted.previous_response_id)
+    history = request.scope["state"].get(EARLIER) or await archive.history(
+        wanted.previous_response_id
+    )
     items = await archive.resolve(own_items(wanted), history)
     read = read_request(wanted, history, items, lambda content: services.seal.open(content, owner))
     exchange.report_ignored(read.ignored)

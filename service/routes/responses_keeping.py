@@ -19,6 +19,9 @@ from service.store.store import ResponseStore
 from service.wire.responses_answer import Ending, ResponseAnswer
 from service.wire.responses_input import with_ids
 
+# In the scope's state of a request on a connection that knows what it continues: those items.
+EARLIER = "quire_earlier_items"
+
 _ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_i?\d{1,6}\Z")
 
 

@@ -12,7 +12,7 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVICE
 
 from observability.logging import get_logger
-from service.http_server import MAX_CONNECTIONS
+from service.connections import MOST_CONNECTIONS
 from service.routes.exchange import KeyRing
 from service.routes.services import Services
 from service.rpc.call import Calls
@@ -36,7 +36,7 @@ class GrpcServer:
         self._server = grpc.aio.server(
             options=_options(services.settings.max_body_bytes),
             # What stays open of the standard services takes no call's place.
-            maximum_concurrent_rpcs=MAX_CONNECTIONS + 2 * MOST_OPEN,
+            maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
         handlers = {name: _handler(calls, name, method) for name, method in METHODS.items()}

@@ -323,6 +323,47 @@ class ResponseStream:
         )
 
 
+def unprompted_response(
+    request: ResponsesRequest, response_id: str, created: int, model: str, status: Status
+) -> bytes:
+    """A response without output, for which no model was asked, as JSON."""
+    reasoning = request.reasoning
+    usage = ResponseUsage(0, InputTokensDetails(0), 0, OutputTokensDetails(0), 0)
+    return _json(
+        ResponseObject(
+            id=response_id,
+            created_at=created,
+            status=status,
+            background=False,
+            completed_at=created if status == "completed" else None,
+            instructions=request.instructions,
+            max_output_tokens=request.max_output_tokens,
+            max_tool_calls=request.max_tool_calls,
+            model=model,
+            output=[],
+            parallel_tool_calls=request.parallel_tool_calls is not False,
+            previous_response_id=request.previous_response_id,
+            prompt_cache_key=request.prompt_cache_key,
+            reasoning=EchoedReasoning(
+                reasoning.effort if reasoning else None, reasoning.summary if reasoning else None
+            ),
+            safety_identifier=request.safety_identifier,
+            service_tier="default",
+            store=False,
+            temperature=1.0 if request.temperature is None else request.temperature,
+            text=msgspec.Raw(_json(_echoed_text(request))),
+            tool_choice=request.tool_choice or "auto",
+            tools=msgspec.Raw(_json(_echoed_tools(request))),
+            top_logprobs=request.top_logprobs or 0,
+            top_p=1.0 if request.top_p is None else request.top_p,
+            truncation=request.truncation or "disabled",
+            usage=usage if status == "completed" else None,
+            user=request.user,
+            metadata=request.metadata or {},
+        )
+    )
+
+
 def _echoed_text(request: ResponsesRequest) -> JsonObject:
     text = request.text
     form = text.format if text is not None else None

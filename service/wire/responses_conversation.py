@@ -28,7 +28,11 @@ class ReadRequest(NamedTuple):
 
 def own_items(request: ResponsesRequest) -> list[JsonObject]:
     """The request's input, a plain text as the message it stands for."""
-    given = request.input
+    return items_of(request.input)
+
+
+def items_of(given: str | list[JsonObject] | None) -> list[JsonObject]:
+    """The items of an ``input`` field."""
     if given is None:
         return []
     return [message_item("user", given)] if isinstance(given, str) else given

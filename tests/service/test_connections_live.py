@@ -124,9 +124,7 @@ def test_a_whole_answer_that_is_not_read_is_in_progress_and_then_cut(
         client.connect(("127.0.0.1", hasty.port))
         client.settimeout(30)
         client.sendall(head.encode() + body)
-        until(
-            lambda: outcome_count(hasty, "tokenize", "client_slow") == before + 1, 60, "the cut"
-        )
+        until(lambda: outcome_count(hasty, "tokenize", "client_slow") == before + 1, 60, "the cut")
         assert not read_to_end(client).endswith(b"}")
 
 
@@ -162,9 +160,11 @@ def test_compressed_bodies_are_read_and_bombs_are_not(
 
     assert post(pack(b'{"prompt": "a b"}'))[0] == 200
     status, reply = post(pack(b'{"prompt": "a b"}')[:-3])
-    assert status == 400 and encoding.encode() in reply
+    assert status == 400
+    assert encoding.encode() in reply
     status, reply = post(b"{}")
-    assert status == 400 and encoding.encode() in reply
+    assert status == 400
+    assert encoding.encode() in reply
     before = peak_memory(hasty)
     assert post(pack(b" " * (256 << 20)))[0] == 413
     assert peak_memory(hasty) - before < 32 << 20

@@ -1,0 +1,393 @@
+"""``/v1/responses`` over WebSocket: many responses, one after another, on one connection.
+
+Each ``response.create`` message is the body of a ``POST /v1/responses`` with ``"stream": true``
+and is served by that very route, so that keys, admission, outcome, drain and patience are the
+same; its events go out as messages of JSON. What the connection adds is memory: the last response
+can be continued by ``previous_response_id`` although it was not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
+from litestar.types.asgi_types import HTTPDisconnectEvent, HTTPRequestEvent
+
+from service.connections import Connections
+from service.errors import (
+    BodyTooLargeError,
+    DrainingError,
+    InvalidRequestError,
+    NotFoundError,
+    QuireError,
+    UpgradeRequiredError,
+)
+from service.routes.exchange import KeyRing, api_key_header
+from service.routes.headers import header
+from service.routes.origins import OriginRules
+from service.routes.responses_keeping import EARLIER
+from service.routes.services import Services
+from service.wire.responses import decode_responses
+from service.wire.responses_answer import Status, unprompted_response
+from service.wire.responses_conversation import items_of, own_items
+from service.wire.responses_input import with_ids
+
+PATH = "/v1/responses"
+
+JsonObject = dict[str, Any]
+AsgiApp = Callable[[Any, Any, Any], Any]
+
+# Messages read ahead while a response is on its way.
+_WAITING_MESSAGES = 2
+# Without a message. Clients come back after minutes, when their user has read.
+_IDLE_SECONDS = 3600.0
+_MOST_STREAM_ID = 256
+
+# Close codes (RFC 6455, 7.4.1).
+_GOING_AWAY = 1001
+_TOO_BIG = 1009
+
+# Of the handshake, not of the requests on the connection.
+_HANDSHAKE = (
+    *(b"connection", b"upgrade", b"content-length", b"content-type", b"content-encoding"),
+    *(b"transfer-encoding", b"expect", b"x-quire-resumable"),
+)
+
+
+class _Kept(NamedTuple):
+    """A response that only this connection knows. ``size``: bytes of JSON."""
+
+    id: str
+    items: list[JsonObject]
+    size: int
+
+
+class ResponsesSockets:
+    """All WebSocket connections of a worker. ``app`` serves the requests on them."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        services: Services,
+        keys: KeyRing,
+        origins: OriginRules,
+        connections: Connections,
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._keys = keys
+        self._origins = origins
+        self._connections = connections
+        self._open = 0
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, from its handshake to its end."""
+        await receive()  # websocket.connect
+        try:
+            self._check(scope)
+        except QuireError as error:
+            await _refuse(send, error)
+            return
+        host, port = scope["client"] or ("", 0)
+        peer = self._connections.enter((host, int(port)))
+        self._open += 1
+        try:
+            await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+            await _Socket(self._app, self._services, scope, receive, send).serve()
+        finally:
+            self._open -= 1
+            self._connections.leave(peer)
+
+    def _check(self, scope: Scope) -> None:
+        """Raises QuireError."""
+        self._origins.check(scope)
+        if scope["path"] not in (PATH, PATH.removeprefix("/v1")):
+            raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
+        if self._keys:
+            self._keys.check(header(scope, b"authorization"), api_key_header(scope))
+        if self._services.drain.draining:
+            raise DrainingError("The server is shutting down; retry, another replica may answer.")
+        most = self._services.settings.max_websockets
+        if self._open >= most:
+            raise UpgradeRequiredError(
+                f"{most} WebSocket connections are open, which is the limit; use HTTP."
+                if most
+                else "WebSocket is not served here (--max-websockets 0); use HTTP."
+            )
+
+
+async def _refuse(send: Send, error: QuireError) -> None:
+    headers = {"content-type": "application/json", **error.headers()}
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    start: Any = {
+        "type": "websocket.http.response.start",
+        "status": error.status,
+        "headers": encoded,
+    }
+    body: Any = {"type": "websocket.http.response.body", "body": error.to_body()}
+    await send(start)
+    await send(body)
+
+
+class _Socket:
+    """One connection that was accepted."""
+
+    def __init__(
+        self, app: AsgiApp, services: Services, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._limit = services.settings.max_body_bytes
+        self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING_MESSAGES)
+        self._left = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._kept: _Kept | None = None
+
+    async def serve(self) -> None:
+        self._reading = asyncio.create_task(self._read(), name="websocket-reader")
+        try:
+            while not self._left.is_set():
+                message = await self._next()
+                if message is None:
+                    break
+                if len(message) > self._limit:
+                    await self._fail(
+                        BodyTooLargeError(f"A message may have at most {self._limit} bytes.")
+                    )
+                    await self._close(_TOO_BIG)
+                    break
+                await self._answer(message)
+        finally:
+            await self._read_no_more()
+
+    async def _read_no_more(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                event: Any = await self._receive()
+                if event["type"] != "websocket.receive":
+                    return
+                message = event.get("text")
+                await self._messages.put(event.get("bytes") or b"" if message is None else message)
+        finally:
+            self._left.set()
+
+    async def _next(self) -> str | bytes | None:
+        """None when the client has left, says nothing for too long, or the server shuts down."""
+        drain = self._services.drain
+        if drain.draining:
+            await self._close(_GOING_AWAY)
+            return None
+        patience = asyncio.timeout(_IDLE_SECONDS)
+        message = asyncio.ensure_future(self._messages.get())
+        left = asyncio.ensure_future(self._left.wait())
+        try:
+            async with patience:
+                drain.uploads.add(patience)
+                await asyncio.wait((message, left), return_when=asyncio.FIRST_COMPLETED)
+            return message.result() if message.done() else None
+        except TimeoutError:
+            await self._close(_GOING_AWAY)
+            return None
+        finally:
+            drain.uploads.discard(patience)
+            message.cancel()
+            left.cancel()
+
+    async def _answer(self, message: str | bytes) -> None:
+        lane: str | None = None
+        try:
+            fields, lane = _read_message(message)
+            warm_up = fields.pop("generate", True) is False
+            if warm_up:
+                await self._warm_up(fields, lane)
+            else:
+                await self._respond(fields, lane, len(message))
+        except QuireError as error:
+            await self._fail(error, lane)
+
+    async def _warm_up(self, fields: JsonObject, lane: str | None) -> None:
+        """``"generate": false``: only take in what the next message continues."""
+        body = msgspec.json.encode(fields)
+        wanted = decode_responses(body)
+        response_id = f"resp_{uuid.uuid4().hex}"
+        earlier, size = self._earlier(fields)
+        self._keep(
+            response_id, [*earlier, *with_ids(own_items(wanted), response_id)], size + len(body)
+        )
+        model = self._services.model_name(wanted.model)
+        stages: tuple[tuple[bytes, Status], ...] = (
+            (b"created", "in_progress"),
+            (b"completed", "completed"),
+        )
+        for number, (kind, status) in enumerate(stages):
+            response = unprompted_response(wanted, response_id, int(time.time()), model, status)
+            event = b'{"type":"response.%b","response":%b,"sequence_number":%d}'
+            await self._say(event % (kind, response, number), lane)
+
+    async def _respond(self, fields: JsonObject, lane: str | None, size: int) -> None:
+        earlier, earlier_size = self._earlier(fields)
+        reply = _Reply(lambda event: self._say(event, lane))
+        request = _Request(msgspec.json.encode({**fields, "stream": True}), self._left)
+        state: JsonObject = {EARLIER: earlier} if earlier else {}
+        await self._app(self._http_scope(state), request.receive, reply.send)
+        if reply.error is not None:
+            await self._say(reply.error, lane)
+        elif reply.last is not None:
+            response = msgspec.json.decode(reply.last)["response"]
+            if response["store"] or response["status"] not in ("completed", "incomplete"):
+                return
+            items = with_ids(items_of(fields.get("input")), response["id"])
+            self._keep(
+                response["id"],
+                [*earlier, *items, *response["output"]],
+                earlier_size + size + len(reply.last),
+            )
+
+    def _earlier(self, fields: JsonObject) -> tuple[list[JsonObject], int]:
+        """The conversation that the message continues, if only this connection knows it."""
+        kept = self._kept
+        if kept is None or fields.get("previous_response_id") != kept.id:
+            return [], 0
+        return kept.items, kept.size
+
+    def _keep(self, response_id: str, items: list[JsonObject], size: int) -> None:
+        self._kept = _Kept(response_id, items, size) if size <= self._limit else None
+
+    def _http_scope(self, state: JsonObject) -> JsonObject:
+        headers = [
+            (name, value)
+            for name, value in self._scope["headers"]
+            if name not in _HANDSHAKE and not name.startswith(b"sec-websocket")
+        ]
+        return {
+            **self._scope,
+            "type": "http",
+            "scheme": "https" if self._scope["scheme"] == "wss" else "http",
+            "method": "POST",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "headers": [*headers, (b"content-type", b"application/json")],
+            "state": state,
+        }
+
+    async def _fail(self, error: QuireError, lane: str | None = None) -> None:
+        await self._say(_error_event(error.status, error.to_body(), error.headers()), lane)
+
+    async def _say(self, event: bytes, lane: str | None) -> None:
+        """One event; ``lane`` is told back to the client that named it."""
+        if lane is not None:
+            event = b'{"stream_id":%b,' % msgspec.json.encode(lane) + event[1:]
+        message: Any = {"type": "websocket.send", "text": event.decode()}
+        if not self._left.is_set():
+            try:
+                await self._send(message)
+            except RuntimeError:  # it has closed in this moment
+                self._left.set()
+
+    async def _close(self, code: int) -> None:
+        message: Any = {"type": "websocket.close", "code": code, "reason": ""}
+        if not self._left.is_set():
+            await self._read_no_more()  # a read in progress holds up the close
+            await self._send(message)
+
+
+def _read_message(message: str | bytes) -> tuple[JsonObject, str | None]:
+    """The request's fields and its lane. Raises InvalidRequestError."""
+    try:
+        fields = msgspec.json.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"The message is not valid JSON: {error}.") from None
+    if not isinstance(fields, dict):
+        raise InvalidRequestError("A message is a JSON object with a 'type'.")
+    kind = fields.pop("type", None)
+    if kind != "response.create":
+        raise InvalidRequestError(
+            f"The message type {kind!r:.80} is not supported; send 'response.create'.", param="type"
+        )
+    lane = fields.pop("stream_id", None)
+    if lane is not None and not (isinstance(lane, str) and len(lane) <= _MOST_STREAM_ID):
+        raise InvalidRequestError(
+            f"'stream_id' is a string of at most {_MOST_STREAM_ID} characters.", param="stream_id"
+        )
+    return fields, lane
+
+
+class _Request:
+    """An ASGI receive: a body, then nothing until the client leaves."""
+
+    def __init__(self, body: bytes, left: asyncio.Event) -> None:
+        self._body: bytes | None = body
+        self._left = left
+
+    async def receive(self) -> HTTPReceiveMessage:
+        body, self._body = self._body, None
+        if body is not None:
+            return HTTPRequestEvent(type="http.request", body=body, more_body=False)
+        await self._left.wait()
+        return HTTPDisconnectEvent(type="http.disconnect")
+
+
+class _Reply:
+    """An ASGI send that makes messages of a stream's events. ``last`` is the last event that was
+    said; ``error`` is what to say of a response that is no stream."""
+
+    def __init__(self, say: Callable[[bytes], Any]) -> None:
+        self.last: bytes | None = None
+        self.error: bytes | None = None
+        self._say = say
+        self._status = 500
+        self._headers: dict[str, str] = {}
+        self._rest = b""
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = {
+                name.decode().lower(): value.decode("latin-1") for name, value in message["headers"]
+            }
+        elif message["type"] == "http.response.body":
+            self._rest += message["body"]
+            if self._headers.get("content-type", "").startswith("text/event-stream"):
+                await self._say_events()
+            elif not message["more_body"]:
+                self.error = _error_event(self._status, self._rest, self._headers)
+
+    async def _say_events(self) -> None:
+        *events, self._rest = self._rest.split(b"\n\n")
+        for event in events:
+            data = event.partition(b"data: ")[2]
+            if data and not event.startswith(b":"):
+                self.last = data
+                await self._say(data)
+
+
+_TOLD_HEADERS = ("retry-after", "x-request-id", "x-quire-reason")
+
+
+def _error_event(status: int, body: bytes, headers: dict[str, str]) -> bytes:
+    """OpenAI's event for a request that failed before its response began."""
+    error = msgspec.json.decode(body)["error"]
+    if status == 404 and error.get("param") == "previous_response_id":
+        status, error["code"] = 400, "previous_response_not_found"
+    told = {name: headers[name] for name in _TOLD_HEADERS if name in headers}
+    return msgspec.json.encode(
+        {
+            "type": "error",
+            "status": status,
+            "error": {**error, "headers": told},
+            "headers": told,
+        }
+    )
