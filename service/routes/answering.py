@@ -74,12 +74,18 @@ async def answer_whole(
     settle: Settle | None = None,
 ) -> Response[bytes]:
     """Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
-    await unless_client_leaves(receive, _complete(exchange, generation))
+    await finish_whole(exchange, generation, receive)
     body = answer.whole()
     if settle is not None and not await settle():
         body = answer.whole()
     exchange.succeed(_outcome(generation))
     return respond(exchange, body)
+
+
+async def finish_whole(exchange: Exchange, generation: Generation, receive: Receive) -> None:
+    """Until all of it is generated. Raises ClientGoneError as soon as the client leaves, QuireError
+    when the engine fails."""
+    await unless_client_leaves(receive, _complete(exchange, generation))
 
 
 async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -33,6 +33,7 @@ from service.routes.pages import docs, landing, openapi
 from service.routes.replay import resume_stream
 from service.routes.rerank import rerank, score
 from service.routes.responses import create_response
+from service.routes.responses_compact import compact_response, count_input_tokens
 from service.routes.responses_socket import ResponsesSockets
 from service.routes.responses_stored import (
     cancel_response,
@@ -41,13 +42,14 @@ from service.routes.responses_stored import (
     retrieve_response,
 )
 from service.routes.services import Services
-from service.routes.tokenize import detokenize, tokenize
+from service.routes.tokenize import detokenize, tokenize, tokenizer_info
 from service.version import VERSION
 
 ROUTES = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
     *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
-    *(embeddings, rerank, score),
+    *(compact_response, count_input_tokens),
+    *(embeddings, rerank, score, tokenizer_info),
     *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
 

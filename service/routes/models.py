@@ -1,4 +1,4 @@
-"""``GET /v1/models`` and ``GET /v1/models/{id}``."""
+"""``GET /v1/models`` and ``GET /v1/models/{id}``, in Anthropic's shape for its clients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 
 from service.routes.answering import HttpRequest, exchange_of, respond
+from service.routes.headers import header
 from service.routes.services import Services
-from service.wire.models import ModelCard, ModelList
+from service.wire.models import ModelCard, ModelList, anthropic_model, anthropic_models
 
 
 def model_card(services: Services, name: str) -> ModelCard:
@@ -29,9 +30,17 @@ def model_card(services: Services, name: str) -> ModelCard:
 async def list_models(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)
-    exchange.succeed("stop")
     cards = [model_card(services, name) for name in services.names]
+    if _asks_as_anthropic(request):
+        page = anthropic_models(cards, dict(request.query_params))
+        exchange.succeed("stop")
+        return respond(exchange, msgspec.json.encode(page))
+    exchange.succeed("stop")
     return respond(exchange, msgspec.json.encode(ModelList(data=cards)))
+
+
+def _asks_as_anthropic(request: HttpRequest) -> bool:
+    return bool(header(request.scope, b"anthropic-version"))
 
 
 @get("/v1/models/{model_id:path}", opt={"route": "models"})
@@ -44,4 +53,7 @@ async def retrieve_model(
     name = services.model_name(str(model_id).removeprefix("/"))
     exchange.record.model = name
     exchange.succeed("stop")
-    return respond(exchange, msgspec.json.encode(model_card(services, name)))
+    card = model_card(services, name)
+    if _asks_as_anthropic(request):
+        return respond(exchange, msgspec.json.encode(anthropic_model(card)))
+    return respond(exchange, msgspec.json.encode(card))

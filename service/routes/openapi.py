@@ -28,6 +28,7 @@ from service.wire.models import ModelCard, ModelList
 from service.wire.rerank import RerankAnswer, RerankRequest, ScoreList, ScoreRequest
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_answer import ResponseObject
+from service.wire.responses_compaction import CompactedResponse, InputTokens
 from service.wire.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -63,7 +64,13 @@ class Operation:
     error: type[msgspec.Struct] = ErrorBody
 
 
-_GENERATION_FAILURES = (400, 401, 404, 413, 429, 500, 503)
+_ABOUT = (
+    "Paths under /v1 are served without it too, and HEAD wherever GET is. Request bodies are JSON, "
+    "as they are or compressed with gzip or deflate. GET /v1/responses with an upgrade to "
+    "WebSocket runs a response for each response.create message."
+)
+
+_GENERATION_FAILURES = (400, 401, 403, 404, 408, 413, 415, 429, 500, 503)
 
 _STORED_FAILURES = (400, 401, 404, 503)
 
@@ -104,7 +111,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Count a conversation's tokens (Anthropic's API)",
         TokenCount,
         PromptFields,
-        failures=(400, 401, 404, 413, 500, 503),
+        failures=(400, 401, 403, 404, 408, 413, 415, 500, 503),
         error=AnthropicErrorBody,
     ),
     Operation(
@@ -115,6 +122,22 @@ OPERATIONS: tuple[Operation, ...] = (
         ResponsesRequest,
         streams=True,
         failures=_GENERATION_FAILURES,
+    ),
+    Operation(
+        "post",
+        "/v1/responses/compact",
+        "Replace a conversation by its user's messages and one sealed summary",
+        CompactedResponse,
+        ResponsesRequest,
+        failures=_GENERATION_FAILURES,
+    ),
+    Operation(
+        "post",
+        "/v1/responses/input_tokens",
+        "Count the input's tokens (Responses API)",
+        InputTokens,
+        ResponsesRequest,
+        failures=(400, 401, 403, 404, 408, 413, 415, 500, 503),
     ),
     Operation(
         "get",
@@ -186,7 +209,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Text or messages to token ids",
         TokenizeResponse,
         TokenizeRequest,
-        failures=(400, 401, 404, 413, 503),
+        failures=(400, 401, 403, 404, 408, 413, 415, 503),
     ),
     Operation(
         "post",
@@ -194,7 +217,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "Token ids to text",
         DetokenizeResponse,
         DetokenizeRequest,
-        failures=(400, 401, 404, 413, 503),
+        failures=(400, 401, 403, 404, 408, 413, 415, 503),
+    ),
+    Operation(
+        "get",
+        "/tokenizer_info",
+        "Special tokens and chat template",
+        "application/json",
+        failures=(401, 503),
     ),
     Operation("get", "/health", "Status, model and engine", Health, open=True),
     Operation("get", "/health/ready", "200 while requests are taken", Health, open=True),
@@ -224,7 +254,12 @@ def build_document(*, version: str, needs_key: bool) -> JsonObject:
         )
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Quire", "version": version, "license": {"name": "Apache-2.0"}},
+        "info": {
+            "title": "Quire",
+            "version": version,
+            "license": {"name": "Apache-2.0"},
+            "description": _ABOUT,
+        },
         "paths": paths,
         "components": {
             "schemas": schemas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import NamedTuple
 
 import msgspec
 from litestar import Response, post
@@ -13,7 +14,7 @@ from service.errors import InvalidRequestError
 from service.generation.constraint import ToolShape
 from service.generation.constraint_flat import CannotFlattenError
 from service.generation.request import Generation
-from service.prompt.conversation import Conversation
+from service.prompt.conversation import Conversation, JsonObject
 from service.routes.answering import (
     HttpRequest,
     answer_stream,
@@ -29,6 +30,11 @@ from service.routes.responses_keeping import EARLIER, Archive, Keeping
 from service.routes.services import Services
 from service.wire.responses import ResponsesRequest, decode_responses, text_shape
 from service.wire.responses_answer import ResponseAnswer
+from service.wire.responses_compaction import (
+    asking_for_summary,
+    summarizing,
+    without_trigger,
+)
 from service.wire.responses_conversation import (
     ReadRequest,
     own_items,
@@ -42,13 +48,55 @@ _MOST_GRAMMARS = 8
 _ANSWER_ROOM = 1024
 
 
+class Begun(NamedTuple):
+    """A response whose generation has begun. ``items`` are its input, ``history`` what came
+    before."""
+
+    generation: Generation
+    answer: ResponseAnswer
+    keeping: Keeping
+    items: list[JsonObject]
+    history: list[JsonObject]
+    resumable: bool
+
+
 @post("/v1/responses", status_code=200, opt={"route": "responses"})
 async def create_response(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
     exchange = exchange_of(request)
-    record = exchange.record
     body = await read_body(request.scope, request.receive, limit=services.settings.max_body_bytes)
     wanted = decode_responses(body)
+    begun = await begin_response(request, services, wanted, len(body))
+    generation, answer, keeping = begun.generation, begun.answer, begun.keeping
+    if not (wanted.stream or wanted.background):
+        return await answer_whole(exchange, generation, answer, request.receive, keeping.settle)
+    if not begun.resumable:
+        return answer_stream(exchange, generation, answer, keeping.settle)
+    keeping.runs = True
+    keeping.background = bool(wanted.background)
+    await keeping.begin()
+    stream = answer.stream()
+    run = start_run(
+        request,
+        services,
+        exchange,
+        generation,
+        stream,
+        background=keeping.background,
+        subject=keeping,
+        settle=keeping.settle,
+    )
+    if wanted.stream:
+        return follow_run(request, exchange, run, 0)
+    return respond(exchange, stream.body)
+
+
+async def begin_response(
+    request: HttpRequest, services: Services, wanted: ResponsesRequest, body_size: int
+) -> Begun:
+    """Raises QuireError."""
+    exchange = exchange_of(request)
+    record = exchange.record
     record.operation = "chat"
     record.stream = bool(wanted.stream)
     record.model = services.model_name(wanted.model)
@@ -68,9 +116,14 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
         wanted.previous_response_id
     )
     items = await archive.resolve(own_items(wanted), history)
-    read = read_request(wanted, history, items, lambda content: services.seal.open(content, owner))
+    items, compacts = without_trigger(items)
+    asked, shown = wanted, items
+    if compacts:
+        asked = summarizing(wanted, services.engine.max_model_len)
+        shown = asking_for_summary(items)
+    read = read_request(asked, history, shown, lambda content: services.seal.open(content, owner))
     exchange.report_ignored(read.ignored)
-    generation = await _start(wanted, read, services, exchange, len(body))
+    generation = await _start(asked, read, services, exchange, body_size)
     created = int(time.time())
     record.response_id = f"resp_{uuid.uuid4().hex}"
     keeping = Keeping(
@@ -94,29 +147,10 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
         ignored=read.ignored,
         stored=kept,
         seal=lambda text: services.seal.seal(text, owner),
+        compacts=compacts,
         on_end=keeping.on_end,
     )
-    if not (wanted.stream or wanted.background):
-        return await answer_whole(exchange, generation, answer, request.receive, keeping.settle)
-    if not resumable:
-        return answer_stream(exchange, generation, answer, keeping.settle)
-    keeping.runs = True
-    keeping.background = bool(wanted.background)
-    await keeping.begin()
-    stream = answer.stream()
-    run = start_run(
-        request,
-        services,
-        exchange,
-        generation,
-        stream,
-        background=keeping.background,
-        subject=keeping,
-        settle=keeping.settle,
-    )
-    if wanted.stream:
-        return follow_run(request, exchange, run, 0)
-    return respond(exchange, stream.body)
+    return Begun(generation, answer, keeping, items, history, resumable)
 
 
 def _lasts(wanted: ResponsesRequest) -> bool:

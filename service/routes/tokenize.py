@@ -1,11 +1,12 @@
-"""``POST /tokenize`` and ``POST /detokenize``: the model's own tokenizer and chat template."""
+"""``POST /tokenize``, ``POST /detokenize`` and ``GET /tokenizer_info``: the model's own tokenizer
+and chat template."""
 
 from __future__ import annotations
 
 import asyncio
 
 import msgspec
-from litestar import Response, post
+from litestar import Response, get, post
 from litestar.datastructures import State
 
 from service.prompt.tokenizer import THREAD_CHARS
@@ -80,3 +81,25 @@ async def detokenize(request: HttpRequest, state: State) -> Response[bytes]:
         text = await asyncio.to_thread(decode, wanted.tokens)
     exchange.succeed("stop")
     return respond(exchange, msgspec.json.encode(DetokenizeResponse(text)))
+
+
+@get("/tokenizer_info", opt={"route": "tokenize"})
+async def tokenizer_info(request: HttpRequest, state: State) -> Response[bytes]:
+    """What evaluation harnesses need of a tokenizer that they do not have, as vLLM tells it."""
+    services: Services = state.services
+    exchange = exchange_of(request)
+    checkpoint = services.checkpoint
+    template = checkpoint.template
+    info: dict[str, object] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": services.engine.max_model_len,
+        "vocab_size": services.engine.vocab_size,
+        "chat_template": None if template is None else template.source,
+        **dict.fromkeys(_SPECIAL_TOKENS),
+        **checkpoint.special_tokens,
+    }
+    exchange.succeed("stop")
+    return respond(exchange, msgspec.json.encode(info))
+
+
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,3 +30,68 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     object: str = "list"
     data: list[ModelCard]
+
+
+class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as Anthropic's clients know it."""
+
+    type: str = "model"
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: str = "active"
+    max_input_tokens: int | None
+    max_tokens: int | None
+
+
+class AnthropicModelList(msgspec.Struct, frozen=True, kw_only=True):
+    data: list[AnthropicModel]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of the list is asked for: after or before a model that it names."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 20
+    after_id: str | None = None
+    before_id: str | None = None
+
+
+def anthropic_model(card: ModelCard) -> AnthropicModel:
+    created = datetime.datetime.fromtimestamp(card.created, datetime.UTC)
+    return AnthropicModel(
+        id=card.id,
+        display_name=card.id,
+        created_at=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        max_input_tokens=card.max_model_len,
+        max_tokens=card.max_model_len,
+    )
+
+
+def anthropic_models(cards: list[ModelCard], query: dict[str, str]) -> AnthropicModelList:
+    """Raises InvalidRequestError for a query that is none."""
+    known = {name: query[name] for name in ("limit", "after_id", "before_id") if name in query}
+    try:
+        page = msgspec.convert(known, ModelPage, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"The query is not as expected: {error}.") from None
+    names = [card.id for card in cards]
+    start, end = 0, len(names)
+    for name in (page.after_id, page.before_id):
+        if name is not None and name not in names:
+            raise InvalidRequestError(f"There is no model '{name[:80]}' to page from.")
+    if page.after_id is not None:
+        start = names.index(page.after_id) + 1
+    if page.before_id is not None:
+        end = names.index(page.before_id)
+        start = max(start, end - page.limit)
+    shown = [anthropic_model(card) for card in cards[start : min(end, start + page.limit)]]
+    more = start > 0 if page.before_id is not None else start + len(shown) < end
+    return AnthropicModelList(
+        data=shown,
+        has_more=more,
+        first_id=shown[0].id if shown else None,
+        last_id=shown[-1].id if shown else None,
+    )

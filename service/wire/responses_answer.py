@@ -19,6 +19,7 @@ from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
 from service.wire.logprobs import ChatTokenLogprob, chat_logprobs
 from service.wire.responses import ResponsesRequest
+from service.wire.responses_compaction import CompactionItem
 from service.wire.responses_items import ItemBuilder
 from service.wire.responses_tools import Toolbox
 from service.wire.timings import Timings, timings_of
@@ -109,7 +110,8 @@ class Ending(msgspec.Struct, frozen=True):
 
 class ResponseAnswer:
     """One request's answer. ``on_end`` hears how it ended. ``stored`` is what it says of itself;
-    where that has become untrue, an end that was told to nobody is made anew."""
+    where that has become untrue, an end that was told to nobody is made anew. ``compacts``: its
+    text is a summary, told as one sealed item; that needs ``seal``."""
 
     def __init__(
         self,
@@ -124,9 +126,11 @@ class ResponseAnswer:
         ignored: list[str],
         stored: bool = True,
         seal: Callable[[str], str] | None = None,
+        compacts: bool = False,
         on_end: Callable[[Ending], None] | None = None,
     ) -> None:
         self.id = response_id
+        self.compacts = compacts
         self._request = request
         self._generation = generation
         self._vocabulary = vocabulary
@@ -151,8 +155,10 @@ class ResponseAnswer:
         """The one stream of this answer."""
         return self._stream
 
-    def _builder(self) -> ItemBuilder:
+    def _builder(self) -> ItemBuilder | CompactionItem:
         request = self._request
+        if self.compacts and self._seal is not None:
+            return CompactionItem(self.id.removeprefix("resp_"), self._seal)
         return ItemBuilder(
             self.id.removeprefix("resp_"),
             self._toolbox,
@@ -236,7 +242,7 @@ class ResponseStream:
         self,
         answer: ResponseAnswer,
         generation: Generation,
-        items: ItemBuilder,
+        items: ItemBuilder | CompactionItem,
         *,
         on_end: Callable[[Ending], None] | None,
     ) -> None:
@@ -305,6 +311,8 @@ class ResponseStream:
         return self._writer.take()
 
     def _incomplete(self, finished: Finished) -> IncompleteDetails | None:
+        if self._answer.compacts:
+            return None  # a summary that is cut off is one still
         if finished.reason == "length":
             return IncompleteDetails("max_output_tokens")
         # Inside a call the request's own stop string is an end as asked for; the model's is not.

@@ -1,8 +1,8 @@
 """Input items of a Responses request, and the messages that a chat template sees for them.
 
 A turn of the assistant comes as several items (reasoning, message, calls) and becomes one message.
-Items of kinds that nothing here runs (a hosted tool's call, a compaction) are left out of the
-prompt and reported.
+Items of kinds that nothing here runs (a hosted tool's call, another server's compaction) are left
+out of the prompt and reported.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from service.errors import InvalidRequestError
 from service.prompt.conversation import JsonObject, call_arguments
 from service.wire.decode import convert
 from service.wire.responses import MAX_TOOLS
+from service.wire.responses_compaction import COMPACTIONS, summary_message
 from service.wire.responses_seal import SealError
 from service.wire.responses_tools import CUSTOM_INPUT, Toolbox
 
@@ -141,6 +142,7 @@ def _listed_part(kind: str, text: str) -> JsonObject:
 _PREFIXES = {
     "message": "msg",
     "reasoning": "rs",
+    "compaction": "cmp",
     "function_call": "fc",
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
@@ -197,6 +199,16 @@ class MessageWriter:
             turn = self._assistant(closed_by=("tool_calls", "content"))
             turn["reasoning_content"] = turn.get("reasoning_content", "") + text
 
+    def _compaction(self, placed: PlacedItem) -> None:
+        """One that another server made says nothing here; it is reported like what nothing runs."""
+        content = placed.item.get("encrypted_content")
+        try:
+            summary = self._unseal(content if isinstance(content, str) else "")
+        except SealError:
+            self._ignored.append(f"{placed.path}.{placed.kind}")
+            return
+        self._add(summary_message(summary))
+
     def _function_call(self, placed: PlacedItem) -> None:
         call = convert(placed.item, FunctionCallItem, placed.path)
         self._call(call.call_id, call.name, call.namespace, call_arguments(call.arguments))
@@ -250,6 +262,7 @@ class MessageWriter:
 _WRITERS: dict[str, Callable[[MessageWriter, PlacedItem], None]] = {
     "message": MessageWriter._message,
     "reasoning": MessageWriter._reasoning,
+    **dict.fromkeys(COMPACTIONS, MessageWriter._compaction),
     "function_call": MessageWriter._function_call,
     "function_call_output": MessageWriter._call_output,
     "custom_tool_call": MessageWriter._custom_call,

@@ -192,3 +192,53 @@ def reopened(service: RunningService, key: dict[str, Any]) -> bool:
     except websockets.exceptions.InvalidStatus:
         return False
     return True
+
+
+COMPACTED = ("response.output_item.added", "response.output_item.done")
+
+
+def test_a_trigger_compacts_the_conversation_into_one_item(service: RunningService) -> None:
+    """As Codex asks for it, here and over HTTP; a later request sees the summary."""
+    ask = {**ASK, "input": [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]}
+    with opened(service) as connection:
+        events = answer(connection, ask)
+    kinds = [event["type"] for event in events]
+    assert kinds[2:] == [*COMPACTED, "response.completed"]
+    assert kinds == [event["type"] for event in posted(service, ask)]
+    [item] = events[-1]["response"]["output"]
+    assert item["type"] == "compaction"
+
+    def tokens(items: list[dict[str, Any]]) -> int:
+        _, reply = service.post("/v1/responses/input_tokens", {"input": items})
+        return int(reply["input_tokens"])
+
+    more = {"role": "user", "content": "Go on."}
+    assert tokens([item, more]) > tokens([more])
+    forged = {**item, "encrypted_content": "from elsewhere"}
+    status, headers, _ = service.exchange(
+        "POST", "/v1/responses", json.dumps({"input": [forged, more], "store": False}).encode()
+    )
+    assert (status, headers["x-quire-ignored"]) == (200, "input[0].compaction")
+
+
+def test_the_sdk_compacts_and_counts(service: RunningService) -> None:
+    client = sdk(service)
+    counted = client.responses.input_tokens.count(model="tiny", input="Hi")
+    whole = client.responses.create(model="tiny", input="Hi", max_output_tokens=4)
+    assert whole.usage is not None
+    assert counted.input_tokens == whole.usage.input_tokens
+    compacted = client.responses.compact(
+        model="tiny",
+        input=[
+            {"role": "user", "content": "First"},
+            {"role": "assistant", "content": "Yes"},
+            {"role": "user", "content": "Second"},
+        ],
+    )
+    assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
+    follow = client.responses.create(
+        model="tiny",
+        input=[*(item.to_dict() for item in compacted.output), {"role": "user", "content": "?"}],
+        max_output_tokens=4,
+    )
+    assert follow.status in ("completed", "incomplete")
