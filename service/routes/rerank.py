@@ -1,4 +1,4 @@
-"""``POST /v1/rerank`` and ``POST /v1/score``, also without the version.
+"""``POST /v1/rerank``, ``POST /v2/rerank`` and ``POST /v1/score``.
 
 A cross-encoder reads both texts of a pair together. With any other model that embeds, a score is
 the cosine of the two texts' embeddings.
@@ -48,6 +48,11 @@ async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
     record = exchange.record
     limit = services.settings.max_body_bytes
     wanted = decode_rerank(await read_body(request.scope, request.receive, limit=limit))
+    if wanted.return_documents is None:
+        version_2 = request.scope["path"].startswith("/v2/")
+        wanted = msgspec.structs.replace(wanted, return_documents=not version_2)
+    if wanted.max_tokens_per_doc is not None:
+        exchange.report_ignored(["max_tokens_per_doc"])
     record.model = services.model_name(wanted.model)
     scored = await _scored(
         _Pairs([wanted.query], wanted.texts, "query", "documents"),

@@ -1,4 +1,5 @@
-"""``POST /v1/rerank`` (as Cohere and Jina have it) and ``POST /v1/score`` (as vLLM has it)."""
+"""``POST /v1/rerank`` and ``/v2/rerank`` (as Cohere and Jina have them), ``POST /v1/score`` (as
+vLLM has it)."""
 
 from __future__ import annotations
 
@@ -21,14 +22,17 @@ class RerankDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``top_n``: only the best so many; 0 or absent: all. ``use_activation``: whether a
-    cross-encoder's scores go through its output function; by default as the checkpoint says."""
+    """``top_n``: only the best so many; 0 or absent: all. ``return_documents``: absent: yes, but
+    in version 2 of Cohere's API, which has no such field, no. ``max_tokens_per_doc`` is Cohere's
+    and does nothing. ``use_activation``: whether a cross-encoder's scores go through its output
+    function; by default as the checkpoint says."""
 
     model: Name | None = None
     query: str
     documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_INPUTS)]
     top_n: Annotated[int, Meta(ge=0, le=2**31)] | None = None
-    return_documents: bool = True
+    return_documents: bool | None = None
+    max_tokens_per_doc: Annotated[int, Meta(ge=1, le=2**31)] | None = None
     truncate_prompt_tokens: TokenLimit | None = None
     use_activation: bool | None = None
     user: Name | None = None

@@ -66,6 +66,12 @@ def test_reranking_puts_the_documents_into_transformers_order(
     assert status == 200, reply
     order = sorted(range(len(logits)), key=lambda index: -logits[index])
     assert [result["index"] for result in reply["results"]] == order
+    assert all(result["document"] for result in reply["results"])
+    ask = {"query": QUERY, "documents": DOCUMENTS, "max_tokens_per_doc": 4096}
+    status, newer = scorer.post("/v2/rerank", ask)
+    assert status == 200, newer
+    assert [result["index"] for result in newer["results"]] == order
+    assert not any("document" in result for result in newer["results"])
 
 
 def test_a_pair_too_long_is_refused_by_its_place_or_cut_in_its_second_text(

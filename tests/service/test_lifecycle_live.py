@@ -247,13 +247,14 @@ def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", service.port))
-            head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             client.sendall(head.encode() + body)
             until(lambda: outcomes(service).get("client_slow") == 1, 30, "the cut")
             service.wait_idle()
             client.settimeout(20)
             received = b""
-            while piece := client.recv(1 << 16):
-                received += piece
+            with suppress(ConnectionError):
+                while piece := client.recv(1 << 16):
+                    received += piece
         assert b"[DONE]" not in received  # nobody takes it for a whole answer
         assert not received.endswith(b"0\r\n\r\n")
