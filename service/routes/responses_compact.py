@@ -55,7 +55,7 @@ async def count_input_tokens(request: HttpRequest, state: State) -> Response[byt
     body = await read_body(request.scope, request.receive, limit=services.settings.max_body_bytes)
     wanted = decode_responses(body)
     exchange.record.model = services.model_name(wanted.model)
-    owner = key_owner(request.scope, services.settings.api_key)
+    owner = key_owner(request.scope, services.settings.keys)
     if wanted.previous_response_id is not None:
         await services.store.attempted()
     archive = Archive(services.store, services.runs, owner)
