@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import openai
@@ -154,3 +155,12 @@ def test_a_prompt_that_ends_inside_a_character_is_not_said_again(
     parts = [chunk["choices"][0] for chunk in chunks]
     assert "".join(part["text"] for part in parts) == choice["text"]
     assert [token for part in parts for token in part.get("token_ids", [])] == choice["token_ids"]
+
+
+def test_the_tokenizer_is_described_for_evaluation_harnesses(service: RunningService) -> None:
+    status, body = service.get("/tokenizer_info")
+    assert status == 200
+    info = json.loads(body)
+    assert {"eos_token", "bos_token", "pad_token", "chat_template"} <= set(info)
+    _, tokenized = service.post("/tokenize", {"prompt": "Hi"})
+    assert info["model_max_length"] == tokenized["max_model_len"]
