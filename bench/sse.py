@@ -41,9 +41,9 @@ from engine.messages import (
     StepPhase,
     Submit,
     TokenLogprobs,
-    TopLogprob,
     decode_to_engine,
     encode_frame,
+    packed_top,
 )
 from tests.service.running import Process, free_port, until
 from tests.service.tiny_model import VOCABULARY, write_tiny_model
@@ -138,7 +138,7 @@ class StandInEngine:
         tokens = array("i", [64 + (self._steps + handle) % 26 for handle in handles])
         fresh, self._fresh = self._fresh, []
         logprobs = {
-            entry: TokenLogprobs(-1.0, 1, [TopLogprob(tokens[entry], -1.0)])
+            entry: TokenLogprobs(-1.0, 1, packed_top([(tokens[entry], -1.0)]))
             for entry, submit in enumerate(self._running.values())
             if submit.params.logprobs is not None
         }

@@ -48,10 +48,10 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A submission whose handle can be read, and nothing else relied upon."""
+    """A submission whose handles can be read, and nothing else relied upon."""
 
     connection: int
-    handle: int
+    handles: tuple[int, ...]
     error: str
 
 
@@ -74,16 +74,22 @@ class SocketInUseError(OSError):
     """Something else listens on the path, or it is not a socket."""
 
 
+class _CopyHandle(msgspec.Struct, array_like=True):
+    handle: Handle
+
+
 class _SubmitHandle(msgspec.Struct, tag="submit"):
     """As much of a malformed ``Submit`` as is needed to answer it."""
 
     handle: Handle
+    copies: tuple[_CopyHandle, ...] = ()
 
 
 class _EmbedHandle(msgspec.Struct, tag="embed"):
     """The same of an ``Embed``."""
 
     handle: Handle
+    copies: tuple[_CopyHandle, ...] = ()  # it never has any
 
 
 _handle_decoder = msgspec.msgpack.Decoder(_SubmitHandle | _EmbedHandle)
@@ -382,7 +388,8 @@ def _decode(connection: int, body: bytes) -> Received | Malformed:
         return Received(connection, decode_to_engine(body))
     except msgspec.ValidationError as error:
         try:
-            handle = _handle_decoder.decode(body).handle
+            partial = _handle_decoder.decode(body)
         except msgspec.MsgspecError:
             raise error from None
-        return Malformed(connection, handle, str(error))
+        handles = (partial.handle, *(copy.handle for copy in partial.copies))
+        return Malformed(connection, handles, str(error))

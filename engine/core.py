@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from engine.constraint.constraints import Constraints
 from engine.constraint.guided import GuidedSequences
 from engine.errors import told
@@ -186,10 +188,20 @@ class EngineCore:
         self._outboxes.pop(connection, None)
 
     def add(self, connection: Connection, submit: Submit) -> None:
-        """Queue a sequence. One that cannot run is finished at once, with the reason.
+        """Queue a sequence, and its copies. One that cannot run is finished at once, with the
+        reason.
 
-        Raises ProtocolError when the handle is in use on this connection.
+        Raises ProtocolError when a handle is in use on this connection.
         """
+        self._add(connection, submit)
+        for copy in submit.copies:
+            params = msgspec.structs.replace(submit.params, seed=copy.seed)
+            self._add(
+                connection,
+                msgspec.structs.replace(submit, handle=copy.handle, params=params, copies=[]),
+            )
+
+    def _add(self, connection: Connection, submit: Submit) -> None:
         self._require_unused(connection, submit.handle)
         limit = self.scheduler.max_sequence_len
         if self.info.generates:
@@ -570,7 +582,7 @@ class EngineCore:
             return
         self.scheduler.update(item, sampled.token_id if sampled else None, now)
         if prompt_logprobs:
-            self._extend_prompt_logprobs(entry, item.start, prompt_logprobs)
+            self._report_prompt_logprobs(entry, item.start, prompt_logprobs)
         if sampled is None:
             return
         self._outboxes[entry.connection].token(entry.handle, sampled)
@@ -581,22 +593,20 @@ class EngineCore:
         elif sequence.guide is not None:
             self._guided.follow(sequence, sampled.token_id)
 
-    def _extend_prompt_logprobs(
+    def _report_prompt_logprobs(
         self, entry: _Entry, start: int, logprobs: list[TokenLogprobs]
     ) -> None:
-        """Keep a chunk's prompt logprobs, and report them once they are whole.
+        """Report a chunk's prompt logprobs.
 
         The first of them belongs to token ``start + 1``. After a preemption some come again.
         """
         sequence = entry.sequence
-        wanted = sequence.num_prompt_tokens - 1
-        known = len(sequence.prompt_logprobs)
-        if known == wanted:
-            return
-        sequence.prompt_logprobs.extend(logprobs[known - start :])
-        if len(sequence.prompt_logprobs) == wanted:
+        known = sequence.num_prompt_logprobs
+        fresh = logprobs[known - start :] if start <= known else []
+        if fresh:
+            sequence.num_prompt_logprobs += len(fresh)
             self._outboxes[entry.connection].prompt_logprobs.append(
-                PromptLogprobs(entry.handle, sequence.prompt_logprobs)
+                PromptLogprobs(entry.handle, known, fresh)
             )
 
     def _is_stop(self, sequence: Sequence, token_id: int) -> bool:

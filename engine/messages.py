@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +21,7 @@ from msgspec import Meta
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
 MAX_GRAMMAR_CHARS = 512 * 1024
+MAX_BAD_WORD_TOKENS = 32  # in one word
 
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 Handle = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -76,6 +78,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     ``constraint`` allows only tokens that continue a text of its grammar, and an end-of-sequence
     token exactly where the text may end; where nothing else may follow, the sequence stops without
     one, also under ``min_tokens`` or ``ignore_eos``. Everything else chooses among those tokens.
+
+    ``allowed_tokens``: the only tokens that may be sampled, as made by ``token_mask``; None: all.
     """
 
     max_tokens: Annotated[int, Meta(ge=1)]
@@ -90,20 +94,42 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     logit_bias: Annotated[dict[TokenId, float], Meta(max_length=1024)] = {}
     min_tokens: Annotated[int, Meta(ge=0)] = 0
     ignore_eos: bool = False
-    stop_token_ids: Annotated[tuple[TokenId, ...], Meta(max_length=256)] = ()
-    allowed_token_ids: tuple[TokenId, ...] | None = None
-    bad_words_token_ids: Annotated[tuple[tuple[TokenId, ...], ...], Meta(max_length=256)] = ()
+    stop_token_ids: Annotated[frozenset[TokenId], Meta(max_length=256)] = frozenset()
+    allowed_tokens: bytes | None = None
+    bad_words_token_ids: Annotated[
+        tuple[Annotated[tuple[TokenId, ...], Meta(max_length=MAX_BAD_WORD_TOKENS)], ...],
+        Meta(max_length=256),
+    ] = ()
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     constraint: Constraint | None = None
 
 
+def token_mask(token_ids: Iterable[int]) -> bytes:
+    """A set of tokens as bits: token t is bit t % 8 of byte t // 8. Its size is bounded by the
+    vocabulary, however often ``token_ids`` (not negative) repeat themselves."""
+    chosen = set(token_ids)
+    size = max(chosen, default=-1) // 8 + 1
+    digits = bytearray(b"0") * (8 * size)
+    for token in chosen:
+        digits[-1 - token] = ord("1")
+    return int(digits or b"0", 2).to_bytes(size, "little")
+
+
 # --- service to engine -----------------------------------------------------------------------
+
+
+class Copy(msgspec.Struct, frozen=True, array_like=True):
+    """One more sequence of a ``Submit``, alike but for its handle and seed."""
+
+    handle: Handle
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
     """Add a sequence. ``output_token_ids`` are tokens it already generated elsewhere (before an
-    engine restart): they are prefilled, not reported again, and count towards the limits."""
+    engine restart): they are prefilled, not reported again, and count towards the limits.
+    ``copies``: the other choices of the same request, so that what they share is sent once."""
 
     handle: Handle
     request_id: str
@@ -113,6 +139,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     priority: int = 0  # lower runs first; equal priorities first come, first served
     arrival_time: float
     cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
+    copies: list[Copy] = []
 
 
 class Embed(msgspec.Struct, frozen=True, kw_only=True, tag="embed", omit_defaults=True):
@@ -181,17 +208,41 @@ class Fatal(msgspec.Struct, frozen=True, tag="fatal"):
     error: str
 
 
-class TopLogprob(msgspec.Struct, frozen=True, array_like=True):
+class TopLogprob(NamedTuple):
     token_id: int
     logprob: float
 
 
-class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
-    """Natural-log probability of one token, and of the most likely ones in falling order."""
+_TOP_LOGPROB = struct.Struct("<if")
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Natural-log probability of one token, and of the most likely ones in falling order.
+
+    ``packed``: the likely ones, each a little-endian int32 (its id) and float32 (its logprob):
+    eight bytes, where objects would take a hundred.
+    """
 
     logprob: float
     rank: int  # 1 for the most likely token
-    top: list[TopLogprob]
+    packed: bytes = b""
+
+    @property
+    def top(self) -> list[TopLogprob]:
+        return [TopLogprob(*pair) for pair in _TOP_LOGPROB.iter_unpack(self.packed)]
+
+    def pairs(self, most: int) -> Iterator[tuple[int, float]]:
+        """The id and logprob of the ``most`` likeliest tokens at most."""
+        return _TOP_LOGPROB.iter_unpack(self.packed[: most * _TOP_LOGPROB.size])
+
+    def cut(self, most: int) -> TokenLogprobs:
+        """The same with the ``most`` likeliest tokens at most."""
+        return TokenLogprobs(self.logprob, self.rank, self.packed[: most * _TOP_LOGPROB.size])
+
+
+def packed_top(top: Iterable[tuple[int, float]]) -> bytes:
+    """``TokenLogprobs.packed`` of these ids and logprobs."""
+    return b"".join([_TOP_LOGPROB.pack(token_id, logprob) for token_id, logprob in top])
 
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True):
@@ -203,9 +254,11 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
-    """Logprobs of prompt tokens 1..n-1, each given the tokens before it."""
+    """Logprobs of prompt tokens ``start`` + 1 and following, each given the tokens before it.
+    Told as they are computed, no more at a time than a step computes."""
 
     handle: int
+    start: int
     tokens: list[TokenLogprobs]
 
 

@@ -268,8 +268,9 @@ class EngineProcess:
                     core.add(connection, submit)
                 case Received(connection, Embed() as embed):
                     core.embed(connection, embed)
-                case Malformed(connection, handle, error):
-                    core.reject(connection, handle, error)
+                case Malformed(connection, handles, error):
+                    for handle in handles:
+                        core.reject(connection, handle, error)
         except ProtocolError as error:
             self._drop(core, event.connection, str(error))
 

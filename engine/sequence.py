@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.constraint.guide import Guide
-from engine.messages import Embed, SamplingParams, TokenLogprobs
+from engine.messages import Embed, SamplingParams
 
 # How often a running sequence is preempted for one of higher priority that came later.
 MOST_OVERTAKEN = 2
@@ -39,7 +39,7 @@ class Sequence:
     num_preemptions: int = 0
     num_overtaken: int = 0  # of those, for a sequence that came later
     max_computed_tokens: int = 0  # high-water mark: below it, computing is recomputing
-    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    num_prompt_logprobs: int = 0  # reported, of the prompt's first tokens
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None

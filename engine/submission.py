@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from engine.messages import MAX_FRAME_BYTES, Embed, SamplingParams, Submit
+from engine.messages import Embed, SamplingParams, Submit
 from engine.step import ModelInfo
-
-# What a token's logprobs take at most in a frame: an array header, two numbers, and for each of the
-# most likely tokens its id and number.
-_LOGPROBS_BYTES = 20
-_TOP_LOGPROB_BYTES = 15
 
 
 def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | None:
@@ -27,12 +22,6 @@ def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | 
             f"the prompt has {prompt_len} tokens and leaves no room for output: "
             f"prompt and output together can have {max_sequence_len}"
         )
-    top = submit.params.prompt_logprobs
-    if top is not None:
-        # They travel in one message, which others on the connection share.
-        size = prompt_len * (_LOGPROBS_BYTES + top * _TOP_LOGPROB_BYTES)
-        if size > MAX_FRAME_BYTES // 2:
-            return f"prompt_logprobs {top} of a prompt of {prompt_len} tokens is too much to report"
     outside = _outside(submit.prompt_token_ids, vocab_size)
     if outside is None:
         outside = _outside(submit.output_token_ids, vocab_size)
@@ -78,14 +67,17 @@ def _params_refusal(params: SamplingParams, vocab_size: int) -> str | None:
         return f"min_tokens {params.min_tokens} exceeds max_tokens {params.max_tokens}"
     if not all(math.isfinite(bias) for bias in params.logit_bias.values()):
         return "logit_bias has a value that is not a finite number"
-    if params.allowed_token_ids is not None and not params.allowed_token_ids:
-        return "allowed_token_ids is empty: no token could be sampled"
+    if params.allowed_tokens is not None:
+        last = int.from_bytes(params.allowed_tokens, "little").bit_length() - 1
+        if last < 0:
+            return "allowed_tokens is empty: no token could be sampled"
+        if last >= vocab_size:
+            return f"allowed_tokens has {last}, which is not in the vocabulary of {vocab_size}"
     if not all(params.bad_words_token_ids):
         return "bad_words_token_ids has an empty word"
     named: tuple[tuple[str, Iterable[int]], ...] = (
         ("stop_token_ids", params.stop_token_ids),
         ("logit_bias", params.logit_bias),
-        ("allowed_token_ids", params.allowed_token_ids or ()),
         *(("bad_words_token_ids", word) for word in params.bad_words_token_ids),
     )
     for name, token_ids in named:

@@ -18,10 +18,13 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
     Abort,
+    Copy,
     Embed,
     EngineStats,
     Fatal,
@@ -182,16 +185,49 @@ class EngineLink:
 
         Raises ConnectionError when there is no engine and none is waited for, ValueError when
         the message is too long to send."""
-        message = Submit(
-            handle=next(self._handles),
+        [sequence] = self.submit_choices(
+            prompt_token_ids,
+            params,
+            [params.seed],
             request_id=request_id,
-            prompt_token_ids=prompt_token_ids,
-            params=params,
-            priority=caller.priority(priority),
+            waker=waker,
+            caller=caller,
+            priority=priority,
+            cache_salt=cache_salt,
             arrival_time=arrival_time,
-            cache_salt=caller.cache_salt(cache_salt),
         )
-        return self._send(message, waker, caller.owner)
+        return sequence
+
+    def submit_choices(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        seeds: list[int],
+        *,
+        request_id: str,
+        waker: Waker,
+        caller: Caller,
+        priority: int = 0,
+        cache_salt: str = "",
+        arrival_time: float,
+    ) -> list[EngineSequence]:
+        """A sequence for each of ``seeds``, all told by one message. Raises as ``submit`` does."""
+        messages = [
+            Submit(
+                handle=next(self._handles),
+                request_id=request_id,
+                prompt_token_ids=prompt_token_ids,
+                params=msgspec.structs.replace(params, seed=seed),
+                priority=caller.priority(priority),
+                arrival_time=arrival_time,
+                cache_salt=caller.cache_salt(cache_salt),
+            )
+            for seed in seeds
+        ]
+        copies = [Copy(message.handle, message.params.seed) for message in messages[1:]]
+        together = msgspec.structs.replace(messages[0], copies=copies) if copies else messages[0]
+        self._tell(encode_frame(together), [message.handle for message in messages])
+        return [self._opened(message, waker, caller.owner) for message in messages]
 
     def embed(
         self,
@@ -219,16 +255,19 @@ class EngineLink:
             arrival_time=arrival_time,
             cache_salt=caller.cache_salt(cache_salt),
         )
-        return self._send(message, waker, caller.owner)
+        self._tell(encode_frame(message), [message.handle])
+        return self._opened(message, waker, caller.owner)
 
-    def _send(self, message: Submit | Embed, waker: Waker, owner: str) -> EngineSequence:
-        frame, handle = encode_frame(message), message.handle
+    def _tell(self, frame: bytes, handles: list[int]) -> None:
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             if self._giving_up is None:
                 raise ConnectionError(self.state.detail)
-            self._unsent.add(handle)
+            self._unsent.update(handles)
         elif not _write(self._writer, frame):
-            self._unsent.add(handle)
+            self._unsent.update(handles)
+
+    def _opened(self, message: Submit | Embed, waker: Waker, owner: str) -> EngineSequence:
+        handle = message.handle
         sequence = EngineSequence(
             handle, len(message.prompt_token_ids), message.arrival_time, waker, message, owner
         )
@@ -348,7 +387,7 @@ class EngineLink:
         for prompt in step.prompt_logprobs:
             sequence = self._sequences.get(prompt.handle)
             if sequence is not None:
-                sequence.prompt_logprobs = [*(sequence.prompt_logprobs or ()), *prompt.tokens]
+                sequence.add_prompt_logprobs(prompt)
         for embedded in step.embedded:
             sequence = self._sequences.get(embedded.handle)
             if sequence is not None:

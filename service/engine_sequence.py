@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.messages import Admitted, Embed, Finished, FinishReason, Submit, TokenLogprobs
+from engine.messages import (
+    Admitted,
+    Embed,
+    Finished,
+    FinishReason,
+    PromptLogprobs,
+    Submit,
+    TokenLogprobs,
+)
 from service.errors import QuireError
 
 # Of engines that died while it was theirs. One that dies again may have died of what it was given:
@@ -74,7 +82,7 @@ class EngineSequence:
     owner: str = ""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprobs] | None = None
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)  # of those asked for
     vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
     generated: list[int] = field(default_factory=list)
     cached_tokens: int = 0
@@ -92,6 +100,12 @@ class EngineSequence:
         if self.first_scheduled_time is None:
             self.first_scheduled_time = admitted.time
             self.cached_tokens = admitted.cached_tokens
+
+    def add_prompt_logprobs(self, told: PromptLogprobs) -> None:
+        """A further piece. An engine that came after one that died begins at the prompt's
+        start."""
+        known = self.prompt_logprobs
+        known += told.tokens[len(known) - told.start :]
 
     def end(self, finished: Finished) -> None:
         """The engine's record, which knows nothing of the engines before."""
@@ -119,7 +133,7 @@ class EngineSequence:
         if isinstance(message, Embed):
             return message
         params = message.params
-        if self.prompt_logprobs is not None:  # they were told already, all at once
+        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # they were told already
             params = msgspec.structs.replace(params, prompt_logprobs=None)
         return msgspec.structs.replace(message, params=params, output_token_ids=self.generated)
 

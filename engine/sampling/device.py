@@ -68,7 +68,7 @@ def samples_on_device(sequence: Sequence) -> bool:
         sequence.embed is None
         and sequence.guide is None
         and params.logprobs is None
-        and params.allowed_token_ids is None
+        and params.allowed_tokens is None
         and not params.logit_bias
         and not params.bad_words_token_ids
         and sequence.num_output_tokens >= params.min_tokens

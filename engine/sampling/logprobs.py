@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Items
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.device import Readback
-from engine.messages import TokenLogprobs, TopLogprob
+from engine.messages import TokenLogprobs
+
+# As ``TokenLogprobs.packed`` has them.
+_PACKED = np.dtype([("token_id", "<i4"), ("logprob", "<f4")])
 
 
 class LogprobRows:
@@ -28,14 +32,14 @@ class LogprobRows:
 
     def read(self) -> list[TokenLogprobs]:
         """Wait for the device."""
-        columns = (column.tolist() for column in self._readback.wait())
+        values, ranks, best, ids = self._readback.wait()
+        packed = np.empty(tuple(ids.shape), dtype=_PACKED)
+        packed["token_id"], packed["logprob"] = ids.numpy(), best.numpy()
         return [
-            TokenLogprobs(
-                logprob,
-                rank,
-                [TopLogprob(i, v) for i, v in zip(ids[:count], best[:count], strict=True)],
+            TokenLogprobs(logprob, rank, row[:count].tobytes())
+            for logprob, rank, row, count in zip(
+                values.tolist(), ranks.tolist(), packed, self._top, strict=True
             )
-            for logprob, rank, best, ids, count in zip(*columns, self._top, strict=True)
         ]
 
 

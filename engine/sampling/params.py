@@ -1,4 +1,5 @@
-"""A batch's sampling parameters as arrays, built when the batch's composition changes."""
+"""A batch's sampling parameters as arrays, built when the batch's composition changes, from
+tables that are made once for each sequence."""
 
 from __future__ import annotations
 
@@ -11,10 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.messages import SamplingParams
+from engine.sampling.bad_words import BadWords
 from engine.sequence import Sequence
 
 # Below this a division by the temperature would leave float32's range: treated as greedy.
 GREEDY_BELOW = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceTables:
+    """What a sequence's parameters list, as the sampler uses it; ``None`` where they list nothing.
+    Token ids beyond the vocabulary are left out: they can neither be sampled nor banned."""
+
+    hidden: Tensor | None  # bool [vocabulary]: not among the allowed tokens
+    bad_words: BadWords | None
+    stops: Tensor | None  # int64: ids that must not come before ``min_tokens``
+    bias: tuple[Tensor, Tensor] | None  # int64 ids, float32 values
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +62,8 @@ class SamplingBatch:
     uids: tuple[int, ...]
     bias: SparseBias | None
     penalised: tuple[int, ...]
-    allowed: tuple[tuple[int, Tensor], ...]  # row, int64 token ids
-    bad_words: tuple[int, ...]
+    allowed: tuple[tuple[int, Tensor], ...]  # row, bool [vocabulary]: what is hidden
+    bad_words: tuple[tuple[int, BadWords], ...]
     min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids that must not come yet
     random: RandomRows | None  # None: all rows are greedy
     logprobs: tuple[int, ...]
@@ -82,7 +95,7 @@ def is_plain_greedy(sequence: Sequence) -> bool:
         is_greedy(params)
         and sequence.guide is None
         and params.logprobs is None
-        and params.allowed_token_ids is None
+        and params.allowed_tokens is None
         and not (params.logit_bias or params.bad_words_token_ids or params.min_tokens)
         and not is_penalised(params)
     )
@@ -96,32 +109,54 @@ def is_penalised(params: SamplingParams) -> bool:
     )
 
 
-def build_batch(
-    sequences: Items[Sequence],
+def has_tables(params: SamplingParams) -> bool:
+    """Whether ``sequence_tables`` would hold anything."""
+    return bool(
+        params.allowed_tokens is not None
+        or params.bad_words_token_ids
+        or params.min_tokens
+        or params.logit_bias
+    )
+
+
+def sequence_tables(
+    params: SamplingParams,
     *,
     vocab_size: int,
     eos_token_ids: frozenset[int],
     device: torch.device,
+) -> SequenceTables:
+    mask, words = params.allowed_tokens, params.bad_words_token_ids
+    return SequenceTables(
+        hidden=None if mask is None else _hidden(mask, vocab_size, device),
+        bad_words=BadWords(words, vocab_size, device) if words else None,
+        stops=(
+            _ids(_stops(params, eos_token_ids), vocab_size, device) if params.min_tokens else None
+        ),
+        bias=_bias_of(params.logit_bias, vocab_size, device) if params.logit_bias else None,
+    )
+
+
+def build_batch(
+    sequences: Items[Sequence],
+    tables: Items[SequenceTables | None],
+    *,
+    vocab_size: int,
+    device: torch.device,
 ) -> SamplingBatch:
-    """``sequences`` in batch order. Token ids beyond the vocabulary are ignored: they can neither
-    be sampled nor banned."""
+    """``sequences`` in batch order, each with its tables where ``has_tables``."""
     params = [sequence.params for sequence in sequences]
     rows = range(len(params))
+    listed = [(row, table) for row, table in enumerate(tables) if table is not None]
     return SamplingBatch(
         uids=tuple(sequence.uid for sequence in sequences),
-        bias=_bias(params, vocab_size, device),
+        bias=_bias(listed),
         penalised=tuple(row for row in rows if is_penalised(params[row])),
-        allowed=tuple(
-            (row, _ids(allowed, vocab_size, device))
-            for row in rows
-            if (allowed := params[row].allowed_token_ids) is not None
+        allowed=tuple((row, table.hidden) for row, table in listed if table.hidden is not None),
+        bad_words=tuple(
+            (row, table.bad_words) for row, table in listed if table.bad_words is not None
         ),
-        bad_words=tuple(row for row in rows if params[row].bad_words_token_ids),
-        min_tokens=tuple(
-            (row, _ids(_stops(params[row], eos_token_ids), vocab_size, device))
-            for row in rows
-            if params[row].min_tokens
-        ),
+        min_tokens=tuple((row, table.stops) for row, table in listed if table.stops is not None),
         random=_random_rows(params, vocab_size, device),
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
         constrained=tuple(row for row in rows if sequences[row].guide is not None),
@@ -130,7 +165,14 @@ def build_batch(
 
 def _stops(params: SamplingParams, eos_token_ids: frozenset[int]) -> list[int]:
     eos = frozenset() if params.ignore_eos else eos_token_ids
-    return sorted(eos | set(params.stop_token_ids))
+    return sorted(eos | params.stop_token_ids)
+
+
+def _hidden(mask: bytes, vocab_size: int, device: torch.device) -> Tensor:
+    bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[:vocab_size]
+    hidden = np.ones(vocab_size, dtype=np.bool_)
+    hidden[: len(bits)] = bits == 0
+    return torch.from_numpy(hidden).to(device)
 
 
 def _ids(ids: Items[int], vocab_size: int, device: torch.device) -> Tensor:
@@ -138,22 +180,26 @@ def _ids(ids: Items[int], vocab_size: int, device: torch.device) -> Tensor:
     return torch.tensor(kept, dtype=torch.int64, device=device)
 
 
-def _bias(
-    params: Items[SamplingParams], vocab_size: int, device: torch.device
-) -> SparseBias | None:
-    entries = [
-        (row, token, value)
-        for row, p in enumerate(params)
-        for token, value in p.logit_bias.items()
-        if token < vocab_size
-    ]
+def _bias_of(
+    bias: dict[int, float], vocab_size: int, device: torch.device
+) -> tuple[Tensor, Tensor] | None:
+    kept = {token: value for token, value in bias.items() if token < vocab_size}
+    if not kept:
+        return None
+    return (
+        torch.tensor(list(kept), dtype=torch.int64, device=device),
+        torch.tensor(list(kept.values()), dtype=torch.float32, device=device),
+    )
+
+
+def _bias(listed: Items[tuple[int, SequenceTables]]) -> SparseBias | None:
+    entries = [(row, *table.bias) for row, table in listed if table.bias is not None]
     if not entries:
         return None
-    rows, tokens, values = zip(*entries, strict=True)
     return SparseBias(
-        rows=torch.tensor(rows, dtype=torch.int64, device=device),
-        tokens=torch.tensor(tokens, dtype=torch.int64, device=device),
-        values=torch.tensor(values, dtype=torch.float32, device=device),
+        rows=torch.cat([torch.full_like(tokens, row) for row, tokens, _ in entries]),
+        tokens=torch.cat([tokens for _, tokens, _ in entries]),
+        values=torch.cat([values for _, _, values in entries]),
     )
 
 

@@ -27,7 +27,14 @@ from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
 from engine.sampling.logprobs import LogprobRows
-from engine.sampling.params import RandomRows, SamplingBatch, build_batch
+from engine.sampling.params import (
+    RandomRows,
+    SamplingBatch,
+    SequenceTables,
+    build_batch,
+    has_tables,
+    sequence_tables,
+)
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.sampling.random import uniforms
 from engine.sequence import Sequence
@@ -89,8 +96,9 @@ class Choice:
 
 
 class Sampler:
-    """Chooses tokens. Remembers, between steps, the batch's parameters as arrays and the token
-    counts of sequences with penalties; ``forget`` a sequence when it leaves."""
+    """Chooses tokens. Remembers, between steps, the batch's parameters as arrays, the tables of
+    sequences that list tokens, and the token counts of sequences with penalties; ``forget`` a
+    sequence when it leaves."""
 
     def __init__(
         self, *, vocab_size: int, eos_token_ids: frozenset[int], device: torch.device
@@ -100,9 +108,11 @@ class Sampler:
         self._device = device
         self._batch: SamplingBatch | None = None
         self._counts: dict[int, TokenCounts] = {}
+        self._tables: dict[int, SequenceTables] = {}
 
     def forget(self, uid: int) -> None:
         self._counts.pop(uid, None)
+        self._tables.pop(uid, None)
 
     def sample(self, logits: Tensor, sequences: Items[Sequence]) -> list[Sampled]:
         """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
@@ -163,22 +173,34 @@ class Sampler:
         if self._batch is None or self._batch.uids != uids:
             self._batch = build_batch(
                 sequences,
+                [self._tables_of(sequence) for sequence in sequences],
                 vocab_size=self._vocab_size,
-                eos_token_ids=self._eos_token_ids,
                 device=self._device,
             )
         return self._batch
 
+    def _tables_of(self, sequence: Sequence) -> SequenceTables | None:
+        if not has_tables(sequence.params):
+            return None
+        tables = self._tables.get(sequence.uid)
+        if tables is None:
+            tables = self._tables[sequence.uid] = sequence_tables(
+                sequence.params,
+                vocab_size=self._vocab_size,
+                eos_token_ids=self._eos_token_ids,
+                device=self._device,
+            )
+        return tables
+
     def _process(self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch) -> None:
         """Everything that may change which token is the most likely, in place."""
-        for row, allowed in batch.allowed:
-            kept = logits[row, allowed]
-            logits[row] = _HIDDEN
-            logits[row, allowed] = kept
-        for row in batch.bad_words:
-            banned = _banned(sequences[row], self._vocab_size)
-            if banned:
-                logits[row, banned] = _HIDDEN
+        for row, hidden in batch.allowed:
+            logits[row].masked_fill_(hidden, _HIDDEN)
+        for row, words in batch.bad_words:
+            logits[row].index_fill_(0, words.alone, _HIDDEN)
+            banned = words.ending(sequences[row].token_ids)
+            if banned is not None:
+                logits[row].index_fill_(0, banned, _HIDDEN)
         for row, stops in batch.min_tokens:
             if sequences[row].num_output_tokens < sequences[row].params.min_tokens:
                 logits[row, stops] = _HIDDEN
@@ -238,18 +260,6 @@ def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:
     drawn = torch.searchsorted(cumulative, target, right=True).squeeze(1)
     # A row of NaN has no quantile; it fails later, but must not index past the vocabulary first.
     return drawn.clamp_(max=logits.shape[1] - 1)
-
-
-def _banned(sequence: Sequence, vocab_size: int) -> list[int]:
-    """Last tokens of the bad words whose other tokens end the sequence."""
-    tokens = sequence.token_ids
-    return [
-        word[-1]
-        for word in sequence.params.bad_words_token_ids
-        if word
-        and word[-1] < vocab_size
-        and (len(word) == 1 or tuple(tokens[1 - len(word) :]) == word[:-1])
-    ]
 
 
 def _failure(best: float) -> str:

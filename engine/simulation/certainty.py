@@ -28,5 +28,5 @@ def _may_forbid(params: SamplingParams) -> bool:
         params.logit_bias
         or params.bad_words_token_ids
         or params.min_tokens
-        or params.allowed_token_ids is not None
+        or params.allowed_tokens is not None
     )

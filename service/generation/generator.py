@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import secrets
 
-import msgspec
-
 from service.caller import Caller
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink
@@ -46,22 +44,23 @@ class Generator:
 
     def _sample(self, request: GenerationRequest, caller: Caller) -> Generation:
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
+        seeds = [choice_seed(seed, index) for index in range(request.n)]
         waker = Waker()
         choices: list[Choice] = []
         try:
             for prompt in request.prompts:
-                for index in range(request.n):
-                    params = msgspec.structs.replace(request.params, seed=choice_seed(seed, index))
-                    sequence = self._link.submit(
-                        prompt,
-                        params,
-                        request_id=request.request_id,
-                        waker=waker,
-                        caller=caller,
-                        priority=request.priority,
-                        cache_salt=request.cache_salt,
-                        arrival_time=request.arrival_time,
-                    )
+                sequences = self._link.submit_choices(
+                    prompt,
+                    request.params,
+                    seeds,
+                    request_id=request.request_id,
+                    waker=waker,
+                    caller=caller,
+                    priority=request.priority,
+                    cache_salt=request.cache_salt,
+                    arrival_time=request.arrival_time,
+                )
+                for sequence in sequences:
                     choices.append(self._choice(request, len(choices), sequence))
         except (ConnectionError, ValueError):
             self._link.abort([choice.sequence for choice in choices])

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.messages import SamplingParams
+from engine.messages import MAX_BAD_WORD_TOKENS, SamplingParams, token_mask
 from service.checkpoint import Checkpoint, SamplingDefaults
 from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 
 MAX_TOP_LOGPROBS = 20
+MAX_BAD_WORDS_TOKENS = 2048  # of all bad words, each in both its spellings
 MAX_BEAMS = 10  # each beam's step asks for the likeliest tokens, twice as many as there are beams
 _INT63 = 2**63 - 1
 
@@ -198,9 +199,9 @@ def sampling_params(
         logit_bias=_logit_bias(request.logit_bias or {}, vocab_size),
         min_tokens=request.min_tokens or 0,
         ignore_eos=request.ignore_eos,
-        stop_token_ids=tuple(request.stop_token_ids or ()),
-        allowed_token_ids=(
-            None if request.allowed_token_ids is None else tuple(request.allowed_token_ids)
+        stop_token_ids=frozenset(request.stop_token_ids or ()),
+        allowed_tokens=(
+            None if request.allowed_token_ids is None else token_mask(request.allowed_token_ids)
         ),
         bad_words_token_ids=_bad_words(request.bad_words or [], checkpoint),
         logprobs=logprobs,
@@ -238,11 +239,11 @@ def _first(*values: Any) -> Any:
 
 
 def _check_ids(ids: list[int] | None, vocab_size: int, name: str) -> None:
-    for token_id in ids or ():
-        if token_id >= vocab_size:
-            raise InvalidRequestError(
-                f"'{name}' holds {token_id}, but token ids end at {vocab_size - 1}.", param=name
-            )
+    largest = max(ids or (), default=0)
+    if largest >= vocab_size:
+        raise InvalidRequestError(
+            f"'{name}' holds {largest}, but token ids end at {vocab_size - 1}.", param=name
+        )
 
 
 def _logit_bias(bias: dict[str, float], vocab_size: int) -> dict[int, float]:
@@ -259,12 +260,27 @@ def _logit_bias(bias: dict[str, float], vocab_size: int) -> dict[int, float]:
 
 
 def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
-    """A word is banned both as a text's start and after a space."""
+    """A word is banned both as a text's start and after a space. Raises InvalidRequestError for
+    words that are too long, each or together."""
     sequences: dict[tuple[int, ...], None] = {}
+    total = 0
     for word in words:
         bare = word.lstrip(" ")
         for spelling in (bare, " " + bare):
             ids = checkpoint.tokenizer.encode(spelling, add_special_tokens=False)
+            total += len(ids)
+            if len(ids) > MAX_BAD_WORD_TOKENS:
+                raise InvalidRequestError(
+                    f"'bad_words' has a word of {len(ids)} tokens; a word may have "
+                    f"{MAX_BAD_WORD_TOKENS}.",
+                    param="bad_words",
+                )
+            if total > MAX_BAD_WORDS_TOKENS:
+                raise InvalidRequestError(
+                    f"'bad_words' has more than {MAX_BAD_WORDS_TOKENS} tokens in all, counting "
+                    "each word with and without a space before it; shorten the list.",
+                    param="bad_words",
+                )
             if ids:
                 sequences[tuple(ids)] = None
     return tuple(sequences)

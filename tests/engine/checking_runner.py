@@ -40,7 +40,7 @@ def _next_token(values: list[int], vocab_size: int) -> int:
 
 
 def _logprobs(value: int, token_id: int) -> TokenLogprobs:
-    return TokenLogprobs(-((value % 1000) + token_id / 1000), 1, [])
+    return TokenLogprobs(-((value % 1000) + token_id / 1000), 1)
 
 
 def values_alone(token_ids: list[int]) -> list[int]:

@@ -16,6 +16,7 @@ from engine.messages import (
     StepPhase,
     Submit,
     WaitingReason,
+    token_mask,
 )
 from engine.step import DeviceLostError, StepPlan, StepResult
 from tests.engine.checking_runner import (
@@ -170,7 +171,7 @@ def test_an_end_of_sequence_token_stops_it_and_is_named() -> None:
 def test_ignore_eos_goes_on_but_stop_tokens_still_stop() -> None:
     core = engine(CheckingRunner(vocab_size=5))
     expected = continue_alone([1, 2, 3], 60, 5)
-    core.add(ALICE, submit(7, max_tokens=60, stop_token_ids=(4,)))
+    core.add(ALICE, submit(7, max_tokens=60, stop_token_ids=frozenset((4,))))
     heard = Listener(core)
     assert heard.tokens[ALICE, 7] == expected[: expected.index(4) + 1]
     assert heard.finished[ALICE, 7].stop_token_id == 4
@@ -230,8 +231,8 @@ def test_a_sequence_resumed_at_its_limit_ends_without_running() -> None:
         ({"logit_bias": {5: float("-inf")}}, "not a finite number"),
         ({"logit_bias": {1000: 1.0}}, "logit_bias has 1000"),
         ({"stop_token_ids": (1000,)}, "stop_token_ids has 1000"),
-        ({"allowed_token_ids": ()}, "allowed_token_ids is empty"),
-        ({"allowed_token_ids": (1, 1000)}, "allowed_token_ids has 1000"),
+        ({"allowed_tokens": token_mask(())}, "allowed_tokens is empty"),
+        ({"allowed_tokens": token_mask((1, 1000))}, "allowed_tokens has 1000"),
         ({"bad_words_token_ids": ((1,), ())}, "empty word"),
         ({"bad_words_token_ids": ((1,), (1000,))}, "bad_words_token_ids has 1000"),
     ],
@@ -244,12 +245,6 @@ def test_a_submission_that_cannot_run_ends_alone(bad: dict[str, object], message
     assert heard.finished[ALICE, 2].reason is FinishReason.ERROR
     assert message in str(heard.finished[ALICE, 2].error)
     assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
-
-
-def test_prompt_logprobs_that_no_frame_could_hold_are_refused() -> None:
-    core = engine(CheckingRunner(vocab_size=10, num_kv_blocks=50_000, max_model_len=200_000))
-    core.add(ALICE, submit(7, [1] * 150_000, prompt_logprobs=20))
-    assert "too much to report" in str(core.flush()[ALICE].finished[0].error)
 
 
 def test_a_handle_in_use_is_a_broken_protocol_and_free_again_after_the_end() -> None:
@@ -442,7 +437,7 @@ def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it
     expected = continue_alone([1, 2, 3], 4, 1000)
     runner = CheckingRunner(vocab_size=1000, ahead=True)
     core = engine(runner)
-    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=(expected[1],)))
+    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=frozenset((expected[1],))))
     core.add(BOB, submit(1, [4, 5], max_tokens=4))
     heard = Listener(core)
     assert heard.tokens[ALICE, 1] == expected[:2]
@@ -459,12 +454,15 @@ def test_prompt_logprobs_are_whole_and_told_once_however_the_prompt_was_computed
     prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
     core = engine(max_num_batched_tokens=4)
     core.add(ALICE, submit(7, prompt, prompt_logprobs=0))
-    core.step()
-    core.step()  # eight of ten tokens are computed
+    # Eight of ten tokens are computed, and told as soon as they are.
+    before = [one for _ in range(2) for one in core.step()[ALICE].prompt_logprobs]
     core.scheduler.preempt(core.scheduler._running[0])
     heard = Listener(core)
     told = [logprobs for step in heard.steps for logprobs in step[ALICE].prompt_logprobs]
-    assert [(one.handle, one.tokens) for one in told] == [(7, prompt_logprobs_alone(prompt))]
+    assert [(one.handle, one.start, len(one.tokens)) for one in told] == [(7, 8, 1)]
+    reported = [*before, *told]
+    assert [one.start for one in reported] == [0, 4, 8]
+    assert [entry for one in reported for entry in one.tokens] == prompt_logprobs_alone(prompt)
 
 
 # --- state --------------------------------------------------------------------------------------

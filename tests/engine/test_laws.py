@@ -67,7 +67,7 @@ WISHES = st.builds(
         max_tokens=st.integers(4, 12),
         min_tokens=st.integers(0, 4),
         ignore_eos=st.booleans(),
-        stop_token_ids=st.sampled_from([(), (1,)]),
+        stop_token_ids=st.sampled_from([frozenset[int](), frozenset([1])]),
         prompt_logprobs=st.sampled_from([None, None, None, 0]),
     ),
     num_given=st.sampled_from([0, 0, 0, 1, 3]),
@@ -86,7 +86,7 @@ class Told:
     token_ids: list[int] = field(default_factory=list)
     admitted: int = 0
     cached_tokens: int = 0
-    prompt_logprobs: list[list[TokenLogprobs]] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
 
     @property
@@ -275,9 +275,7 @@ class EngineLaws(RuleBasedStateMachine):
                 prompt = told.submit.prompt_token_ids
                 asked = told.submit.params.prompt_logprobs is not None and told.admitted
                 # Reported once, however often the prompt was computed; the first token has none.
-                assert told.prompt_logprobs == (
-                    [prompt_logprobs_alone(prompt)] if asked and len(prompt) > 1 else []
-                )
+                assert told.prompt_logprobs == (prompt_logprobs_alone(prompt) if asked else [])
 
     def _check_counters(self) -> None:
         counters = self.core.scheduler.counters
@@ -351,7 +349,9 @@ class EngineLaws(RuleBasedStateMachine):
                 told.token_ids.append(token_id)
                 self.tokens_heard += 1
             for logprobs in output.prompt_logprobs:
-                self.told[connection, logprobs.handle].prompt_logprobs.append(logprobs.tokens)
+                told = self.told[connection, logprobs.handle].prompt_logprobs
+                assert logprobs.start == len(told)
+                told += logprobs.tokens
             for finished in output.finished:
                 self.told[connection, finished.handle].finished.append(finished)
 

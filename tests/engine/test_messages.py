@@ -16,6 +16,7 @@ from engine.frames import FrameReader
 from engine.messages import (
     MAX_FRAME_BYTES,
     Abort,
+    Copy,
     EngineStats,
     Fatal,
     Finished,
@@ -28,10 +29,11 @@ from engine.messages import (
     StepPhase,
     Submit,
     TokenLogprobs,
-    TopLogprob,
     decode_from_engine,
     decode_to_engine,
     encode_frame,
+    packed_top,
+    token_mask,
 )
 
 STATS = EngineStats(
@@ -71,8 +73,8 @@ PARAMS = st.builds(
     temperature=st.floats(0, 100),
     top_p=st.floats(0, 1, exclude_min=True),
     logit_bias=st.dictionaries(st.integers(0, 2**31 - 1), st.floats(-100, 100), max_size=5),
-    stop_token_ids=st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple),
-    allowed_token_ids=st.none() | st.lists(st.integers(0, 9), max_size=5).map(tuple),
+    stop_token_ids=st.frozensets(st.integers(0, 2**31 - 1), max_size=5),
+    allowed_tokens=st.none() | st.lists(st.integers(0, 9), max_size=5).map(token_mask),
     logprobs=st.none() | st.integers(0, 20),
 )
 SUBMITS = st.builds(
@@ -85,6 +87,9 @@ SUBMITS = st.builds(
     priority=st.integers(-(2**31), 2**31),
     arrival_time=st.floats(allow_nan=False),
     cache_salt=st.text(),
+    copies=st.lists(
+        st.builds(Copy, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)), max_size=3
+    ),
 )
 
 
@@ -104,7 +109,7 @@ def test_what_is_sent_to_the_engine_arrives_equal(message: Submit | Abort) -> No
             time=2.0,
             handles=struct.pack("<2q", 7, 2**62),
             token_ids=struct.pack("<2i", 1, 2**31 - 1),
-            logprobs={0: TokenLogprobs(-0.5, 1, [TopLogprob(1, -0.5)])},
+            logprobs={0: TokenLogprobs(-0.5, 1, packed_top([(1, -0.5)]))},
             finished=[FINISHED],
             phase=StepPhase.MIXED,
             stats=STATS,

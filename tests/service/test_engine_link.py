@@ -225,7 +225,7 @@ async def test_a_step_reaches_each_sequence_and_wakes_each_reader_once(ends: End
         step(
             {first.handle: 10, second.handle: 20, 999: 30},
             admitted=[Admitted(first.handle, 4.0, 2)],
-            logprobs={1: TokenLogprobs(-0.5, 1, [])},
+            logprobs={1: TokenLogprobs(-0.5, 1)},
         )
     )
     await asyncio.wait_for(waker.wait(), 5)
@@ -363,13 +363,13 @@ def admitted(sequence: EngineSequence, cached: int = 0) -> Admitted:
 async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends) -> None:
     params = SamplingParams(max_tokens=8, logprobs=0, prompt_logprobs=0)
     running, waiting = patient.submit(params=params), patient.submit()
-    known = [TokenLogprobs(-1.0, 1, [])] * 2
+    known = [TokenLogprobs(-1.0, 1)] * 2
     patient.engine.say(
         step(
             {running.handle: 7},
             admitted=[admitted(running, cached=2)],
-            logprobs={0: TokenLogprobs(-0.5, 1, [])},
-            prompt_logprobs=[PromptLogprobs(running.handle, known)],
+            logprobs={0: TokenLogprobs(-0.5, 1)},
+            prompt_logprobs=[PromptLogprobs(running.handle, 0, known)],
         )
     )
     await asyncio.wait_for(running.waker.wait(), 5)

@@ -14,7 +14,14 @@ import pytest
 from engine.constraint import constraints as constraints_module
 from engine.constraint.grammar import compile_grammar
 from engine.core import EngineCore
-from engine.messages import Constraint, FinishReason, SamplingParams, Submit, WaitingReason
+from engine.messages import (
+    Constraint,
+    FinishReason,
+    SamplingParams,
+    Submit,
+    WaitingReason,
+    token_mask,
+)
 from engine.sampling import sampler as sampler_module
 from tests.engine.constraint.running import Answer, Engine, Model, lark
 
@@ -79,7 +86,7 @@ def test_an_answer_cut_by_max_tokens_says_so(engine: Engine) -> None:
 def test_allowed_token_ids_that_the_grammar_forbids_fail_that_sequence_alone(
     engine: Engine,
 ) -> None:
-    bad = engine.submit(WORD, allowed_token_ids=(9, 10, 11))
+    bad = engine.submit(WORD, allowed_tokens=token_mask((9, 10, 11)))
     good = engine.submit(WORD, temperature=1.0)
     free = engine.submit(None, max_tokens=20, ignore_eos=True)
     answers = engine.run()

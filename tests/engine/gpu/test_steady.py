@@ -17,7 +17,10 @@ pytest.importorskip("triton")
 from engine.gpu.graphs import padded_sizes
 from engine.gpu.steady import SteadyDecode, SteadyStep
 from engine.launched import LaunchedStep
-from engine.messages import SamplingParams
+from engine.messages import (
+    SamplingParams,
+    token_mask,
+)
 from engine.runner import ModelRunner
 from engine.sampling.sampler import SamplingError
 from engine.sequence import Sequence
@@ -252,8 +255,8 @@ def test_a_row_that_broke_fails_alone(
         {"presence_penalty": 0.1},
         {"frequency_penalty": 0.1},
         {"logit_bias": {3: 1.0}},
-        {"bad_words_token_ids": [(3,)]},
-        {"allowed_token_ids": [3, 4]},
+        {"bad_words_token_ids": ((3,),)},
+        {"allowed_tokens": token_mask([3, 4])},
         {"min_tokens": 9},
     ],
     ids=lambda asked: next(iter(asked)),

@@ -73,9 +73,7 @@ def expected(logits: Tensor, params: list[SamplingParams], positions: list[int])
     logits = logits.float().cpu()
     tokens: list[int] = logits.argmax(dim=1).tolist()
     sequences = [sequence(p, at) for p, at in zip(params, positions, strict=True)]
-    batch = build_batch(
-        sequences, vocab_size=logits.shape[1], eos_token_ids=frozenset(), device=CPU
-    )
+    batch = build_batch(sequences, [None] * len(sequences), vocab_size=logits.shape[1], device=CPU)
     if batch.random is not None:
         rows = list(batch.random.indices)
         at = np.array([positions[row] for row in rows], np.uint64)

@@ -19,7 +19,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import (
+    FinishReason,
+    SamplingParams,
+    token_mask,
+)
 from tests.engine.driving import Engine, Output
 from tests.engine.embedding import Embedder
 from tests.engine.parallel.processes import process_engine
@@ -164,7 +168,7 @@ WISHES = [
     SamplingParams(max_tokens=60, seed=13, repetition_penalty=1.1, frequency_penalty=0.2),
     SamplingParams(max_tokens=60, temperature=0.0, logit_bias={7: 3.0, 150: 40.0, 149: 40.0}),
     SamplingParams(max_tokens=60, temperature=0.0, logit_bias=dict.fromkeys(range(151), -2.0)),
-    SamplingParams(max_tokens=60, temperature=0.0, allowed_token_ids=(3, 80, 150)),
+    SamplingParams(max_tokens=60, temperature=0.0, allowed_tokens=token_mask((3, 80, 150))),
     SamplingParams(max_tokens=60, temperature=0.0),
 ]
 

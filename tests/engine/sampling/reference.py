@@ -43,6 +43,10 @@ def distribution(
     return p / p.sum()
 
 
+def mask_tokens(mask: bytes) -> set[int]:
+    return {token for token in range(8 * len(mask)) if mask[token // 8] >> token % 8 & 1}
+
+
 def _restrict(
     x: Float64Array,
     params: SamplingParams,
@@ -51,8 +55,8 @@ def _restrict(
     eos: frozenset[int],
 ) -> Float64Array:
     banned: set[int] = set()
-    if params.allowed_token_ids is not None:
-        banned |= set(range(len(x))) - set(params.allowed_token_ids)
+    if params.allowed_tokens is not None:
+        banned |= set(range(len(x))) - mask_tokens(params.allowed_tokens)
     text = prompt + output
     for word in params.bad_words_token_ids:
         *start, last = word

@@ -9,7 +9,7 @@ import torch
 
 from engine.constraint.guide import Guide
 from engine.messages import SamplingParams
-from engine.sampling.params import build_batch, is_plain_greedy
+from engine.sampling.params import build_batch, has_tables, is_plain_greedy, sequence_tables
 from engine.sequence import Sequence
 
 
@@ -25,7 +25,7 @@ from engine.sequence import Sequence
         {"presence_penalty": 0.1},
         {"frequency_penalty": -0.1},
         {"repetition_penalty": 1.1},
-        {"allowed_token_ids": ()},
+        {"allowed_tokens": b""},
         {"bad_words_token_ids": ((1,),)},
         {"min_tokens": 1},
     ],
@@ -33,9 +33,11 @@ from engine.sequence import Sequence
 def test_a_sequence_is_plainly_greedy_if_a_batch_of_it_alone_is(asked: dict[str, Any]) -> None:
     params = SamplingParams(**({"max_tokens": 5, "temperature": 0.0} | asked))
     sequence = Sequence(1, "r", [1, 2], 2, params)
-    batch = build_batch(
-        [sequence], vocab_size=10, eos_token_ids=frozenset(), device=torch.device("cpu")
-    )
+    device = torch.device("cpu")
+    tables = None
+    if has_tables(params):
+        tables = sequence_tables(params, vocab_size=10, eos_token_ids=frozenset(), device=device)
+    batch = build_batch([sequence], [tables], vocab_size=10, device=device)
     assert is_plain_greedy(sequence) == batch.plain_greedy
 
 

@@ -13,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from engine.messages import SamplingParams
+from engine.messages import (
+    SamplingParams,
+    token_mask,
+)
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import Sampler, SamplingError
 from engine.sequence import Sequence
 from engine.step import SampledToken
-from tests.engine.sampling.reference import distribution
+from tests.engine.sampling.reference import distribution, mask_tokens
 
 VOCABULARY = 40
 EOS = frozenset({3})
@@ -83,10 +86,10 @@ SETTINGS = {
         "top_p": 0.9,
     },
     "bias": {"logit_bias": {9: 3.0, 20: -100.0, 39: 2.5}},
-    "allowed": {"allowed_token_ids": (1, 9, 17, 30)},
+    "allowed": {"allowed_tokens": token_mask((1, 9, 17, 30))},
     "bad_words": {"bad_words_token_ids": ((12,), (9, 10, 20), (8, 21), (10, 22))},
-    "min_tokens": {"min_tokens": 6, "stop_token_ids": (9, 30)},
-    "min_tokens_reached": {"min_tokens": 5, "stop_token_ids": (9, 30)},
+    "min_tokens": {"min_tokens": 6, "stop_token_ids": frozenset((9, 30))},
+    "min_tokens_reached": {"min_tokens": 5, "stop_token_ids": frozenset((9, 30))},
     "everything": {
         "temperature": 1.3,
         "top_k": 15,
@@ -98,7 +101,7 @@ SETTINGS = {
         "logit_bias": {9: 2.0, 30: 1.0},
         "bad_words_token_ids": ((10, 25),),
         "min_tokens": 9,
-        "stop_token_ids": (1,),
+        "stop_token_ids": frozenset((1,)),
     },
 }
 
@@ -147,9 +150,9 @@ one_row = st.fixed_dictionaries(
         "repetition_penalty": st.floats(0.5, 2.0),
         "logit_bias": st.dictionaries(st.integers(0, VOCABULARY - 1), st.floats(-5, 5), max_size=3),
         "min_tokens": st.integers(0, 8),
-        "stop_token_ids": st.lists(st.integers(0, VOCABULARY - 1), max_size=3).map(tuple),
-        "allowed_token_ids": st.lists(st.integers(0, VOCABULARY - 1), min_size=8, max_size=20).map(
-            tuple
+        "stop_token_ids": st.frozensets(st.integers(0, VOCABULARY - 1), max_size=3),
+        "allowed_tokens": st.lists(st.integers(0, VOCABULARY - 1), min_size=8, max_size=20).map(
+            token_mask
         ),
         "bad_words_token_ids": st.lists(
             st.lists(st.integers(4, 12), min_size=1, max_size=3).map(tuple), max_size=3
@@ -203,8 +206,8 @@ def test_the_drawn_token_is_the_reference_quantile_of_the_rows_uniform(
 def distribution_support(wanted: SamplingParams) -> set[int]:
     """Tokens that the hard restrictions leave."""
     left = set(range(VOCABULARY))
-    if wanted.allowed_token_ids is not None:
-        left &= set(wanted.allowed_token_ids)
+    if wanted.allowed_tokens is not None:
+        left &= mask_tokens(wanted.allowed_tokens)
     text = PROMPT + OUTPUT
     for *start, last in wanted.bad_words_token_ids:
         if text[len(text) - len(start) :] == start:
@@ -254,7 +257,7 @@ def test_a_row_without_a_choice_fails_alone(
 
 
 def test_restrictions_that_contradict_each_other_fail_their_row() -> None:
-    wanted = params(allowed_token_ids=(12,), bad_words_token_ids=((12,),))
+    wanted = params(allowed_tokens=token_mask((12,)), bad_words_token_ids=((12,),))
     results = sampler().sample(
         some_logits(rows=2), [sequence(1, wanted), sequence(2, params(temperature=0.0))]
     )
@@ -281,7 +284,8 @@ def test_penalties_follow_a_sequence_as_it_grows_and_as_mates_come_and_go() -> N
 
 def test_logprobs_are_of_the_raw_distribution_whatever_was_sampled() -> None:
     logits = some_logits(rows=2)
-    heavy = params(temperature=0.0, logit_bias={33: 100.0}, allowed_token_ids=(33, 34), logprobs=4)
+    allowed = token_mask((33, 34))
+    heavy = params(temperature=0.0, logit_bias={33: 100.0}, allowed_tokens=allowed, logprobs=4)
     rows = [sequence(1, heavy), sequence(2, params(seed=3, temperature=2.0, logprobs=0))]
     results = sampler().sample(logits.clone(), rows)
     raw = torch.log_softmax(logits.double(), dim=-1)

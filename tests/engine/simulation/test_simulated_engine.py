@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from engine.config import EngineConfig
-from engine.messages import FinishReason, SamplingParams, Submit
+from engine.messages import (
+    FinishReason,
+    SamplingParams,
+    Submit,
+    token_mask,
+)
 from engine.model.errors import ModelError
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.script import ScriptError
@@ -72,7 +77,7 @@ def test_limits_and_stops_are_the_engine_s_own() -> None:
     assert ends == [(FinishReason.LENGTH, 6), (FinishReason.LENGTH, 25), (FinishReason.STOP, 16)]
     stop = plain.token_ids[2]
     assert stop not in plain.token_ids[:2]
-    stopped = engine.generate([prompt(5)], greedy(6, stop_token_ids=(stop,)))[0]
+    stopped = engine.generate([prompt(5)], greedy(6, stop_token_ids=frozenset((stop,))))[0]
     assert stopped.finished is not None
     assert stopped.finished.stop_token_id == stop
     assert stopped.token_ids == plain.token_ids[:3]
@@ -84,7 +89,7 @@ def test_sampling_settings_hold_as_with_a_model() -> None:
     outputs = engine.generate(
         [prompt(5)] * 3,
         [
-            greedy(5, allowed_token_ids=(300, 301)),
+            greedy(5, allowed_tokens=token_mask((300, 301))),
             greedy(5, logit_bias={said[0]: -100.0}),
             greedy(5, logit_bias={400: 100.0}),
         ],

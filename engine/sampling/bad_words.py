@@ -1,0 +1,53 @@
+"""Which tokens a sequence's bad words forbid next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class _Node:
+    """``following`` continues the path by the token before; ``banned`` ends words whose other
+    tokens are the path."""
+
+    following: dict[int, _Node] = field(default_factory=dict)
+    banned: list[int] = field(default_factory=list)
+
+
+class BadWords:
+    """A trie over the words' beginnings, read backwards from their last but one token: a step looks
+    at as many tokens as the longest beginning has that ends the sequence, however many words there
+    are. ``alone``: words of one token, which are always forbidden, int64 [words]."""
+
+    __slots__ = ("_device", "_root", "alone")
+
+    def __init__(self, words: Items[Items[int]], vocab_size: int, device: torch.device) -> None:
+        """Words whose last token is beyond the vocabulary are left out: they cannot come."""
+        self._device = device
+        self._root = _Node()
+        for *start, last in words:
+            if last >= vocab_size:
+                continue
+            node = self._root
+            for token in reversed(start):
+                node = node.following.setdefault(token, _Node())
+            node.banned.append(last)
+        alone = sorted(set(self._root.banned))
+        self.alone = torch.tensor(alone, dtype=torch.int64, device=device)
+
+    def ending(self, token_ids: Items[int]) -> Tensor | None:
+        """int64: the last tokens of longer words whose other tokens end ``token_ids``."""
+        node, banned = self._root, []
+        for place in range(len(token_ids) - 1, -1, -1):
+            following = node.following.get(token_ids[place])
+            if following is None:
+                break
+            node = following
+            banned += node.banned
+        if not banned:
+            return None
+        return torch.tensor(banned, dtype=torch.int64, device=self._device)
