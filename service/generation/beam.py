@@ -13,8 +13,6 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-import msgspec
-
 from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
 from service.caller import Caller
 from service.engine_link import EngineLink
@@ -27,33 +25,49 @@ _MOST_ALTERNATIVES = 20
 
 
 class Beam(NamedTuple):
-    """``score``: the sum of its tokens' log-probabilities."""
+    """One token behind ``parent``, which all beams that go on from it share; None: the prompt.
+    ``score``: the sum of all its tokens' log-probabilities. ``length`` counts them."""
 
-    tokens: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]
+    parent: Beam | None
+    token: int
+    entry: TokenLogprobs
     score: float
-    end: int | None = None  # the token that ended it
+    length: int
+    is_ended: bool  # by its token
+
+    def chain(self) -> list[Beam]:
+        """From the first token's beam to this one."""
+        beams: list[Beam] = []
+        beam: Beam | None = self
+        while beam is not None:
+            beams.append(beam)
+            beam = beam.parent
+        beams.reverse()
+        return beams
 
 
-def continued(beam: Beam, following: TokenLogprobs, ends: frozenset[int]) -> list[Beam]:
-    """The beam with each of the likeliest tokens behind it."""
-    beams = []
-    for rank, alternative in enumerate(following.top, start=1):
-        entry = TokenLogprobs(alternative.logprob, rank, following.top)
-        token = alternative.token_id
-        beams.append(
-            Beam(
-                (*beam.tokens, token),
-                (*beam.logprobs, entry),
-                beam.score + alternative.logprob,
-                token if token in ends else None,
-            )
+def continued(
+    beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], told: int
+) -> list[Beam]:
+    """The beam with each of the likeliest tokens behind it. ``told``: how many alternatives are
+    kept of each token."""
+    score, length = (0.0, 0) if beam is None else (beam.score, beam.length)
+    kept = following.cut(told).packed
+    return [
+        Beam(
+            beam,
+            token,
+            TokenLogprobs(logprob, rank, kept),
+            score + logprob,
+            length + 1,
+            token in ends,
         )
-    return beams
+        for rank, (token, logprob) in enumerate(following.pairs(_MOST_ALTERNATIVES), start=1)
+    ]
 
 
 def penalised(beam: Beam, length_penalty: float) -> float:
-    length = max(1, len(beam.tokens) - (beam.end is not None))
+    length = max(1, beam.length - beam.is_ended)
     return beam.score / float(length**length_penalty)
 
 
@@ -81,14 +95,17 @@ class BeamGeneration(Generation):
             ignore_eos=True,
             logprobs=min(_MOST_ALTERNATIVES, 2 * len(choices)),
         )
-        self._beams = [Beam((), (), 0.0)]
-        self._ended: list[Beam] = []
+        self._beams: list[Beam | None] = [None]
+        self._ended: list[Beam] = []  # the best, as many as there are choices
+        self._filled = False
         self._at_work: list[EngineSequence] = []
         self._first_step: EngineSequence | None = None
         self._handovers = 0
         self._submit()
 
     def take_in(self) -> list[Choice]:
+        if self._filled:
+            return super().take_in()
         self.waker.clear()
         for sequence in self._at_work:
             if sequence.failure is not None:
@@ -103,6 +120,7 @@ class BeamGeneration(Generation):
                 raise EngineFailedError(f"the engine does not answer: {error}") from error
             return []
         self._fill_choices()
+        self._filled = True
         return super().take_in()
 
     def close(self) -> None:
@@ -122,7 +140,7 @@ class BeamGeneration(Generation):
         self._at_work = []
         for beam in self._beams:
             sequence = self._link.submit(
-                [*self._prompt, *beam.tokens],
+                self._tokens_of(beam),
                 self._params,
                 request_id=request.request_id,
                 waker=self.waker,
@@ -135,41 +153,50 @@ class BeamGeneration(Generation):
         if self._first_step is None:
             self._first_step = self._at_work[0]
 
+    def _tokens_of(self, beam: Beam | None) -> list[int]:
+        output = [] if beam is None else [one.token for one in beam.chain()]
+        return self._prompt + output
+
+    def _order(self, beam: Beam) -> float:
+        return -penalised(beam, self._length_penalty)
+
     def _step(self) -> None:
         width = len(self.choices)
+        told = self.request.params.logprobs or 0
         candidates: list[Beam] = []
         for beam, sequence in zip(self._beams, self._at_work, strict=True):
             if not sequence.logprobs:
                 raise EngineFailedError("the engine gave no alternatives")
-            candidates += continued(beam, sequence.logprobs[0], self._ends)
+            candidates += continued(beam, sequence.logprobs[0], self._ends, told)
         self._handovers += max(sequence.handovers for sequence in self._at_work)
-        self._ended += [beam for beam in candidates if beam.end is not None]
-        going_on = [beam for beam in candidates if beam.end is None]
-        self._beams = sorted(going_on, key=lambda beam: -beam.score)[:width]
+        # Of those that ended no more can be told than there are choices.
+        ended = [*self._ended, *(beam for beam in candidates if beam.is_ended)]
+        self._ended = sorted(ended, key=self._order)[:width]
+        going_on = [beam for beam in candidates if not beam.is_ended]
+        self._beams = [*sorted(going_on, key=lambda beam: -beam.score)[:width]]
         self._at_work = []
         if self.first_token_time is None:
             self.first_token_time = time.monotonic()
 
     def _done_searching(self) -> bool:
-        return not self._beams or len(self._beams[0].tokens) >= self.request.params.max_tokens
+        beams = self._beams
+        if not beams:
+            return True
+        return beams[0] is not None and beams[0].length >= self.request.params.max_tokens
 
     def _fill_choices(self) -> None:
-        def order(beam: Beam) -> float:
-            return -penalised(beam, self._length_penalty)
-
-        best = sorted([*self._ended, *self._beams], key=order)
+        going_on = [beam for beam in self._beams if beam is not None]
+        best = sorted([*self._ended, *going_on], key=self._order)
         for choice, beam in zip(self.choices, best, strict=False):
             self._fill(choice, beam)
 
     def _fill(self, choice: Choice, beam: Beam) -> None:
         sequence, first = choice.sequence, self._first_step
         assert first is not None
-        sequence.tokens = list(beam.tokens)
-        wanted = self.request.params.logprobs
-        if wanted is not None:
-            sequence.logprobs = [
-                msgspec.structs.replace(entry, top=entry.top[:wanted]) for entry in beam.logprobs
-            ]
+        chain = beam.chain()
+        sequence.tokens = [one.token for one in chain]
+        if self.request.params.logprobs is not None:
+            sequence.logprobs = [one.entry for one in chain]
         now = time.monotonic()
         sequence.cached_tokens = first.cached_tokens
         sequence.first_scheduled_time = first.first_scheduled_time
@@ -177,11 +204,11 @@ class BeamGeneration(Generation):
         sequence.last_token_time = now
         sequence.finished = Finished(
             handle=sequence.handle,
-            reason=FinishReason.LENGTH if beam.end is None else FinishReason.STOP,
-            stop_token_id=beam.end,
+            reason=FinishReason.STOP if beam.is_ended else FinishReason.LENGTH,
+            stop_token_id=beam.token if beam.is_ended else None,
             prompt_tokens=len(self._prompt),
             cached_tokens=sequence.cached_tokens,
-            output_tokens=len(beam.tokens),
+            output_tokens=beam.length,
             preemptions=0,
             handovers=self._handovers,
             arrival_time=self.request.arrival_time,

@@ -16,6 +16,10 @@ from service.generation.parser import OutputParser
 from service.generation.spans import TokenSpans
 from service.generation.stop import StopMatcher
 
+# Of all choices of a generation together. A token costs some 10 us, and the event loop must be free
+# again soon, however many have gathered while the reader was slow.
+MOST_TOKENS = 512
+
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
@@ -31,11 +35,22 @@ class StopRules:
 
 class Choice:
     """``tokens`` (and ``logprobs``, if asked for) are the output tokens used so far; ``events`` is
-    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up."""
+    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up;
+    where it leaves tokens for the next time, ``behind`` is true."""
 
     __slots__ = (
         *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
-        *("done", "events", "failure", "finished", "index", "logprobs", "sequence", "tokens"),
+        *(
+            "behind",
+            "done",
+            "events",
+            "failure",
+            "finished",
+            "index",
+            "logprobs",
+            "sequence",
+            "tokens",
+        ),
     )
 
     def __init__(
@@ -54,6 +69,7 @@ class Choice:
         self.logprobs: list[TokenLogprobs] = []
         self.events = log
         self.done = False  # finished or failed
+        self.behind = False
         self.finished: Finished | None = None
         self.failure: QuireError | None = None
         self._detokenizer = detokenizer
@@ -64,12 +80,16 @@ class Choice:
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
 
-    def advance(self) -> None:
-        """Turn all tokens that arrived into events. Constant work per token."""
+    def advance(self, most: int = MOST_TOKENS) -> None:
+        """Turn tokens that arrived into events, ``most`` at a time. Constant work per token."""
         sequence = self.sequence
         fresh = sequence.tokens
         if not (fresh or sequence.finished or sequence.failure) or self.done:
             return
+        if len(fresh) > most:
+            self._advance_partly(most)
+            return
+        self.behind = False
         sequence.tokens = []
         if self._streams and sequence.finished is None and sequence.failure is None:
             tokens = self.tokens  # nearly every call: a token or two, and nothing ends
@@ -82,6 +102,11 @@ class Choice:
                 logprobs, sequence.logprobs = sequence.logprobs, []
                 self.logprobs += logprobs
             return
+        self._advance_to_an_end(fresh)
+
+    def _advance_to_an_end(self, fresh: list[int]) -> None:
+        """Where one may be among the tokens, or behind them."""
+        sequence = self.sequence
         terminator = self._terminator()
         hidden = terminator is not None and bool(fresh) and fresh[-1] == terminator
         if hidden:
@@ -98,6 +123,18 @@ class Choice:
             self._fail(sequence.failure)
         elif sequence.finished is not None:
             self._finish(terminator)
+
+    def _advance_partly(self, most: int) -> None:
+        """Take ``most`` of the tokens, as if no more had arrived yet."""
+        sequence = self.sequence
+        tokens, sequence.tokens = sequence.tokens, sequence.tokens[:most]
+        logprobs, sequence.logprobs = sequence.logprobs, sequence.logprobs[:most]
+        finished, sequence.finished = sequence.finished, None
+        failure, sequence.failure = sequence.failure, None
+        self.advance(most)
+        sequence.tokens, sequence.logprobs = tokens[most:], logprobs[most:]
+        sequence.finished, sequence.failure = finished, failure
+        self.behind = not self.done
 
     def _use_fresh(self, fresh: list[int]) -> None:
         """Take these tokens in, up to a stop string's end."""

@@ -25,15 +25,23 @@ class FoldedCall:
     arguments: str = ""
 
 
+def shown_tokens(events: list[Event]) -> int:
+    """How many output tokens the events cover; the rest made no text."""
+    return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
+
+
+def reasoning_tokens(events: list[Event]) -> int:
+    return sum([event.end - event.start for event in events if type(event) is ReasoningDelta])
+
+
 @dataclass(slots=True)
 class Folded:
-    """``shown_tokens``: how many output tokens the events cover; the rest made no text."""
+    """``shown_tokens``: see the function of that name."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: list[FoldedCall] = field(default_factory=list)
     shown_tokens: int = 0
-    reasoning_tokens: int = 0
     finished: Finished | None = None
 
 
@@ -42,21 +50,24 @@ def fold(events: list[Event]) -> Folded:
     folded = Folded()
     content: list[str] = []
     reasoning: list[str] = []
+    arguments: list[list[str]] = []  # of each call
     for event in events:
         match event:
             case TextDelta():
                 content.append(event.text)
             case ReasoningDelta():
                 reasoning.append(event.text)
-                folded.reasoning_tokens += event.end - event.start
             case ToolCallBegin():
                 folded.tool_calls.append(FoldedCall(event.id, event.name))
+                arguments.append([])
             case ToolArgumentsDelta():
-                folded.tool_calls[event.index].arguments += event.text
+                arguments[event.index].append(event.text)
             case Finished():
                 folded.finished = event
                 continue
         folded.shown_tokens = event.end
     folded.content = "".join(content)
     folded.reasoning = "".join(reasoning)
+    for call, pieces in zip(folded.tool_calls, arguments, strict=True):
+        call.arguments = "".join(pieces)
     return folded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence
 from service.errors import QuireError
 from service.generation.calls.sink import ToolSchemas
-from service.generation.choice import Choice, StopRules
+from service.generation.choice import MOST_TOKENS, Choice, StopRules
 from service.generation.formats import Opening
 
 SEED_BITS = 63
@@ -55,12 +56,14 @@ def choice_seed(seed: int, index: int) -> int:
 
 
 class Generation:
-    """A submitted request. Call ``advance`` until ``done``, then (always) ``close``."""
+    """A submitted request. Call ``advance`` until ``done``, then (always) ``close``. While it is
+    ``behind``, more has arrived than was taken in: others should have their turn first."""
 
     def __init__(self, link: EngineLink, request: GenerationRequest, choices: list[Choice]) -> None:
         self.request = request
         self.choices = choices
         self.first_token_time: float | None = None
+        self.behind = False
         self._link = link
         self._open = list(choices)
         self.waker = choices[0].sequence.waker
@@ -70,10 +73,12 @@ class Generation:
         return not self._open
 
     async def advance(self) -> list[Choice]:
-        """Wait for the engine's next frame and take in all of it.
+        """Wait for the engine's next frame and take in a bounded part of what has arrived.
 
         Returns the choices it may have changed. Raises QuireError when one of them failed.
         """
+        if self.behind:
+            await asyncio.sleep(0)
         future = self.waker.arm()
         if future is not None:
             await future
@@ -84,9 +89,13 @@ class Generation:
         self.waker.clear()
         changed = self._open
         ended: list[EngineSequence] = []
+        most = MOST_TOKENS // len(changed) or 1
+        behind = False
         for choice in changed:
-            choice.advance()
-            if choice.done:
+            choice.advance(most)
+            if choice.behind:
+                behind = True
+            elif choice.done:
                 if choice.failure is not None:
                     raise choice.failure
                 ended.append(choice.sequence)
@@ -94,6 +103,9 @@ class Generation:
             # Those that a stop string ended are still running in the engine.
             self._link.abort(ended)
             self._open = [choice for choice in changed if choice.finished is None]
+        self.behind = behind
+        if behind:
+            self.waker.wake()
         if self.first_token_time is None and any(choice.tokens for choice in changed):
             self.first_token_time = time.monotonic()
         return changed

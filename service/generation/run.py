@@ -4,8 +4,9 @@ The plain path from engine to socket knows nothing of this. A ``Run`` takes the 
 bytes, cuts it into events, numbers them with ``id:`` lines and keeps them, so that a client whose
 connection broke can ask for the rest and gets exactly the bytes it missed.
 
-Bounds: bytes of one run (its oldest events go), bytes of all runs (ended runs go, then new ones are
-refused), seconds that a run goes on with nobody reading, and seconds it is kept after its end.
+Bounds: bytes of one run (its oldest events go), bytes of all runs and of what their readers are
+being sent (ended runs go, then new ones are refused), readers of one run, seconds that a run goes
+on with nobody reading, and seconds it is kept after its end.
 Where several keys share the server, each has a share of the bytes of all runs.
 """
 
@@ -15,7 +16,6 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from service.caller import Caller
@@ -24,7 +24,9 @@ from service.generation.request import Generation
 from service.waiting_places import share
 
 _END = b"\n\n"
-_NEAR_THE_END = 64  # a deque is quick to index there
+# What a reader is sent at a time: one that does not read it holds no more.
+PIECE_BYTES = 64 * 1024
+MOST_READERS = 64  # of one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class RunLimits:
 
 
 class RunMemory:
-    """Bytes that all logs hold together, and those of each owner."""
+    """Bytes that all logs hold together, with what is being sent of them, and those of each
+    owner."""
 
     def __init__(self) -> None:
         self.used = 0
@@ -70,6 +73,7 @@ class RunLog:
         self.ended = False
         self._limit = limit
         self._events: deque[bytes] = deque()
+        self._begun: list[bytes] = []  # pieces of an event that is not whole yet
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
@@ -77,7 +81,13 @@ class RunLog:
         return self.first + len(self._events)
 
     def append(self, chunk: bytes) -> None:
-        """``chunk``: whole SSE events, numbered here."""
+        """``chunk``: SSE events, numbered here; the last one may go on in the next chunk."""
+        if not chunk.endswith(_END):
+            self._begun.append(chunk)
+            return
+        if self._begun:
+            chunk = b"".join([*self._begun, chunk])
+            self._begun = []
         before = self.size
         for event in chunk.split(_END)[:-1]:
             numbered = b"id: %d\n%b%b" % (self.next, event, _END)
@@ -101,14 +111,37 @@ class RunLog:
 
     def since(self, number: int) -> bytes:
         """The bytes of all events from ``number`` on, which must not be before ``first``."""
-        events, skipped = self._events, number - self.first
-        if skipped >= len(events):
-            return b""
-        if skipped == len(events) - 1:
-            return events[-1]
-        if len(events) - skipped <= _NEAR_THE_END:
-            return b"".join([events[index] for index in range(skipped, len(events))])
-        return b"".join(islice(events, skipped, None))
+        pieces: list[bytes] = []
+        while number < self.next:
+            piece, number = self.piece(number)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def piece(self, number: int) -> tuple[bytes, int]:
+        """As many events from ``number`` on as ``PIECE_BYTES`` hold, but at least one if there is
+        one, and the number of the event behind them. ``number`` must not be before ``first``."""
+        events, place = self._events, number - self.first
+        if place >= len(events):
+            return b"", number
+        if place == len(events) - 1:
+            return events[-1], number + 1
+        held, size = [events[place]], len(events[place])
+        for index in range(place + 1, len(events)):
+            size += len(events[index])
+            if size > PIECE_BYTES:
+                break
+            held.append(events[index])
+        return held[0] if len(held) == 1 else b"".join(held), number + len(held)
+
+    def reserve(self) -> Callable[[], None]:
+        """Room for a piece that a reader is being sent; returns what gives it back."""
+        memory, owner = self._memory, self._owner
+        memory.add(owner, PIECE_BYTES)
+
+        def give_back() -> None:
+            memory.add(owner, -PIECE_BYTES)
+
+        return give_back
 
     async def grown(self) -> None:
         """Until something is appended or the log ends."""
@@ -183,18 +216,17 @@ class Run:
 
     async def follow(self, number: int, lost: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
         """Event ``number`` and all after it, live. ``lost`` gives the API's error event for a
-        reader that fell behind what is kept."""
+        reader that fell behind what is kept. See ``check_readers``."""
+        log = self.log
+        give_back = log.reserve()
         self._readers += 1
         self._watch_readers()
-        log = self.log
         try:
             while True:
                 if number < log.first:
                     yield lost()
                     return
-                following = log.next
-                piece = log.since(number)
-                number = max(number, following)
+                piece, number = log.piece(number)
                 if piece:
                     yield piece
                 elif log.ended:
@@ -202,8 +234,16 @@ class Run:
                 else:
                     await log.grown()
         finally:
+            give_back()
             self._readers -= 1
             self._watch_readers()
+
+    def check_readers(self) -> None:
+        """Raises OverloadedError when it has as many readers as it may."""
+        if self._readers >= MOST_READERS:
+            raise OverloadedError(
+                f"This stream has {MOST_READERS} readers already; close one, or retry later."
+            )
 
     def _watch_readers(self) -> None:
         if self._idle is not None:

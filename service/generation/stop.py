@@ -2,6 +2,68 @@
 
 from __future__ import annotations
 
+import functools
+
+
+class StopAutomaton:
+    """Which end of the text so far begins a stop string, in constant time per character however the
+    strings overlap (Aho and Corasick, 1975).
+
+    A state is the longest such end, by number; 0: there is none. ``lengths[state]`` counts its
+    characters, ``complete[state]`` is the longest stop string that it ends with.
+    """
+
+    __slots__ = ("_edges", "_fails", "complete", "firsts", "lengths")
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._edges: list[dict[str, int]] = [{}]
+        self._fails = [0]
+        self.lengths = [0]
+        self.complete: list[str | None] = [None]
+        self.firsts = frozenset(stop[0] for stop in stops)
+        for stop in stops:
+            self._add(stop)
+        self._link()
+
+    def _add(self, stop: str) -> None:
+        state = 0
+        for char in stop:
+            following = self._edges[state].get(char)
+            if following is None:
+                following = self._edges[state][char] = len(self._edges)
+                self._edges.append({})
+                self._fails.append(0)
+                self.lengths.append(self.lengths[state] + 1)
+                self.complete.append(None)
+            state = following
+        self.complete[state] = stop
+
+    def _link(self) -> None:
+        """For each state the next shorter one; shorter states first."""
+        queue = list(self._edges[0].values())
+        for state in queue:
+            for char, following in self._edges[state].items():
+                self._fails[following] = self.step(self._fails[state], char)
+                if self.complete[following] is None:
+                    self.complete[following] = self.complete[self._fails[following]]
+                queue.append(following)
+
+    def step(self, state: int, char: str) -> int:
+        """The state after one more character."""
+        while True:
+            following = self._edges[state].get(char)
+            if following is not None:
+                return following
+            if state == 0:
+                return 0
+            state = self._fails[state]
+
+
+@functools.lru_cache(maxsize=8)
+def _automaton(stops: tuple[str, ...]) -> StopAutomaton:
+    """Shared by all choices of a request."""
+    return StopAutomaton(stops)
+
 
 class StopMatcher:
     """Gives text out as soon as it can no longer belong to a stop string.
@@ -10,29 +72,32 @@ class StopMatcher:
     character, the longest. After a match nothing more may be pushed.
     """
 
-    __slots__ = ("_firsts", "_held", "_include", "_longest", "_stops", "matched")
+    __slots__ = ("_automaton", "_held", "_include", "_state", "matched")
 
     def __init__(self, stops: tuple[str, ...], *, include_in_output: bool = False) -> None:
-        self._stops = tuple(stop for stop in stops if stop)
-        self._firsts = frozenset(stop[0] for stop in self._stops)
-        self._longest = max(map(len, self._stops), default=0)
+        stops = tuple(stop for stop in stops if stop)
+        self._automaton = _automaton(stops) if stops else None
         self._include = include_in_output
+        self._state = 0
         self._held = ""
         self.matched: str | None = None
 
     def push(self, piece: str) -> str:
         """The text now free to go out; sets ``matched`` when a stop string is complete."""
-        if not self._stops:
+        automaton = self._automaton
+        if automaton is None or (self._state == 0 and automaton.firsts.isdisjoint(piece)):
             return piece
+        state, step, complete = self._state, automaton.step, automaton.complete
+        for place, char in enumerate(piece, start=1):
+            state = step(state, char)
+            stop = complete[state]
+            if stop is not None:
+                self.matched = stop
+                text, self._held = self._held + piece[:place], ""
+                return text if self._include else text[: len(text) - len(stop)]
+        self._state = state
         text = self._held + piece
-        found = self._first_complete(text)
-        if found is not None:
-            end, stop = found
-            self.matched = stop
-            self._held = ""
-            return text[:end] if self._include else text[: end - len(stop)]
-        held = self._possible_start(text)
-        cut = len(text) - held
+        cut = len(text) - automaton.lengths[state]
         self._held = text[cut:]
         return text[:cut]
 
@@ -40,23 +105,3 @@ class StopMatcher:
         """What was held back, when no further text comes."""
         held, self._held = self._held, ""
         return held
-
-    def _first_complete(self, text: str) -> tuple[int, str] | None:
-        best: tuple[int, int, str] | None = None
-        for stop in self._stops:
-            start = text.find(stop)
-            if start >= 0:
-                candidate = (start + len(stop), -len(stop), stop)
-                best = candidate if best is None else min(best, candidate)
-        return None if best is None else (best[0], best[2])
-
-    def _possible_start(self, text: str) -> int:
-        """Length of the longest end of ``text`` that begins a stop string."""
-        most = min(self._longest - 1, len(text))
-        if most <= 0 or self._firsts.isdisjoint(text[-most:]):
-            return 0
-        for length in range(most, 0, -1):
-            tail = text[-length:]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return length
-        return 0

@@ -22,7 +22,7 @@ class UnsupportedTokenizerError(ValueError):
     """The tokenizer's decoder is of a kind that Quire does not know."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
     """``token_bytes[id]`` are the bytes a token shows as by itself; an id that is no token is
     empty. ``token_text[id]`` is the same as text; a byte-level token that is no text by itself

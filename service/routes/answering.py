@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
 from litestar import Request, Response
@@ -16,6 +17,7 @@ from service.generation.request import Generation
 from service.routes.body import client_left
 from service.routes.event_stream import EventStream
 from service.routes.exchange import EXCHANGE, Exchange
+from service.wire.pieces import gathered
 
 HttpRequest = Request[Any, Any, Any]
 
@@ -31,11 +33,12 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 class AnswerStream(Protocol[Piece_co]):
     """What is sent (SSE bytes, say), in the order ``begin``, ``advance`` as often as needed, then
     ``end``, or ``fail`` at any point: the API's own event that says the stream has not
-    succeeded."""
+    succeeded. The pieces of an ``advance`` are made when they are asked for, each with bounded
+    work; an event may be in several."""
 
     def begin(self) -> Piece_co: ...
 
-    def advance(self, choices: list[Choice]) -> Piece_co: ...
+    def advance(self, choices: list[Choice]) -> Iterable[Piece_co]: ...
 
     def end(self) -> Piece_co: ...
 
@@ -43,7 +46,12 @@ class AnswerStream(Protocol[Piece_co]):
 
 
 class Answer(Protocol):
-    def whole(self) -> bytes: ...
+    """``follow`` is called as tokens arrive, ``whole`` (perhaps twice) at the end: the answer's
+    JSON in pieces that are made when they are asked for, each with bounded work."""
+
+    def follow(self, choices: list[Choice]) -> None: ...
+
+    def whole(self) -> Iterable[bytes]: ...
 
     def stream(self) -> AnswerStream[bytes]: ...
 
@@ -73,19 +81,52 @@ async def answer_whole(
     receive: Receive,
     settle: Settle | None = None,
 ) -> Response[bytes]:
-    """Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
-    await finish_whole(exchange, generation, receive)
-    body = answer.whole()
-    if settle is not None and not await settle():
-        body = answer.whole()
+    """A long answer is sent piece by piece as it is encoded: others' streams go on meanwhile, and
+    no more of it than a piece is in memory.
+
+    Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
+    await finish_whole(exchange, generation, receive, answer)
+    if settle is not None:  # what is stored is one piece
+        body = b"".join(answer.whole())
+        if not await settle():
+            body = b"".join(answer.whole())
+        exchange.succeed(_outcome(generation))
+        return respond(exchange, body)
+    pieces = gathered(answer.whole())
+    body, following = next(pieces), next(pieces, None)
+    if following is None:
+        exchange.succeed(_outcome(generation))
+        return respond(exchange, body)
+    exchange.record.status = 200
+    return EventStream(
+        _rest_of_whole(exchange, generation, (body, following), pieces),
+        exchange.headers,
+        media_type="application/json",
+        patience=exchange.patience,
+        keep_alive=0,
+        cut=exchange.fail,
+    )
+
+
+async def _rest_of_whole(
+    exchange: Exchange, generation: Generation, begun: Iterable[bytes], rest: Iterable[bytes]
+) -> AsyncGenerator[bytes, None]:
+    try:
+        for piece in itertools.chain(begun, rest):
+            yield piece
+            await asyncio.sleep(0)
+    except Exception:  # the connection breaks off: a body that was begun cannot say so itself
+        exchange.fail(InternalError("The server had an error while encoding the answer."))
+        raise
     exchange.succeed(_outcome(generation))
-    return respond(exchange, body)
 
 
-async def finish_whole(exchange: Exchange, generation: Generation, receive: Receive) -> None:
-    """Until all of it is generated. Raises ClientGoneError as soon as the client leaves, QuireError
-    when the engine fails."""
-    await unless_client_leaves(receive, _complete(exchange, generation))
+async def finish_whole(
+    exchange: Exchange, generation: Generation, receive: Receive, answer: Answer
+) -> None:
+    """Returns once all of it is generated. Raises ClientGoneError as soon as the client leaves,
+    QuireError when the engine fails."""
+    await unless_client_leaves(receive, _complete(exchange, generation, answer))
 
 
 async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -116,9 +157,9 @@ def answer_stream(
     )
 
 
-async def _complete(exchange: Exchange, generation: Generation) -> None:
+async def _complete(exchange: Exchange, generation: Generation, answer: Answer) -> None:
     while not generation.done:
-        await generation.advance()
+        answer.follow(await generation.advance())
         if generation.first_token_time is not None:
             exchange.note_first_token(generation.first_token_time)
 
@@ -136,6 +177,8 @@ async def stream_events(
             yield opening
         first, arm = True, generation.waker.arm
         while not generation.done:
+            if generation.behind:
+                await asyncio.sleep(0)
             waking = arm()
             if waking is not None:
                 await waking
@@ -143,9 +186,13 @@ async def stream_events(
             if first and generation.first_token_time is not None:
                 exchange.note_first_token(generation.first_token_time)
                 first = False
-            chunks = stream.advance(changed)
-            if chunks:
-                yield chunks
+            further = False
+            for piece in stream.advance(changed):
+                if further:
+                    await asyncio.sleep(0)
+                if piece:
+                    yield piece
+                further = True
         ending = stream.end()
         if settle is not None and not await settle():
             ending = stream.end()

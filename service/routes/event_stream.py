@@ -48,11 +48,12 @@ class EventStream(Response[bytes]):
         patience: float,
         keep_alive: float,
         cut: Callable[[QuireError], None],
+        media_type: str = "text/event-stream",
     ) -> None:
         super().__init__(
             content=b"",
             status_code=200,
-            media_type="text/event-stream",
+            media_type=media_type,
             headers={**headers, **_HEADERS},
         )
         self._events = events
@@ -79,6 +80,7 @@ class EventStream(Response[bytes]):
             self._events,
             request.scope,
             merged,
+            media_type=str(self.media_type),
             patience=self._patience,
             keep_alive=self._keep_alive,
             cut=self._cut,
@@ -94,11 +96,12 @@ class _EventStreamResponse(ASGIResponse):
         scope: Scope,
         headers: dict[str, Any],
         *,
+        media_type: str,
         patience: float,
         keep_alive: float,
         cut: Callable[[QuireError], None],
     ) -> None:
-        super().__init__(headers=headers, media_type="text/event-stream", status_code=200)
+        super().__init__(headers=headers, media_type=media_type, status_code=200)
         self._events = events
         self._scope = scope
         self._patience = patience

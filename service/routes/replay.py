@@ -15,7 +15,7 @@ from litestar.params import FromPath
 
 from service.errors import ClientGoneError, InvalidRequestError, NotFoundError
 from service.generation.request import Generation
-from service.generation.run import Run, RunSubject
+from service.generation.run import PIECE_BYTES, Run, RunSubject
 from service.routes.answering import (
     Answer,
     AnswerStream,
@@ -32,6 +32,7 @@ from service.routes.services import Services
 from service.wire.error_shapes import shape_for
 
 _MOST_DIGITS = 18
+_END = b"\n\n"
 
 
 def wants_resumable(request: HttpRequest) -> bool:
@@ -84,8 +85,10 @@ def start_run(
 def follow_run(request: HttpRequest, exchange: Exchange, run: Run, number: int) -> EventStream:
     """The run's events from ``number`` on. A reader that is cut off does not end the run.
 
-    Raises InvalidRequestError for events that are kept no more.
+    Raises InvalidRequestError for events that are kept no more, OverloadedError for one reader too
+    many.
     """
+    run.check_readers()
     if number < run.log.first:
         raise InvalidRequestError(
             f"Events before {run.log.first} are kept no more.", param="starting_after"
@@ -110,9 +113,13 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
     """The same, of a run that ended and was stored."""
 
     async def rest() -> AsyncGenerator[bytes, None]:
-        pieces = events.split(b"\n\n")[:-1][number:]
-        if pieces:
-            yield b"\n\n".join([*pieces, b""])
+        place = 0
+        for _ in range(number):
+            place = events.find(_END, place) + len(_END)
+            if place < len(_END):
+                return
+        for start in range(place, len(events), PIECE_BYTES):
+            yield events[start : start + PIECE_BYTES]
 
     return EventStream(
         rest(),

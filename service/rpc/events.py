@@ -5,7 +5,7 @@ Each is an ``AnswerStream`` of serialized messages, several where one would grow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from engine.messages import TokenLogprobs
@@ -20,7 +20,7 @@ from service.generation.events import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from service.generation.log import fold
+from service.generation.log import shown_tokens
 from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
@@ -32,19 +32,24 @@ _MESSAGE_BYTES = 256 * 1024
 _LOGPROBS_PER_EVENT = 128
 
 
-def _packed(response: Callable[..., Any], events: Sequence[Any]) -> list[bytes]:
-    """``events`` in as few messages as may be sent; a single event is never cut."""
-    messages: list[bytes] = []
-    begin, size = 0, 0
-    for index, event in enumerate(events):
+def _packed(response: Callable[..., Any], events: Iterable[Any]) -> Iterator[list[bytes]]:
+    """``events`` in as few messages as may be sent, each made when it is asked for; a single event
+    is never cut."""
+    held: list[Any] = []
+    size = 0
+    for event in events:
         grown = size + event.ByteSize()
-        if size and grown > _MESSAGE_BYTES:
-            messages.append(response(events=events[begin:index]).SerializeToString())
-            begin, grown = index, grown - size
+        if held and grown > _MESSAGE_BYTES:
+            yield [response(events=held).SerializeToString()]
+            held, grown = [], grown - size
+        held.append(event)
         size = grown
-    if begin < len(events):
-        messages.append(response(events=events[begin:]).SerializeToString())
-    return messages
+    if held:
+        yield [response(events=held).SerializeToString()]
+
+
+def _one(response: Callable[..., Any], event: Any) -> list[bytes]:
+    return [response(events=[event]).SerializeToString()]
 
 
 def _started(generation: Generation, *, model: str, created: int) -> pb.Started:
@@ -88,11 +93,11 @@ def _logprobs(
             logprob=max(entry.logprob, MIN_LOGPROB),
             top=[
                 pb.TopLogprob(
-                    token_id=other.token_id,
-                    token=vocabulary.bytes_of(other.token_id),
-                    logprob=max(other.logprob, MIN_LOGPROB),
+                    token_id=other,
+                    token=vocabulary.bytes_of(other),
+                    logprob=max(logprob, MIN_LOGPROB),
                 )
-                for other in entry.top[:top]
+                for other, logprob in entry.pairs(top)
             ],
         )
         for token, entry in zip(tokens, logprobs, strict=True)
@@ -123,43 +128,40 @@ class ChatEvents:
 
     def begin(self) -> list[bytes]:
         started = _started(self._generation, model=self._model, created=self._created)
-        return _packed(pb.ChatResponse, [pb.ChatEvent(started=started)])
+        return _one(pb.ChatResponse, pb.ChatEvent(started=started))
 
-    def advance(self, choices: list[Choice]) -> list[bytes]:
+    def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
         """All that these choices' logs gained since the last call."""
-        events: list[pb.ChatEvent] = []
+        return _packed(pb.ChatResponse, self._fresh_events(choices))
+
+    def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.ChatEvent]:
         for choice in choices:
             read, log = self._read[choice.index], choice.events
             self._read[choice.index] = len(log)
             for event in log[read:]:
                 if self._top is not None and isinstance(event, Finished):
-                    shown = fold(log).shown_tokens
-                    events += self._logprob_events(choice, shown, self._top)
-                events.append(_chat_event(choice.index, event))
+                    yield from self._logprob_events(choice, shown_tokens(log), self._top)
+                yield _chat_event(choice.index, event)
                 if self._top is not None and not isinstance(event, Finished):
-                    events += self._logprob_events(choice, event.end, self._top)
-        return _packed(pb.ChatResponse, events)
+                    yield from self._logprob_events(choice, event.end, self._top)
 
     def end(self) -> list[bytes]:
         completed = _completed(self._generation)
-        return _packed(pb.ChatResponse, [pb.ChatEvent(completed=completed)])
+        return _one(pb.ChatResponse, pb.ChatEvent(completed=completed))
 
     def fail(self, error: QuireError) -> list[bytes]:
         self.failure = error
         return []
 
-    def _logprob_events(self, choice: Choice, end: int, top: int) -> list[pb.ChatEvent]:
+    def _logprob_events(self, choice: Choice, end: int, top: int) -> Iterator[pb.ChatEvent]:
         begin, self._told[choice.index] = self._told[choice.index], end
-        events = []
         for start in range(begin, end, _LOGPROBS_PER_EVENT):
             tokens = slice(start, min(end, start + _LOGPROBS_PER_EVENT))
             entries = _logprobs(
                 self._vocabulary, choice.tokens[tokens], choice.logprobs[tokens], top
             )
-            events.append(
-                pb.ChatEvent(choice=choice.index, logprobs=pb.Logprobs(start=start, tokens=entries))
-            )
-        return events
+            told = pb.Logprobs(start=start, tokens=entries)
+            yield pb.ChatEvent(choice=choice.index, logprobs=told)
 
 
 def _chat_event(choice: int, event: Event) -> pb.ChatEvent:
@@ -206,38 +208,39 @@ class GenerateEvents:
 
     def begin(self) -> list[bytes]:
         started = _started(self._generation, model=self._model, created=self._created)
-        return _packed(pb.GenerateResponse, [pb.GenerateEvent(started=started)])
+        return _one(pb.GenerateResponse, pb.GenerateEvent(started=started))
 
-    def advance(self, choices: list[Choice]) -> list[bytes]:
+    def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
         """All that these choices gained since the last call."""
-        events: list[pb.GenerateEvent] = []
+        return _packed(pb.GenerateResponse, self._fresh_events(choices))
+
+    def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.GenerateEvent]:
         for choice in choices:
             read, log = self._read[choice.index], choice.events
             self._read[choice.index] = len(log)
             text = "".join([event.text for event in log[read:] if isinstance(event, TextDelta)])
-            events += self._token_events(choice, text)
+            yield from self._token_events(choice, text)
             if choice.finished is not None and read < len(log):
                 finished = _finished(choice.finished)
-                events.append(pb.GenerateEvent(choice=choice.index, finished=finished))
-        return _packed(pb.GenerateResponse, events)
+                yield pb.GenerateEvent(choice=choice.index, finished=finished)
 
     def end(self) -> list[bytes]:
         completed = _completed(self._generation)
-        return _packed(pb.GenerateResponse, [pb.GenerateEvent(completed=completed)])
+        return _one(pb.GenerateResponse, pb.GenerateEvent(completed=completed))
 
     def fail(self, error: QuireError) -> list[bytes]:
         self.failure = error
         return []
 
-    def _token_events(self, choice: Choice, text: str) -> list[pb.GenerateEvent]:
+    def _token_events(self, choice: Choice, text: str) -> Iterator[pb.GenerateEvent]:
         """The text comes with the last tokens, to which it may belong."""
         begin, end = self._told[choice.index], len(choice.tokens)
         if begin == end and not text:
-            return []
+            return
         self._told[choice.index] = end
         step = max(1, end - begin) if self._top is None else _LOGPROBS_PER_EVENT
-        events = []
-        for start in range(begin, max(end, begin + 1), step):
+        starts = range(begin, max(end, begin + 1), step)
+        for start in starts:
             tokens = pb.Tokens(token_ids=choice.tokens[start : start + step])
             if self._top is not None:
                 piece = slice(start, min(end, start + step))
@@ -246,6 +249,6 @@ class GenerateEvents:
                         self._vocabulary, choice.tokens[piece], choice.logprobs[piece], self._top
                     )
                 )
-            events.append(pb.GenerateEvent(choice=choice.index, tokens=tokens))
-        events[-1].tokens.text = text
-        return events
+            if start == starts[-1]:
+                tokens.text = text
+            yield pb.GenerateEvent(choice=choice.index, tokens=tokens)

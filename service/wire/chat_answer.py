@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from service.errors import QuireError
@@ -15,11 +17,12 @@ from service.generation.events import (
     ToolArgumentsDelta,
     ToolCallBegin,
 )
-from service.generation.log import fold
+from service.generation.log import fold, shown_tokens
 from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
 from service.wire.chat import ChatRequest
-from service.wire.logprobs import ChatLogprobs, PromptLogprobs, chat_logprobs, prompt_logprobs
+from service.wire.logprobs import ChatLogprobs, PromptLogprobs, logprob_writer
+from service.wire.pieces import HOLE, array, filled, gathered
 from service.wire.sse import DONE, error_event
 from service.wire.timings import Timings, timings_of
 from service.wire.usage import Usage, running_usage, usage_of
@@ -89,34 +92,37 @@ class ChatAnswer:
     ) -> None:
         self._request = request
         self._generation = generation
-        self._vocabulary = vocabulary
+        self._writer = logprob_writer(vocabulary)
         self._id = response_id
         self._created = created
         self._model = model
 
     # --- whole -----------------------------------------------------------------------------------
 
-    def whole(self) -> bytes:
-        """The answer once all choices have finished."""
+    def follow(self, choices: list[Choice]) -> None:
+        """A whole answer is made at its end."""
+
+    def whole(self) -> Iterator[bytes]:
+        """The answer once all choices have finished, in pieces made when they are asked for."""
         request, generation = self._request, self._generation
         prompt = generation.request.prompts[0]
         answer = ChatCompletion(
             id=self._id,
             created=self._created,
             model=self._model,
-            choices=[self._choice(choice) for choice in generation.choices],
+            choices=HOLE,
             usage=usage_of(generation),
             timings=timings_of(generation) if request.timings else msgspec.UNSET,
             prompt_token_ids=prompt if request.return_token_ids else msgspec.UNSET,
+            prompt_logprobs=msgspec.UNSET if request.prompt_logprobs is None else HOLE,
         )
+        fillings = [array(self._choice(choice) for choice in generation.choices)]
         if request.prompt_logprobs is not None:
-            entries = generation.choices[0].sequence.prompt_logprobs or []
-            answer = msgspec.structs.replace(
-                answer, prompt_logprobs=prompt_logprobs(self._vocabulary, prompt, entries)
-            )
-        return _json(answer)
+            entries = generation.choices[0].sequence.prompt_logprobs
+            fillings.append(self._writer.prompt(prompt, entries, request.prompt_logprobs))
+        return filled(_json(answer), fillings)
 
-    def _choice(self, choice: Choice) -> AnswerChoice:
+    def _choice(self, choice: Choice) -> Iterator[bytes]:
         folded = fold(choice.events)
         finished = folded.finished
         assert finished is not None
@@ -128,7 +134,7 @@ class ChatAnswer:
         content = self._request.echoed + folded.content
         said = content or not (calls or folded.reasoning)
         legacy = self._request.functions is not None
-        return AnswerChoice(
+        envelope = AnswerChoice(
             index=choice.index,
             message=AnswerMessage(
                 role="assistant",
@@ -139,25 +145,23 @@ class ChatAnswer:
                 tool_calls=msgspec.UNSET if legacy else calls or msgspec.UNSET,
                 function_call=calls[0].function if legacy and calls else msgspec.UNSET,
             ),
-            logprobs=self._logprobs(choice, 0, folded.shown_tokens),
+            logprobs=HOLE if self._request.logprobs else None,
             finish_reason=self.finish_reason(finished),
             stop_reason=finished.matched,
             token_ids=choice.tokens if self._request.return_token_ids else msgspec.UNSET,
         )
+        logprobs = self.logprobs(choice, 0, folded.shown_tokens)
+        return filled(_json(envelope), [logprobs] if self._request.logprobs else [])
 
     def finish_reason(self, finished: Finished) -> str:
         if finished.reason == "tool_calls" and self._request.functions is not None:
             return "function_call"
         return finished.reason
 
-    def _logprobs(self, choice: Choice, start: int, end: int) -> ChatLogprobs | None:
-        if not self._request.logprobs:
-            return None
-        return chat_logprobs(
-            self._vocabulary,
-            choice.tokens[start:end],
-            choice.logprobs[start:end],
-            self._request.top_logprobs or 0,
+    def logprobs(self, choice: Choice, start: int, end: int) -> Iterator[bytes]:
+        """Of the tokens between these places."""
+        return self._writer.chat(
+            choice.tokens[start:end], choice.logprobs[start:end], self._request.top_logprobs or 0
         )
 
     # --- streamed --------------------------------------------------------------------------------
@@ -180,9 +184,6 @@ class ChatAnswer:
     @property
     def generation(self) -> Generation:
         return self._generation
-
-    def chunk_logprobs(self, choice: Choice, start: int, end: int) -> bytes:
-        return _json(self._logprobs(choice, start, end))
 
 
 class ChatStream:
@@ -215,27 +216,30 @@ class ChatStream:
             extra = b""
             if choice.index == 0 and self._answer.request.return_token_ids:
                 extra = b',"prompt_token_ids":' + _json(self._generation.request.prompts[0])
-            tail = b',"logprobs":null,"finish_reason":null}]' + extra + self._usage_part()
+            tail = b',"logprobs":null,"finish_reason":null}]' + extra + self._usage_part(0)
             content = _json(self._answer.request.echoed)
             delta = b'{"role":"assistant","content":%b}' % content
             pieces.append(self._prefix[choice.index] + delta + tail)
         return b"".join(pieces)
 
-    def advance(self, choices: list[Choice]) -> bytes:
-        """Chunks for all that these choices' logs gained since the last call."""
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
+        """Chunks for all that these choices' logs gained since the last call, in pieces that are
+        made when they are asked for."""
+        if self._rich:
+            return gathered(self._rich_pieces(choices))
         if len(choices) != 1:
-            return b"".join([self.advance([choice]) for choice in choices])
+            return (b"".join([self._plain_chunks(choice) for choice in choices]),)
         choice = choices[0]
         index, events = choice.index, choice.events
         read, count = self._read[index], len(events)
         if count - read == 1:
-            self._read[index] = count
             event = events[read]
-            if type(event) is TextDelta and not self._rich:  # nearly all there is
-                return b"%b%b%b" % (self._text_prefix[index], _json(event.text), self._text_suffix)
-            return self._chunk(choice, event)
-        self._read[index] = count
-        return b"".join([self._chunk(choice, event) for event in events[read:]])
+            if type(event) is TextDelta:  # nearly all there is
+                self._read[index] = count
+                return (
+                    b"%b%b%b" % (self._text_prefix[index], _json(event.text), self._text_suffix),
+                )
+        return (self._plain_chunks(choice),)
 
     def end(self) -> bytes:
         """Usage and timings, if asked for, and the end mark."""
@@ -249,22 +253,47 @@ class ChatStream:
     def fail(self, error: QuireError) -> bytes:
         return error_event(error)
 
-    def _chunk(self, choice: Choice, event: Event) -> bytes:
-        if type(event) is TextDelta and not self._rich:
+    def _fresh(self, choice: Choice) -> list[Event]:
+        read = self._read[choice.index]
+        self._read[choice.index] = len(choice.events)
+        return choice.events[read:]
+
+    def _plain_chunks(self, choice: Choice) -> bytes:
+        return b"".join([self._plain_chunk(choice, event) for event in self._fresh(choice)])
+
+    def _plain_chunk(self, choice: Choice, event: Event) -> bytes:
+        if type(event) is TextDelta:
             return self._text_prefix[choice.index] + _json(event.text) + self._text_suffix
         if isinstance(event, Finished):
-            return self._finish_chunk(choice, event)
+            end = b',"logprobs":null' + self._finish(event) + self._usage_part(event.tokens)
+            return self._prefix[choice.index] + b"{}" + end
         delta = self._delta(event)
-        if delta is None:
-            return b""
-        if not self._rich:
-            return self._prefix[choice.index] + delta + self._suffix
-        details = self._token_details(choice, event.end, event.end)
-        return b'%b%b,"finish_reason":null%b}]%b' % (
-            self._prefix[choice.index],
-            delta,
-            details,
-            self._usage_part(),
+        return b"" if delta is None else self._prefix[choice.index] + delta + self._suffix
+
+    def _rich_pieces(self, choices: list[Choice]) -> Iterator[bytes]:
+        for choice in choices:
+            for event in self._fresh(choice):
+                yield from self._rich_chunk(choice, event)
+
+    def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
+        if isinstance(event, Finished):
+            # Tokens that made no text (an end-of-sequence token) come with this last chunk.
+            delta, shown, end = b"{}", shown_tokens(choice.events), event.tokens
+            finish = self._finish(event)
+        else:
+            told = self._delta(event)
+            if told is None:
+                return
+            delta, shown, end = told, event.end, event.end
+            finish = b',"finish_reason":null}]'
+        yield self._prefix[choice.index] + delta
+        yield from self._token_details(choice, shown, end)
+        yield finish + self._usage_part(end)
+
+    def _finish(self, event: Finished) -> bytes:
+        return b',"finish_reason":%b,"stop_reason":%b}]' % (
+            _json(self._answer.finish_reason(event)),
+            _json(event.matched),
         )
 
     def _delta(self, event: Delta) -> bytes | None:
@@ -293,30 +322,21 @@ class ChatStream:
                 )
         return None
 
-    def _token_details(self, choice: Choice, shown: int, end: int) -> bytes:
-        """Logprobs of the tokens up to ``shown`` and ids of those up to ``end`` that no earlier
-        chunk told of."""
+    def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
+        """Logprobs and ids, if asked for, of the tokens up to ``shown`` and to ``end`` that no
+        earlier chunk told of."""
         request = self._answer.request
         start, self._sent[choice.index] = self._sent[choice.index], end
-        details = b',"logprobs":null'
         if request.logprobs and shown > start:
-            details = b',"logprobs":' + self._answer.chunk_logprobs(choice, start, shown)
+            yield b',"logprobs":'
+            yield from self._answer.logprobs(choice, start, shown)
+        else:
+            yield b',"logprobs":null'
         if request.return_token_ids:
-            details += b',"token_ids":' + _json(choice.tokens[start:end])
-        return details
+            yield b',"token_ids":' + _json(choice.tokens[start:end])
 
-    def _finish_chunk(self, choice: Choice, event: Finished) -> bytes:
-        """Tokens that made no text (an end-of-sequence token) come with this last chunk."""
-        shown = fold(choice.events).shown_tokens
-        return b'%b{}%b,"finish_reason":%b,"stop_reason":%b}]%b' % (
-            self._prefix[choice.index],
-            self._token_details(choice, shown, event.tokens),
-            _json(self._answer.finish_reason(event)),
-            _json(event.matched),
-            self._usage_part(),
-        )
-
-    def _usage_part(self) -> bytes:
+    def _usage_part(self, told: int) -> bytes:
+        """``told``: how many of the choice's tokens the client has been told with this chunk."""
         if self._continuous:
-            return b',"usage":' + running_usage(self._generation) + b"}\n\n"
+            return b',"usage":%b}\n\n' % running_usage(self._generation.prompt_tokens, told)
         return self._usage + b"}\n\n"

@@ -6,7 +6,8 @@ pieces as they come.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -81,12 +82,16 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 @dataclass(slots=True)
 class Block:
     """One content block as it grows. ``kind``: text, thinking or tool_use; ``text`` is its text,
-    its thinking, or its input's JSON."""
+    its thinking, or its input's JSON, which comes in ``pieces``."""
 
     kind: str
     call: ToolCallBegin | None = None
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     complete: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
 
 
 class BlockCutter:
@@ -108,7 +113,7 @@ class BlockCutter:
                 return (*self._change(Block("tool_use", call=event)), "")
             case ToolArgumentsDelta(text=text):
                 assert self.block is not None
-                self.block.text += text
+                self.block.pieces.append(text)
                 return None, None, text
             case ToolCallEnd():
                 assert self.block is not None
@@ -134,7 +139,7 @@ class BlockCutter:
         if self.block is None or self.block.kind != kind:
             ended, begun = self._change(Block(kind))
         assert self.block is not None
-        self.block.text += text
+        self.block.pieces.append(text)
         return ended, begun, text
 
     def _change(self, block: Block | None) -> tuple[Block | None, Block | None]:
@@ -183,7 +188,10 @@ class MessagesAnswer:
         self._id = message_id
         self._model = model
 
-    def whole(self) -> bytes:
+    def follow(self, choices: list[Choice]) -> None:
+        """A whole message is made at its end."""
+
+    def whole(self) -> Iterable[bytes]:
         """The message once it is finished."""
         choice = self.generation.choices[0]
         finished = choice.finished
@@ -193,7 +201,7 @@ class MessagesAnswer:
         message = self.message(content, reason, sequence, self.usage())
         if self.shows_timings:
             message = msgspec.structs.replace(message, timings=timings_of(self.generation))
-        return _json(message)
+        return (_json(message),)
 
     def message(
         self,
@@ -220,9 +228,8 @@ class MessagesAnswer:
         if block.kind == "thinking":
             return ThinkingContent(block.text if self.shows_thinking else "", self.sign(block))
         assert block.call is not None
-        arguments: Any = (
-            msgspec.Raw(block.text.encode()) if block.complete else read_cut_object(block.text)
-        )
+        text = block.text
+        arguments: Any = msgspec.Raw(text.encode()) if block.complete else read_cut_object(text)
         return ToolUseContent(block.call.id, block.call.name, arguments)
 
     def sign(self, block: Block) -> str:
@@ -253,15 +260,14 @@ class MessagesStream:
         """Nothing yet: what the prefix cache held is known once the engine begins."""
         return b""
 
-    def advance(self, choices: list[Choice]) -> bytes:
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         """Events for all that the log gained since the last call."""
         events, read = self._choice.events, self._read
         pieces = [] if self._started else [self._start()]
-        if read == len(events):
-            return b"".join(pieces)
-        self._read = len(events)
-        pieces += [self._encode(event) for event in events[read:]]
-        return b"".join(pieces)
+        if read < len(events):
+            self._read = len(events)
+            pieces += [self._encode(event) for event in events[read:]]
+        return (b"".join(pieces),)
 
     def end(self) -> bytes:
         finished = self._choice.finished

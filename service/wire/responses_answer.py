@@ -7,7 +7,7 @@ away; the stored object is the one that the last event carries.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from service.generation.choice import Choice
 from service.generation.events import Finished
 from service.generation.request import Generation
 from service.prompt.vocabulary import Vocabulary
-from service.wire.logprobs import ChatTokenLogprob, chat_logprobs
+from service.wire.logprobs import logprob_writer
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_compaction import CompactionItem
 from service.wire.responses_items import ItemBuilder
@@ -133,7 +133,7 @@ class ResponseAnswer:
         self.compacts = compacts
         self._request = request
         self._generation = generation
-        self._vocabulary = vocabulary
+        self._writer = logprob_writer(vocabulary)
         self._toolbox = toolbox
         self._created = created
         self._model = model
@@ -144,12 +144,16 @@ class ResponseAnswer:
         self._tools = msgspec.Raw(_json(_echoed_tools(request)))
         self._stream = ResponseStream(self, generation, self._builder(), on_end=on_end)
 
-    def whole(self) -> bytes:
+    def follow(self, choices: list[Choice]) -> None:
+        """What was said meanwhile; a whole answer is the same stream, thrown away."""
+        self._stream.advance(choices)
+
+    def whole(self) -> Iterable[bytes]:
         """The answer once its choice has finished."""
         stream = self._stream
         stream.advance(self._generation.choices)
         stream.end()
-        return stream.body
+        return (stream.body,)
 
     def stream(self) -> ResponseStream:
         """The one stream of this answer."""
@@ -167,13 +171,11 @@ class ResponseAnswer:
             logprobs=self._logprobs if request.shows_logprobs else None,
         )
 
-    def _logprobs(self, choice: Choice, start: int, end: int) -> list[ChatTokenLogprob]:
-        return chat_logprobs(
-            self._vocabulary,
-            choice.tokens[start:end],
-            choice.logprobs[start:end],
-            self._request.top_logprobs or 0,
-        ).content
+    def _logprobs(self, choice: Choice, start: int, end: int) -> list[bytes]:
+        entries = self._writer.chat_entries(
+            choice.tokens[start:end], choice.logprobs[start:end], self._request.top_logprobs or 0
+        )
+        return [entry for piece in entries for entry in piece]
 
     def object(
         self,
@@ -268,16 +270,16 @@ class ResponseStream:
         self._writer.write("response.in_progress", response)
         return self._writer.take()
 
-    def advance(self, choices: list[Choice]) -> bytes:
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         choice, read = self._choice, self._read
         events = choice.events
         if read == len(events):
-            return b""
+            return ()
         self._read = len(events)
         feed = self._items.feed
         for event in events[read:]:
             feed(choice, event)
-        return self._writer.take()
+        return (self._writer.take(),)
 
     def end(self) -> bytes:
         finished = self._choice.finished

@@ -21,12 +21,12 @@ from service.generation.events import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from service.wire.logprobs import ChatTokenLogprob
 from service.wire.responses_custom import CustomInput
 from service.wire.responses_tools import Toolbox
 
 JsonObject = dict[str, Any]
 _json = msgspec.json.encode
+_NO_LOGPROBS = msgspec.Raw(b"[]")
 
 
 class EventWriter:
@@ -98,7 +98,7 @@ class _TextItem:
         self._reasoning = reasoning
         self._seal = seal
         self._pieces: list[str] = []
-        self._logprobs: list[ChatTokenLogprob] = []
+        self._logprobs: list[bytes] = []  # JSON, by token
         kind = "reasoning_text" if reasoning else "output_text"
         self._kind = f"response.{kind}"
         self._prefix = place.delta_prefix(f"{self._kind}.delta", b',"content_index":0')
@@ -107,31 +107,32 @@ class _TextItem:
 
     def open_part(self) -> None:
         self._place.write(
-            "response.content_part.added", {"content_index": 0, "part": self._part("", [])}
+            "response.content_part.added",
+            {"content_index": 0, "part": self._part("", _NO_LOGPROBS)},
         )
 
-    def push(self, text: str, logprobs: list[ChatTokenLogprob] | None) -> None:
+    def push(self, text: str, logprobs: list[bytes] | None) -> None:
         self._pieces.append(text)
         suffix = self._suffix
         if logprobs:
             self._logprobs += logprobs
-            suffix = b',"logprobs":%b,' % _json(logprobs)
+            suffix = b',"logprobs":[%b],' % b",".join(logprobs)
         self._place.writer.write_delta(self._prefix, text, suffix)
 
     def close(self, status: str) -> None:
-        text = "".join(self._pieces)
+        text, logprobs = "".join(self._pieces), self._joined_logprobs()
         done: JsonObject = {"content_index": 0, "text": text}
         if not self._reasoning:
-            done["logprobs"] = self._logprobs
+            done["logprobs"] = logprobs
         elif self._seal is not None:
             self._sealed = self._seal(text)
         self._place.write(f"{self._kind}.done", done)
-        part = self._part(text, self._logprobs)
+        part = self._part(text, logprobs)
         self._place.write("response.content_part.done", {"content_index": 0, "part": part})
 
     def item(self, status: str) -> JsonObject:
         text = "".join(self._pieces)
-        content = [self._part(text, self._logprobs)] if text else []
+        content = [self._part(text, self._joined_logprobs())] if text else []
         if not self._reasoning:
             return {
                 "id": self._place.id,
@@ -149,7 +150,10 @@ class _TextItem:
             "encrypted_content": self._sealed,
         }
 
-    def _part(self, text: str, logprobs: list[ChatTokenLogprob]) -> JsonObject:
+    def _joined_logprobs(self) -> msgspec.Raw:
+        return msgspec.Raw(b"[%b]" % b",".join(self._logprobs))
+
+    def _part(self, text: str, logprobs: msgspec.Raw) -> JsonObject:
         if self._reasoning:
             return {"type": "reasoning_text", "text": text}
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
@@ -203,7 +207,7 @@ class _CallItem:
 
 class ItemBuilder:
     """``key`` makes the items' ids unique. ``seal`` encrypts reasoning; ``logprobs`` gives those
-    of the tokens between two positions; either may be None.
+    of the tokens between two positions, as JSON; either may be None.
 
     ``done`` holds the finished items as JSON, ``cut`` whether a call among them is not whole.
     """
@@ -215,7 +219,7 @@ class ItemBuilder:
         *,
         reasoning: bool = True,
         seal: Callable[[str], str] | None = None,
-        logprobs: Callable[[Choice, int, int], list[ChatTokenLogprob]] | None = None,
+        logprobs: Callable[[Choice, int, int], list[bytes]] | None = None,
     ) -> None:
         self.writer = EventWriter()
         self.done: list[bytes] = []
@@ -287,9 +291,7 @@ class ItemBuilder:
         for piece in held:
             item.push(piece.text, self._logprobs_of(choice, piece))
 
-    def _logprobs_of(
-        self, choice: Choice, event: TextDelta | ReasoningDelta
-    ) -> list[ChatTokenLogprob] | None:
+    def _logprobs_of(self, choice: Choice, event: TextDelta | ReasoningDelta) -> list[bytes] | None:
         if self._logprobs is None or isinstance(event, ReasoningDelta):
             return None
         return self._logprobs(choice, event.start, event.end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from service.generation.log import fold
+from service.generation.log import reasoning_tokens
 from service.generation.request import Generation
 
 
@@ -29,7 +29,7 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
     request that asked for no output."""
     output = generation.output_tokens if completion_tokens is None else completion_tokens
     prompt = generation.prompt_tokens
-    reasoning = sum(fold(choice.events).reasoning_tokens for choice in generation.choices)
+    reasoning = sum(reasoning_tokens(choice.events) for choice in generation.choices)
     return Usage(
         prompt,
         output,
@@ -39,12 +39,11 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
     )
 
 
-def running_usage(generation: Generation, *, completion_tokens: int | None = None) -> bytes:
-    """The counts alone, as JSON, cheap enough for every chunk; see ``usage_of``."""
-    output = generation.output_tokens if completion_tokens is None else completion_tokens
-    prompt = generation.prompt_tokens
+def running_usage(prompt: int, told: int) -> bytes:
+    """The counts alone, as JSON, for a chunk of one choice: the tokens of its prompt, and how many
+    of its own the client has been told by then."""
     return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % (
         prompt,
-        output,
-        prompt + output,
+        told,
+        prompt + told,
     )

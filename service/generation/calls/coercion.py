@@ -146,7 +146,7 @@ class _JsonNames(ast.NodeTransformer):
 def _is_of(value: Any, types: frozenset[str]) -> bool:
     kind = _type_of(value)
     if kind == "number" and "integer" in types:
-        return "number" in types or float(value).is_integer()
+        return "number" in types or isinstance(value, int) or value.is_integer()
     return kind in types
 
 

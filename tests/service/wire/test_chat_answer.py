@@ -121,10 +121,10 @@ class Played:
             if position >= len(ids):
                 finish(sequence, len(ids), reason)
             choice.advance()
-            out.append(stream.advance([choice]))
+            out += stream.advance([choice])
         out.append(stream.end())
         self.sse = b"".join(out).decode()
-        self.whole_json = answer.whole().decode()
+        self.whole_json = b"".join(answer.whole()).decode()
         self.whole = ChatCompletion.model_validate_json(self.whole_json)
 
     @property

@@ -74,11 +74,11 @@ class Played:
             if position >= len(ids):
                 finish(sequence, len(ids), reason)
             choice.advance()
-            out.append(stream.advance([choice]))
+            out += stream.advance([choice])
         self.failed = stream.fail(EngineFailedError("gone")).decode()
         out.append(stream.end())
         self.sse = b"".join(out).decode()
-        self.whole = Message.model_validate_json(answer.whole())
+        self.whole = Message.model_validate_json(b"".join(answer.whole()))
 
     @property
     def accumulated(self) -> Message:

@@ -108,7 +108,7 @@ class Played:
             if position == len(ids) and not fails:
                 finish(sequence, len(ids), reason)
             choice.advance()
-            out.append(stream.advance([choice]))
+            out += stream.advance([choice])
             if position == len(ids) and fails:
                 out.append(stream.fail(EngineFailedError("the engine died")))
                 break
@@ -195,7 +195,7 @@ def test_any_output_in_any_frames_is_one_answer(
     played = Played(checkpoint, text, itertools.cycle(frames), reason=reason)
     check(played)
     at_once = Played(checkpoint, text, itertools.repeat(10_000), reason=reason)
-    whole = json.loads(played.answer.whole())
+    whole = json.loads(b"".join(played.answer.whole()))
     for other in (whole, at_once.final):
         same = {**other, "completed_at": None}
         mine = {**played.final, "completed_at": None}
