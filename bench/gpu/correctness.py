@@ -188,9 +188,7 @@ def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
     positions = torch.arange(rows, dtype=torch.int32, device=device)
     tokens, _ = sample(logits, sampling_tensors(params, vocabulary, device), positions)
     sequences = [Sequence(row, "", [0], 1, params[row]) for row in range(rows)]
-    batch = build_batch(
-        sequences, vocab_size=vocabulary, eos_token_ids=frozenset(), device=torch.device("cpu")
-    )
+    batch = build_batch(sequences, [None] * rows, vocab_size=vocabulary, device=torch.device("cpu"))
     expected = logits.cpu().argmax(1)
     assert batch.random is not None
     drawn = list(batch.random.indices)

@@ -24,7 +24,9 @@ from service.routes.services import Services
 from service.wire.completions import DEFAULT_MAX_TOKENS, CompletionRequest
 from service.wire.sampling import (
     SamplingFields,
+    check_prompt_logprobs,
     default_max_tokens,
+    output_room,
     sampling_params,
     stop_rules,
     truncated,
@@ -114,6 +116,9 @@ def conversation_generation(
     checkpoint, engine = services.checkpoint, services.engine
     prompt_ids = truncated(prompt.ids, sampling, engine.max_model_len)
     room = _room(len(prompt_ids), engine.max_model_len, conversation.param)
+    n = sampling.n or 1
+    room = output_room(sampling, room, wanted=token_limit, choices=n, logprobs=logprobs)
+    check_prompt_logprobs(sampling, n * len(prompt_ids), sampling.prompt_logprobs)
     limit = token_limit or default_max_tokens(checkpoint.defaults, room)
     params = sampling_params(
         sampling,
@@ -121,13 +126,14 @@ def conversation_generation(
         vocab_size=engine.vocab_size,
         max_tokens=min(limit, room),
         logprobs=logprobs,
+        prompt_logprobs=sampling.prompt_logprobs,
     )
     return GenerationRequest(
         request_id=record.request_id,
         prompts=[prompt_ids],
         params=params,
         arrival_time=record.received_time,
-        n=sampling.n or 1,
+        n=n,
         seed=sampling.seed,
         stop=stop_rules(sampling),
         skip_special_tokens=sampling.skip_special_tokens,
@@ -239,21 +245,27 @@ def completion_generation(
         limit = default_max_tokens(checkpoint.defaults, room, DEFAULT_MAX_TOKENS)
     # The best are told by how likely the model holds them.
     ranking = 0 if request.ranks else None
-    wants_prompt_logprobs = request.echo and request.logprobs is not None
+    reported = ranking if request.logprobs is None else request.logprobs
+    n = request.best_of or request.n or 1
+    room = output_room(request, room, wanted=limit, choices=n * len(prompts), logprobs=reported)
+    of_prompts = request.prompt_logprobs
+    if of_prompts is None and request.echo:
+        of_prompts = request.logprobs
+    check_prompt_logprobs(request, n * sum(map(len, prompts)), of_prompts)
     params = sampling_params(
         request,
         checkpoint,
         vocab_size=engine.vocab_size,
         max_tokens=min(max(limit, 1), room),
-        logprobs=ranking if request.logprobs is None else request.logprobs,
-        prompt_logprobs=request.logprobs if wants_prompt_logprobs else None,
+        logprobs=reported,
+        prompt_logprobs=of_prompts,
     )
     return GenerationRequest(
         request_id=record.request_id,
         prompts=prompts,
         params=params,
         arrival_time=record.received_time,
-        n=request.best_of or request.n or 1,
+        n=n,
         seed=request.seed,
         stop=stop_rules(request),
         skip_special_tokens=request.skip_special_tokens,

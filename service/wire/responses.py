@@ -12,6 +12,7 @@ from service.errors import InvalidRequestError
 from service.generation.constraint import AnswerShape, JsonObject, JsonSchema
 from service.wire.decode import decode
 from service.wire.sampling import (
+    MAX_LOGPROBS,
     MAX_TOP_LOGPROBS,
     Name,
     TokenCount,
@@ -100,6 +101,11 @@ class ResponsesRequest(
     @property
     def shows_logprobs(self) -> bool:
         return OUTPUT_LOGPROBS in (self.include or ())
+
+    @property
+    def most_logprobs(self) -> int:
+        """Fewer: a response with its events holds them five times, as JSON."""
+        return MAX_LOGPROBS // 32
 
     @property
     def engine_logprobs(self) -> int | None:

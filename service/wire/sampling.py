@@ -19,6 +19,10 @@ from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 
 MAX_TOP_LOGPROBS = 20
+# Numbers kept of one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
+# so many besides its alternatives.
+MAX_LOGPROBS = 1 << 24
+TOKEN_LOGPROBS = 25
 MAX_BAD_WORDS_TOKENS = 2048  # of all bad words, each in both its spellings
 MAX_BEAMS = 10  # each beam's step asks for the likeliest tokens, twice as many as there are beams
 _INT63 = 2**63 - 1
@@ -90,6 +94,11 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     request_id: Name | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     cache_salt: Name | None = None
+
+    @property
+    def most_logprobs(self) -> int:
+        """How many numbers an answer's logprobs may have; see ``output_room``."""
+        return MAX_LOGPROBS
 
     @property
     def include_usage(self) -> bool:
@@ -205,10 +214,46 @@ def sampling_params(
         ),
         bad_words_token_ids=_bad_words(request.bad_words or [], checkpoint),
         logprobs=logprobs,
-        prompt_logprobs=(
-            prompt_logprobs if request.prompt_logprobs is None else request.prompt_logprobs
-        ),
+        prompt_logprobs=prompt_logprobs,
     )
+
+
+def output_room(
+    request: SamplingFields,
+    room: int,
+    *,
+    wanted: int | None,
+    choices: int,
+    logprobs: int | None,
+) -> int:
+    """How many tokens each choice may have, of the ``room`` that the context leaves: fewer where
+    the logprobs of more could not be kept. ``wanted``: the limit that the request gives.
+
+    Raises InvalidRequestError where it wants more than that.
+    """
+    if logprobs is None:
+        return room
+    most = request.most_logprobs // (choices * (TOKEN_LOGPROBS + logprobs))
+    if most == 0 or (wanted is not None and min(wanted, room) > most):
+        raise InvalidRequestError(
+            f"This request asks for the logprobs of up to {min(wanted or room, room)} tokens, with "
+            f"{logprobs} alternatives each, in each of {choices} choices: too many for one answer. "
+            f"Ask for at most {most} tokens, or for fewer choices or alternatives.",
+            param="logprobs",
+        )
+    return min(room, most)
+
+
+def check_prompt_logprobs(request: SamplingFields, tokens: int, logprobs: int | None) -> None:
+    """``tokens``: of the prompts of all choices. Raises InvalidRequestError for more than can be
+    kept."""
+    if logprobs is not None and tokens * (TOKEN_LOGPROBS + logprobs) > request.most_logprobs:
+        raise InvalidRequestError(
+            f"The logprobs of the prompts' tokens with {logprobs} alternatives each, {tokens} "
+            "tokens counting every choice, are too many for one answer: shorten the prompts, or "
+            "ask for fewer choices or alternatives.",
+            param="prompt_logprobs",
+        )
 
 
 def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int]:

@@ -39,14 +39,17 @@ class Desk(EngineLink):
         self.handles = itertools.count(1)
         self.sequences: list[EngineSequence] = []
 
-    def submit(
-        self, prompt_token_ids: list[int], params: SamplingParams, **rest: Any
-    ) -> EngineSequence:
-        sequence = EngineSequence(
-            next(self.handles), len(prompt_token_ids), rest["arrival_time"], rest["waker"]
-        )
-        self.sequences.append(sequence)
-        return sequence
+    def submit_choices(
+        self, prompt_token_ids: list[int], params: SamplingParams, seeds: list[int], **rest: Any
+    ) -> list[EngineSequence]:
+        sequences = [
+            EngineSequence(
+                next(self.handles), len(prompt_token_ids), rest["arrival_time"], rest["waker"]
+            )
+            for _ in seeds
+        ]
+        self.sequences += sequences
+        return sequences
 
 
 @pytest.fixture(scope="module")
