@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import (
@@ -24,6 +24,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from observability import catalogue
@@ -102,6 +103,27 @@ _BULK = frozenset(
 )
 
 
+_END_OF_PAGE = b"# EOF\n"  # of the OpenMetrics format
+
+
+_SAMPLES_PER_PIECE = 100  # about a millisecond
+
+
+class _OneFamily(CollectorRegistry):
+    """What prometheus_client's encoders take to encode a single metric."""
+
+    def __init__(self, family: MetricFamily) -> None:
+        super().__init__()
+        self._family = family
+
+    def collect(self) -> Iterable[MetricFamily]:
+        yield self._family
+
+
+def _encoded(encoder: Callable[[CollectorRegistry], bytes], family: MetricFamily) -> bytes:
+    return encoder(_OneFamily(family)).removesuffix(_END_OF_PAGE)
+
+
 def _build(metric: Metric, registry: CollectorRegistry) -> Any:
     names = tuple(label.name for label in metric.labels)
     if metric.kind is Kind.COUNTER:
@@ -165,8 +187,25 @@ class MetricRegistry:
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
         """The scrape page in the format ``accept`` asks for (text or OpenMetrics; exemplars only
         exist in the latter) and its content type."""
+        pieces, content_type = self.exposition_pieces(accept)
+        return b"".join(pieces), content_type
+
+    def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
+        """The same page, made a few samples at a time as they are asked for."""
         encoder, content_type = choose_encoder(accept or "")
-        return encoder(self.registry), content_type
+
+        def pieces() -> Iterator[bytes]:
+            for family in self.registry.collect():
+                samples, family.samples = family.samples, []
+                head = _encoded(encoder, family)
+                yield head
+                for start in range(0, len(samples), _SAMPLES_PER_PIECE):
+                    family.samples = samples[start : start + _SAMPLES_PER_PIECE]
+                    yield _encoded(encoder, family).removeprefix(head)
+            if "openmetrics" in content_type:
+                yield _END_OF_PAGE
+
+        return pieces(), content_type
 
     def sample(self, metric: Metric, labels: Mapping[str, str], suffix: str = "") -> float | None:
         """Current value of one series, None where it does not exist."""

@@ -14,6 +14,7 @@ from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
 from service.routes.application import App, make_app
 from service.routes.services import Services
+from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret
@@ -75,6 +76,7 @@ def create_app(
             )
         ),
         seal=ReasoningSeal(load_secret(settings.signing_key, secret_dir(place))),
+        metrics_pages=ScrapePages(telemetry.exposition_pieces),
     )
 
     async def start() -> None:

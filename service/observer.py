@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from engine.messages import Heartbeat, StepOutputs
@@ -32,8 +33,9 @@ class Telemetry(Protocol):
     def on_state(self, state: EngineState) -> None:
         """The engine's state changed (connecting, loading, ready, lost)."""
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        """The metrics page and its content type, for a scraper that accepts ``accept``."""
+    def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
+        """The metrics page, made as its pieces are asked for, and its content type, for a scraper
+        that accepts ``accept``."""
 
 
 class NoTelemetry:
@@ -54,5 +56,5 @@ class NoTelemetry:
     def on_state(self, state: EngineState) -> None:
         return
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        return b"", "text/plain; version=0.0.4; charset=utf-8"
+    def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
+        return iter(()), "text/plain; version=0.0.4; charset=utf-8"

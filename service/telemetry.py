@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.messages import Finished, Heartbeat, StepOutputs
 from observability import catalogue
@@ -165,13 +165,26 @@ class Telemetry:
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
         """The scrape page and its content type, in the format the Accept header asks for."""
+        pieces, content_type = self.exposition_pieces(accept)
+        return b"".join(pieces), content_type
+
+    def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
+        """The same page, made as its pieces are asked for."""
+        pieces, content_type = self.metrics.exposition_pieces(accept)
+
+        def current() -> Iterator[bytes]:
+            self._publish()
+            yield from pieces
+
+        return current(), content_type
+
+    def _publish(self) -> None:
         self._engine.publish()
         counter = self.metrics[catalogue.TELEMETRY_DROPPED]
         for signal, read in self._dropped.items():
             now = read()
             counter.labels(signal).inc(now - self._dropped_before[signal])
             self._dropped_before[signal] = now
-        return self.metrics.exposition(accept)
 
     def close(self) -> None:
         """Send the spans that are queued, for at most 2 s."""

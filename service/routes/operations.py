@@ -74,9 +74,9 @@ async def live(state: State) -> Response[bytes]:
     return _respond(health, healthy=health.status not in ("lost", "silent"))
 
 
-@get("/metrics", opt=OPEN, sync_to_thread=False)
-def metrics(request: HttpRequest, state: State) -> Response[bytes]:
+@get("/metrics", opt=OPEN)
+async def metrics(request: HttpRequest, state: State) -> Response[bytes]:
     services: Services = state.services
-    body, content_type = services.telemetry.exposition(request.headers.get("accept", ""))
+    body, content_type = await services.metrics_pages.page(request.headers.get("accept", ""))
     # Prometheus' media types carry their own charset and version.
     return Response(content=body, status_code=200, headers={"content-type": content_type})

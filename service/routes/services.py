@@ -14,6 +14,7 @@ from service.generation.constraint_trial import GrammarTrial
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
 from service.observer import Telemetry
+from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
 from service.wire.responses_seal import ReasoningSeal
@@ -37,6 +38,7 @@ class Services:
     store: ResponseStore
     runs: RunRegistry
     seal: ReasoningSeal
+    metrics_pages: ScrapePages
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

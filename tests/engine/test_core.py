@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import pytest
 
 from engine.core import EngineCore, EngineDeadError, ProtocolError
 from engine.errors import UNTOLD
 from engine.messages import (
+    Copy,
     Finished,
     FinishReason,
     SamplingParams,
@@ -484,3 +486,17 @@ def test_the_stats_follow_the_sequences() -> None:
     assert stats.prompt_tokens_computed == 12
     assert stats.tokens_generated == 8
     assert stats.steps == 8
+
+
+def test_copies_of_a_submission_run_like_ones_of_their_own() -> None:
+    core = engine()
+    core.add(ALICE, msgspec.structs.replace(submit(7), copies=[Copy(8, 1), Copy(9, 2)]))
+    heard = Listener(core)
+    expected = continue_alone([1, 2, 3], 4, 1000)
+    assert [heard.tokens[ALICE, handle] for handle in (7, 8, 9)] == [expected] * 3
+    core.add(ALICE, msgspec.structs.replace(submit(1, []), copies=[Copy(2, 1)]))
+    refused = core.flush()[ALICE].finished
+    assert [(one.handle, one.reason) for one in refused] == [
+        (1, FinishReason.ERROR),
+        (2, FinishReason.ERROR),
+    ]

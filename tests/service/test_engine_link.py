@@ -20,6 +20,7 @@ from engine.messages import (
     FRAME_HEADER,
     Abort,
     Admitted,
+    Copy,
     EngineStats,
     Fatal,
     Finished,
@@ -634,3 +635,56 @@ async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
     link.abort(mine)
     assert (link.waiting_of(KEY.owner), link.waiting_sequences) == (0, 1)
     assert link.waiting_owners(beside="of nobody") == 1
+
+
+async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
+    patient: Ends,
+) -> None:
+    first, second = patient.link.submit_choices(
+        [1, 2, 3],
+        PARAMS,
+        [5, 6],
+        request_id="r",
+        waker=Waker(),
+        caller=Caller(),
+        arrival_time=1.0,
+    )
+    told = await patient.hear_submit()
+    assert (told.handle, told.params.seed) == (first.handle, 5)
+    assert told.copies == [Copy(second.handle, 6)]
+    await patient.die()
+    await patient.come_back()
+    for sequence, seed in ((first, 5), (second, 6)):
+        again = await patient.hear_submit()
+        assert (again.handle, again.params.seed, again.copies) == (sequence.handle, seed, [])
+
+
+async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_some(
+    patient: Ends,
+) -> None:
+    params = SamplingParams(max_tokens=8, prompt_logprobs=0)
+    sequence = patient.submit(params=params)
+    length = sequence.prompt_tokens - 1
+    known = [TokenLogprobs(-float(place), 1) for place in range(length)]
+    await patient.hear_submit()
+    patient.engine.say(
+        step(
+            {},
+            admitted=[admitted(sequence)],
+            prompt_logprobs=[PromptLogprobs(sequence.handle, 0, known[:1])],
+        ),
+        step({sequence.handle: 1}),
+    )
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    await patient.die()
+    await patient.come_back()
+    again = await patient.hear_submit()
+    assert again.params.prompt_logprobs == (0 if length > 1 else None)
+    patient.engine.say(
+        step(
+            {sequence.handle: 2},
+            prompt_logprobs=[PromptLogprobs(sequence.handle, 0, known)],
+        )
+    )
+    await asyncio.wait_for(sequence.waker.wait(), 5)
+    assert sequence.prompt_logprobs == known

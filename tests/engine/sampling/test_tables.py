@@ -49,7 +49,8 @@ def test_a_step_looks_at_no_more_tokens_than_the_longest_bad_word_has() -> None:
     subject = BadWords(words, 200, CPU)
     text = CountedTokens([5, *range(100, 130)])
     ending = subject.ending(text)
-    assert ending is not None and ending.tolist() == [7]
+    assert ending is not None
+    assert ending.tolist() == [7]
     assert text.looks <= 32
 
 

@@ -15,7 +15,14 @@ from service.caller import ANYBODY, Caller
 from service.checkpoint import load_checkpoint
 from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
-from service.generation.run import Run, RunLimits, RunLog, RunRegistry
+from service.generation.run import (
+    MOST_READERS,
+    PIECE_BYTES,
+    Run,
+    RunLimits,
+    RunLog,
+    RunRegistry,
+)
 from tests.service.wire.test_chat_answer import Played
 
 LIMITS = RunLimits(timeout=60, run_bytes=1 << 20, total_bytes=1 << 20)
@@ -253,3 +260,38 @@ async def test_full_memory_drops_ended_runs_and_then_refuses_new_ones(
     assert registry._memory.used == 0
     second_source.end()
     await read(second)
+
+
+def test_an_event_in_several_chunks_is_one_event() -> None:
+    log = RunLog(1 << 20)
+    for chunk in (b"data: 0", b"", b"\n\ndata: 1\n\n", b"da", b"ta: 2\n", b"\n"):
+        log.append(chunk)
+    log.append(b"data: 3\n\n")
+    assert log.since(0).replace(b"id: ", b"").count(b"data: ") == 4
+    assert log.next == 4
+
+
+async def test_a_reader_that_does_not_read_holds_one_piece_which_is_counted(
+    generation: Generation,
+) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=4 << 20, total_bytes=8 << 20))
+    source = Source()
+    run, _ = start(registry, generation, source())
+    source.say(*range(100_000))
+    source.end()
+    while not run.log.ended:
+        await run.log.grown()
+    kept = registry._memory.used
+    readers = [run.follow(0, lost) for _ in range(MOST_READERS)]
+    held = [await anext(reader) for reader in readers]
+    assert max(map(len, held)) <= PIECE_BYTES
+    assert registry._memory.used == kept + MOST_READERS * PIECE_BYTES
+    with pytest.raises(OverloadedError, match="readers already"):
+        run.check_readers()
+    await readers[0].aclose()
+    run.check_readers()
+    rest = b"".join([piece async for piece in readers[1]])
+    assert held[1] + rest == numbered(range(100_000))
+    for reader in readers:
+        await reader.aclose()
+    assert registry._memory.used == kept

@@ -11,8 +11,16 @@ import pytest
 
 from engine.messages import SamplingParams
 from service.checkpoint import Checkpoint, SamplingDefaults, load_checkpoint
+from service.errors import InvalidRequestError
 from service.wire.chat import decode_chat
-from service.wire.sampling import default_max_tokens, sampling_params, stop_rules
+from service.wire.sampling import (
+    SamplingFields,
+    check_prompt_logprobs,
+    default_max_tokens,
+    output_room,
+    sampling_params,
+    stop_rules,
+)
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -77,3 +85,35 @@ def test_one_stop_string_is_a_list_of_one() -> None:
     body = json.dumps({"messages": [USER], "stop": "x", "min_tokens": 2}).encode()
     rules = stop_rules(decode_chat(body, max_choices=1))
     assert (rules.strings, rules.min_tokens) == (("x",), 2)
+
+
+def asked(**fields: Any) -> SamplingFields:
+    return decode_chat(json.dumps({"messages": [USER], **fields}).encode(), max_choices=16)
+
+
+def test_a_million_allowed_tokens_are_the_vocabulary_at_most(checkpoint: Checkpoint) -> None:
+    mask = params(checkpoint, allowed_token_ids=list(range(200)) * 5_000).allowed_tokens
+    assert mask == b"\xff" * 25
+
+
+@pytest.mark.parametrize(
+    "words", [["a word " * 60], [f"{number} one two three four five" for number in range(128)]]
+)
+def test_bad_words_are_bounded_each_and_together(checkpoint: Checkpoint, words: list[str]) -> None:
+    with pytest.raises(InvalidRequestError, match="tokens") as refused:
+        params(checkpoint, bad_words=words)
+    assert refused.value.param == "bad_words"
+
+
+def test_more_logprobs_than_an_answer_can_hold_are_refused_where_they_are_asked_for() -> None:
+    one = asked(logprobs=True, top_logprobs=20)
+    room = {"choices": 1, "logprobs": 20}
+    assert output_room(one, 131_072, wanted=131_072, **room) == 131_072
+    assert output_room(one, 10**6, wanted=None, **room) == 372_827  # no limit was named
+    assert output_room(one, 10**6, wanted=10**6, choices=1, logprobs=None) == 10**6
+    with pytest.raises(InvalidRequestError, match="at most 23301 tokens"):
+        output_room(one, 131_072, wanted=32_000, choices=16, logprobs=20)
+    check_prompt_logprobs(one, 100_000, 20)
+    check_prompt_logprobs(one, 10**9, None)
+    with pytest.raises(InvalidRequestError, match="shorten the prompts"):
+        check_prompt_logprobs(one, 16 * 100_000, 20)

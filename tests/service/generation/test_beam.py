@@ -1,0 +1,126 @@
+"""A beam search keeps what it may still tell, and shares what its beams have in common."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, packed_top
+from service.checkpoint import Checkpoint, load_checkpoint
+from service.engine_link import EngineState, LinkPhase
+from service.generation.beam import Beam, BeamGeneration, continued
+from service.generation.choice import StopRules
+from service.generation.generator import Generator
+from service.generation.request import GenerationRequest
+from tests.service.wire.test_chat_answer import Desk, finish
+
+READY = Ready(
+    model="m",
+    architecture="a",
+    dtype="d",
+    device="cpu",
+    num_parameters=0,
+    vocab_size=512,
+    max_model_len=4096,
+    max_num_seqs=8,
+    max_num_batched_tokens=64,
+    block_size=16,
+    num_kv_blocks=100,
+    kv_cache_bytes=0,
+    load_seconds=0.0,
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    return load_checkpoint(tiny_model)
+
+
+def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) -> BeamGeneration:
+    desk = Desk()
+    desk.state = EngineState(LinkPhase.READY, "ready", READY)
+    generation = Generator(desk, checkpoint).start(
+        GenerationRequest(
+            request_id="r",
+            prompts=[[1, 2, 3]],
+            params=SamplingParams(max_tokens=tokens, **fields),
+            arrival_time=0.0,
+            n=width,
+            stop=StopRules(token_ids=tuple(range(100, 200))),
+            length_penalty=1.0,
+        )
+    )
+    assert isinstance(generation, BeamGeneration)
+    return generation
+
+
+def step(generation: BeamGeneration, numbers: random.Random) -> None:
+    """The engine answers every beam: half of the likely tokens end it."""
+    for sequence in generation._at_work:
+        ids = [*numbers.sample(range(20, 60), 3), *numbers.sample(range(100, 200), 3)]
+        top = sorted(((token, -numbers.random() * 4) for token in ids), key=lambda one: -one[1])
+        sequence.logprobs = [TokenLogprobs(top[0][1], 1, packed_top(top))]
+        finish(sequence, 1, FinishReason.LENGTH)
+    generation.take_in()
+
+
+def nodes(beams: list[Beam]) -> set[int]:
+    return {id(node) for beam in beams for node in beam.chain()}
+
+
+def test_memory_grows_with_the_tokens_not_with_all_that_ever_ended(
+    checkpoint: Checkpoint,
+) -> None:
+    generation, numbers = search(checkpoint, width=3, tokens=300), random.Random(1)
+    while not generation.done:
+        step(generation, numbers)
+        assert len(generation._ended) <= 3
+        kept = [*generation._ended, *(beam for beam in generation._beams if beam is not None)]
+        length = max(beam.length for beam in kept)
+        assert len(nodes(kept)) <= 6 * length
+    assert len(generation.choices) == 3
+    for choice in generation.choices:
+        assert choice.finished is not None
+        assert len(choice.tokens) <= 300
+        assert choice.logprobs == []
+
+
+def test_the_best_that_ended_are_those_of_a_search_that_keeps_all(checkpoint: Checkpoint) -> None:
+    ends = frozenset(range(100, 200))
+    generation, numbers = search(checkpoint, width=2, tokens=6, logprobs=1), random.Random(7)
+    mirror, ended = [None], list[Beam]()
+    told: list[list[TokenLogprobs]] = []
+    while not generation.done:
+        answers = random.Random()
+        answers.setstate(numbers.getstate())
+        sequences = list(generation._at_work)
+        step(generation, numbers)
+        told.append([sequence.logprobs[0] for sequence in sequences])
+    for answers_of_step in told:
+        candidates = [
+            beam
+            for parent, answer in zip(mirror, answers_of_step, strict=True)
+            for beam in continued(parent, answer, ends, 1)
+        ]
+        ended += [beam for beam in candidates if beam.is_ended]
+        going_on = [beam for beam in candidates if not beam.is_ended]
+        mirror = sorted(going_on, key=lambda beam: -beam.score)[:2]  # type: ignore[assignment]
+    best = sorted([*ended, *mirror], key=generation._order)[:2]  # type: ignore[arg-type]
+    outputs = [[node.token for node in beam.chain()] for beam in best if beam is not None]
+    assert [choice.tokens for choice in generation.choices] == outputs
+    for choice in generation.choices:
+        assert all(len(entry.top) == 1 for entry in choice.logprobs)
+
+
+def test_beams_share_their_beginnings() -> None:
+    first = TokenLogprobs(-0.5, 1, packed_top([(5, -0.5), (6, -1.0), (9, -2.0)]))
+    one, two, three = continued(None, first, frozenset({9}), 0)
+    children = continued(one, first, frozenset({9}), 0)
+    assert all(child.parent is one for child in children)
+    assert [node.token for node in children[1].chain()] == [5, 6]
+    assert children[1].score == pytest.approx(-1.5)
+    assert (two.is_ended, three.is_ended) == (False, True)
+    assert children[0].entry.packed == b""  # nobody asked for alternatives
