@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,15 +134,15 @@ class RunLog:
             held.append(events[index])
         return held[0] if len(held) == 1 else b"".join(held), number + len(held)
 
-    def reserve(self) -> Callable[[], None]:
-        """Room for a piece that a reader is being sent; returns what gives it back."""
-        memory, owner = self._memory, self._owner
-        memory.add(owner, PIECE_BYTES)
-
-        def give_back() -> None:
-            memory.add(owner, -PIECE_BYTES)
-
-        return give_back
+    @contextmanager
+    def sending(self, piece: bytes) -> Iterator[None]:
+        """While a reader is being sent a piece, it counts like what is kept."""
+        memory = self._memory
+        memory.add(self._owner, len(piece))
+        try:
+            yield
+        finally:
+            memory.add(self._owner, -len(piece))
 
     async def grown(self) -> None:
         """Until something is appended or the log ends."""
@@ -218,7 +219,6 @@ class Run:
         """Event ``number`` and all after it, live. ``lost`` gives the API's error event for a
         reader that fell behind what is kept. See ``check_readers``."""
         log = self.log
-        give_back = log.reserve()
         self._readers += 1
         self._watch_readers()
         try:
@@ -228,13 +228,13 @@ class Run:
                     return
                 piece, number = log.piece(number)
                 if piece:
-                    yield piece
+                    with log.sending(piece):
+                        yield piece
                 elif log.ended:
                     return
                 else:
                     await log.grown()
         finally:
-            give_back()
             self._readers -= 1
             self._watch_readers()
 

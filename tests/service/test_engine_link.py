@@ -646,7 +646,7 @@ async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
         [5, 6],
         request_id="r",
         waker=Waker(),
-        caller=Caller(),
+        caller=ANYBODY,
         arrival_time=1.0,
     )
     told = await patient.hear_submit()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.messages import FinishReason, SamplingParams, TokenLogprobs, packed_top
+from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.generation.choice import MOST_TOKENS, StopRules
 from service.generation.events import Event, TextDelta, ToolArgumentsDelta, ToolCallBegin
@@ -42,7 +43,8 @@ def begun(
             arrival_time=0.0,
             n=n,
             stop=StopRules(strings=stop),
-        )
+        ),
+        ANYBODY,
     )
 
 

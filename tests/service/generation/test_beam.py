@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, packed_top
+from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineState, LinkPhase
 from service.generation.beam import Beam, BeamGeneration, continued
@@ -51,7 +52,8 @@ def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) ->
             n=width,
             stop=StopRules(token_ids=tuple(range(100, 200))),
             length_penalty=1.0,
-        )
+        ),
+        ANYBODY,
     )
     assert isinstance(generation, BeamGeneration)
     return generation
