@@ -35,8 +35,8 @@ async def compact_response(request: HttpRequest, state: State) -> Response[bytes
         wanted, input=items, stream=False, store=False, background=False
     )
     begun = await begin_response(request, services, wanted, len(body))
-    await finish_whole(exchange, begun.generation, request.receive)
-    answer = msgspec.json.decode(begun.answer.whole())
+    await finish_whole(exchange, begun.generation, request.receive, begun.answer)
+    answer = msgspec.json.decode(b"".join(begun.answer.whole()))
     kept = with_ids(user_messages([*begun.history, *begun.items]), begun.answer.id)
     exchange.succeed("stop")
     compacted = CompactedResponse(
