@@ -20,6 +20,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.beats import Page
 from engine.config import EngineConfig
 from engine.core import EngineCore, Runner
 from engine.messages import FinishReason, SamplingParams, Submit
@@ -41,6 +42,9 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     socket: (
         Annotated[str, Meta(description="Serve on this unix socket (created with mode 0600).")]
         | None
+    ) = None
+    beats: (
+        Annotated[str, Meta(description="File to write signs of life into (engine.beats).")] | None
     ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
@@ -178,7 +182,8 @@ def main(argv: list[str]) -> int:
                 config, progress, ends, rank_arguments=arguments, on_failure=process.fail
             )
 
-        process = EngineProcess(config, Path(settings.socket), load)
+        beats = None if settings.beats is None else Page(Path(settings.beats))
+        process = EngineProcess(config, Path(settings.socket), load, beats)
         return process.run(exit_with_parent=settings.exit_with_parent, parent=settings.parent_pid)
 
 

@@ -147,12 +147,14 @@ class EngineCore:
         clock: Callable[[], float] = time.monotonic,
         constraints: Constraints | None = None,
         on_admitted: Callable[[Connection, StepOutputs], None] | None = None,
+        on_planned: Callable[[int], None] | None = None,
     ) -> None:
         """Without ``constraints``, sequences that bring one are refused. Without
         ``max_decode_slowdown`` only the budget bounds what a step computes of prompts.
 
         ``on_admitted`` is told who begins to run before the step that may be the engine's last;
-        without it that is in what ``step`` returns."""
+        without it that is in what ``step`` returns. ``on_planned`` is told before each step of how
+        many tokens it is."""
         self.runner = runner
         self._pacer = None if max_decode_slowdown is None else PrefillPacer(max_decode_slowdown)
         self.info = runner.info
@@ -170,6 +172,8 @@ class EngineCore:
         self._outboxes: dict[Connection, Outbox] = {}
         self._guided = GuidedSequences(constraints)
         self._on_admitted = on_admitted
+        self._on_planned = on_planned
+        self._progress = 0
         self._flight: _Flight | None = None
         self._concluded_at = 0.0
 
@@ -322,6 +326,11 @@ class EngineCore:
         scheduled = self.scheduler.num_running + self.scheduler.num_waiting
         return self._guided.has_settled or scheduled > len(self._guided.held())
 
+    @property
+    def progress(self) -> int:
+        """Tokens computed and sequences ended so far. It stands still while steps get nowhere."""
+        return self._progress
+
     def step(self) -> dict[Connection, StepOutputs]:
         """Run one step, if there is work, and return what each connection is to be told.
 
@@ -342,6 +351,8 @@ class EngineCore:
             )
         if plan.admitted and self._on_admitted is not None:
             self._tell_admitted(self._on_admitted)
+        if self._on_planned is not None:
+            self._on_planned(plan.num_tokens)
         if self.runner.launch is None:
             return self._collect(self._run(plan, begin))
         return self._collect(self._run_ahead(plan, begin))
@@ -575,6 +586,7 @@ class EngineCore:
             if sampled is Withheld.COMPLETE:
                 self._finish(entry, FinishReason.STOP)
             return
+        self._progress += item.num_tokens
         if isinstance(sampled, PooledVector):
             self.scheduler.update(item, None, now)
             self._outboxes[entry.connection].embedded.append(Embedded(entry.handle, sampled.data))
@@ -683,6 +695,7 @@ class EngineCore:
         error: str | None = None,
     ) -> None:
         sequence = entry.sequence
+        self._progress += 1
         self._outboxes[entry.connection].finished.append(
             Finished(
                 handle=entry.handle,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from engine.beats import EngineBeats, Page
 from engine.config import DeviceError, EngineConfig
 from engine.connections import (
     Closed,
@@ -88,8 +89,15 @@ def leave_garbage_to_idle_moments() -> None:
 class EngineProcess:
     """One engine on one socket. ``run`` it once, on the main thread."""
 
-    def __init__(self, config: EngineConfig, socket_path: Path, load_model: LoadModel) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        socket_path: Path,
+        load_model: LoadModel,
+        beats: Page | None = None,
+    ) -> None:
         self._config = config
+        self._beats = EngineBeats(beats or Page())
         self._load_model = load_model
         # SimpleQueue.put is reentrant, so that a signal handler may call it.
         self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
@@ -158,6 +166,7 @@ class EngineProcess:
             on_admitted=lambda connection, outputs: self._server.send(
                 connection, encode_frame(outputs)
             ),
+            on_planned=self._beats.planned,
         )
         leave_garbage_to_idle_moments()
         self._is_loading = False
@@ -189,6 +198,7 @@ class EngineProcess:
                 )
             )
         )
+        self._beats.ready(measures_steps=not info.device.startswith("cuda"))
         devices = info.tensor_parallel_size
         where = info.device if devices == 1 else f"{devices} ranks of one model"
         logger.info("%s is ready on %s after %.2f s", info.model, where, load_seconds)
@@ -233,6 +243,7 @@ class EngineProcess:
             elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
                 gc.collect()
                 self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))
+            self._beats.turned(core.progress, is_idle=not core.has_work)
 
     def _arrivals(self, *, wait: bool) -> Iterator[_Event]:
         """All that has arrived; with ``wait``, sleep until something does or a beat is due."""

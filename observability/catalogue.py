@@ -57,6 +57,7 @@ OUTCOMES = (
     "refused:draining",
     "refused:store",
     "refused:overloaded",
+    "refused:crashing",
     "error:engine",
     "error:store",
     "error:shutdown",

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import re
 import sys
 import threading
 from collections.abc import Mapping, MutableMapping
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TextIO
 
 import msgspec
 
@@ -74,11 +75,38 @@ class LineWriter:
     def _run(self) -> None:
         while (line := self._queue.get()) is not None:
             try:
-                self._stream.write(line)
+                self._write_all(line)
                 if self._queue.empty():
                     self._stream.flush()
             except (OSError, ValueError):  # the reader is gone, or the stream was closed
                 self.dropped += 1
+
+    def _write_all(self, line: bytes) -> None:
+        """An unbuffered stream may take a part only. Raises BlockingIOError if it takes nothing."""
+        rest = memoryview(line)
+        while rest:
+            written = self._stream.write(rest)
+            if written is None:
+                raise BlockingIOError
+            rest = rest[written:]
+
+
+def line_writer(stream: TextIO | None) -> LineWriter:
+    """For one of this process's standard streams; None, or one that is closed: lines go nowhere.
+
+    It shares no buffer and no lock with the stream object: the interpreter flushes that when it
+    ends, and would wait for ever for a thread that a stalled reader holds up.
+    """
+    return LineWriter(_unbuffered(stream))
+
+
+def _unbuffered(stream: TextIO | None) -> BinaryIO:
+    try:
+        descriptor = -1 if stream is None else stream.fileno()
+        os.fstat(descriptor)
+    except (OSError, ValueError):
+        return open(os.devnull, "wb", buffering=0)
+    return open(descriptor, "wb", buffering=0, closefd=False)
 
 
 class _StdlibHandler(logging.Handler):
@@ -120,7 +148,7 @@ def configure(
     ``auto`` is console text on a terminal and JSON elsewhere. ``process`` names this process in
     each line but the request's. May be called again, to replace what was configured before.
     """
-    target = stream or sys.stderr.buffer
+    target = stream or _unbuffered(sys.stderr)
     on_terminal = target.isatty() if hasattr(target, "isatty") else False
     console = log_format == "console" or (log_format == "auto" and on_terminal)
     writer = LineWriter(target)

@@ -19,6 +19,7 @@ from service.settings import ServiceSettings
 from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
+from service.supervision import Supervision
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
@@ -26,7 +27,12 @@ _log = get_logger()
 
 
 def create_app(
-    settings: ServiceSettings, *, model_dir: Path, socket_path: Path, telemetry: Telemetry
+    settings: ServiceSettings,
+    *,
+    model_dir: Path,
+    socket_path: Path,
+    telemetry: Telemetry,
+    supervision: Supervision | None = None,
 ) -> App:
     """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently.
 
@@ -45,8 +51,8 @@ def create_app(
         on_step=telemetry.on_step,
         on_state=telemetry.on_state,
         restart_timeout=settings.engine_restart_timeout,
-        hang_timeout=settings.engine_hang_timeout,
     )
+    supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = None if settings.store_url == "none" else store_place(settings.store_url)
     services = Services(
@@ -55,8 +61,9 @@ def create_app(
         checkpoint=checkpoint,
         link=link,
         generator=Generator(link, checkpoint),
-        admission=Admission(settings, link, drain),
+        admission=Admission(settings, link, drain, supervision),
         drain=drain,
+        supervision=supervision,
         telemetry=telemetry,
         grammar_trial=GrammarTrial(model_dir),
         signer=Signer(settings.signing_key or ""),

@@ -132,6 +132,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     if service.grpc_port is not None and (missing := grpc_problem()):
         print(f"quire: {missing}", file=sys.stderr)
         return 1
+    _open_standard_streams()
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
@@ -145,6 +146,16 @@ class _ClientOptions(msgspec.Struct, frozen=True):
     """What a client takes from the environment, where a server on this machine may have it too."""
 
     api_key: Annotated[tuple[str, ...], Meta(extra=SECRET)] = ()
+
+
+def _open_standard_streams() -> None:
+    """Where whoever started us closed one, what is opened next would take its number, and get what
+    libraries print."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _chat(namespace: argparse.Namespace) -> int:

@@ -3,7 +3,8 @@
 One task reads frames. A frame of a step holds tokens of many sequences: each token costs one
 dictionary look-up and two appends, and each stream is woken once. When the engine dies, the link
 tries to reach it again until closed. Open sequences wait for the engine that comes next and are
-handed over to it, tokens and all: their readers notice a pause.
+handed over to it, tokens and all: their readers notice a pause. What may have killed the last one
+runs by itself for a moment, see ``service.suspects``.
 """
 
 from __future__ import annotations
@@ -42,8 +43,13 @@ from engine.messages import (
 from observability.logging import get_logger
 from service.caller import Caller
 from service.engine_sequence import EngineSequence, Waker
-from service.engine_watch import hang_timeout, kill_when_silent, process_behind
-from service.errors import CutByShutdownError, EngineFailedError, QuireError
+from service.errors import (
+    CutByShutdownError,
+    EngineFailedError,
+    EngineUnavailableError,
+    QuireError,
+)
+from service.suspects import Suspects, crashing_request
 from service.waiting_places import WaitingPlaces
 
 RETRY_SECONDS = 0.1
@@ -64,9 +70,9 @@ class LinkPhase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """``ready`` describes the model once loaded; ``detail`` says what is going on, for people.
-    ``kept``: handles of sequences that a lost engine leaves to the next one, or that this one has
-    from the last."""
+    """``ready`` describes the model once loaded, also while its engine is gone; ``detail`` says
+    what is going on, for people. ``kept``: handles of sequences that a lost engine leaves to the
+    next one, or that this one has from the last."""
 
     phase: LinkPhase = LinkPhase.CONNECTING
     detail: str = "waiting for the engine"
@@ -78,8 +84,8 @@ class EngineLink:
     """Open with ``start``, close with ``close``; all methods are called on one event loop.
 
     ``on_step`` hears every step and heartbeat, ``on_state`` every change of ``state``. Sequences
-    wait ``restart_timeout`` seconds for an engine after theirs died; they fail at once if that is 0
-    or less than the last one took to load. ``hang_timeout``: see ``engine_watch.hang_timeout``.
+    wait ``restart_timeout`` seconds for an engine after theirs died, or for one that gets anything
+    done; they fail at once if that is 0 or less than the last one took to load.
     """
 
     def __init__(
@@ -89,7 +95,6 @@ class EngineLink:
         on_step: Callable[[StepOutputs | Heartbeat], None],
         on_state: Callable[[EngineState], None],
         restart_timeout: float = 0.0,
-        hang_timeout: float | None = 0.0,
     ) -> None:
         self.state = EngineState()
         self.stats: EngineStats | None = None
@@ -99,10 +104,14 @@ class EngineLink:
         self._on_step = on_step
         self._on_state = on_state
         self._restart_timeout = restart_timeout
-        self._hang_timeout = hang_timeout
         self._giving_up: asyncio.TimerHandle | None = None  # while sequences may wait for an engine
+        self._lost_since: float | None = None  # None: an engine has run a step since
         self._handing_over: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._suspects = Suspects()
+        self._tried: EngineSequence | None = None  # it is on trial
+        self._tried_alone = False
+        self._trials: asyncio.Event | None = None  # while there are any: set when something happens
+        self._was_at_work: Set[int] = frozenset()  # handles, when the last engine died
         self._sequences: dict[int, EngineSequence] = {}
         self._handles = itertools.count(1)
         self._writer: asyncio.StreamWriter | None = None
@@ -140,6 +149,11 @@ class EngineLink:
         """Seconds since the engine was last heard of; 0 before it was."""
         heard = self.last_message_time
         return 0.0 if heard is None else time.monotonic() - heard
+
+    @property
+    def expects_engine(self) -> bool:
+        """Whether there is none but another is waited for: what is submitted waits too."""
+        return self._giving_up is not None
 
     @property
     def open_sequences(self) -> int:
@@ -184,7 +198,7 @@ class EngineLink:
         ``caller`` may have. All that goes to the engine comes this way or by ``embed``.
 
         Raises ConnectionError when there is no engine and none is waited for, ValueError when
-        the message is too long to send."""
+        the message is too long to send, CrashingRequestError for what has killed engines."""
         [sequence] = self.submit_choices(
             prompt_token_ids,
             params,
@@ -224,6 +238,7 @@ class EngineLink:
             )
             for seed in seeds
         ]
+        self._suspects.check(messages[0])
         copies = [Copy(message.handle, message.params.seed) for message in messages[1:]]
         together = msgspec.structs.replace(messages[0], copies=copies) if copies else messages[0]
         self._tell(encode_frame(together), [message.handle for message in messages])
@@ -255,6 +270,7 @@ class EngineLink:
             arrival_time=arrival_time,
             cache_salt=caller.cache_salt(cache_salt),
         )
+        self._suspects.check(message)
         self._tell(encode_frame(message), [message.handle])
         return self._opened(message, waker, caller.owner)
 
@@ -263,7 +279,7 @@ class EngineLink:
             if self._giving_up is None:
                 raise ConnectionError(self.state.detail)
             self._unsent.update(handles)
-        elif not _write(self._writer, frame):
+        elif self._trials is not None or not _write(self._writer, frame):
             self._unsent.update(handles)
 
     def _opened(self, message: Submit | Embed, waker: Waker, owner: str) -> EngineSequence:
@@ -284,6 +300,7 @@ class EngineLink:
         ]
         self._waiting.discard(*handles)
         self._unsent.difference_update(handles)
+        self._notice()
         if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
             _write(self._writer, encode_frame(Abort(handles)))
 
@@ -310,18 +327,13 @@ class EngineLink:
     async def _serve_connection(self) -> None:
         reader, self._writer = await asyncio.open_unix_connection(self._path)
         header = FRAME_HEADER
-        try:
-            while True:
-                (size,) = header.unpack(await reader.readexactly(header.size))
-                if size > MAX_FRAME_BYTES:
-                    raise ValueError(f"the engine announced a message of {size} bytes")
-                message = decode_from_engine(await reader.readexactly(size))
-                self.last_message_time = time.monotonic()
-                self._dispatch(message)
-        finally:
-            if self._watching is not None:
-                self._watching.cancel()
-                self._watching = None
+        while True:
+            (size,) = header.unpack(await reader.readexactly(header.size))
+            if size > MAX_FRAME_BYTES:
+                raise ValueError(f"the engine announced a message of {size} bytes")
+            message = decode_from_engine(await reader.readexactly(size))
+            self.last_message_time = time.monotonic()
+            self._dispatch(message)
 
     def _dispatch(self, message: FromEngine) -> None:
         match message:
@@ -329,20 +341,22 @@ class EngineLink:
                 self._spread(message)
                 self.stats = message.stats
                 self._on_step(message)
+                if message.phase is not None:
+                    self._lost_since = None
+                self._notice()
             case Heartbeat():
                 self.stats = message.stats
                 self._on_step(message)
+                self._notice()
             case Loading():
                 progress = f"{message.done}/{message.total}" if message.total else ""
-                self._set_state(
-                    EngineState(LinkPhase.LOADING, f"loading: {message.phase} {progress}".strip())
-                )
+                detail = f"loading: {message.phase} {progress}".strip()
+                self._set_state(EngineState(LinkPhase.LOADING, detail, self.state.ready))
             case Ready():
                 self.load_seconds = message.load_seconds
                 kept = frozenset(self._sequences)
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
                 self._begin_handing_over()
-                self._begin_watching(message)
             case Fatal():
                 # For operators: the text may hold paths and more, and the state is told to anybody.
                 _log.error("the engine failed", error=message.error)
@@ -411,37 +425,53 @@ class EngineLink:
 
     def _lose(self, what: str) -> None:
         self.stats = None
-        self._stop_handing_over()
         at_work = self._sequences.keys() - set(self._waiting)
         self._log_suspects(at_work)
-        doomed = [
-            sequence
-            for handle, sequence in self._sequences.items()
-            if handle not in self._unsent and not sequence.survives(at_work=handle in at_work)
-        ]
+        self._blame(at_work)
+        self._stop_handing_over()
+        self._was_at_work = at_work
         if self._restart_is_hopeless:
             self._fail_all(EngineFailedError(what))
         else:
-            self._fail(doomed, EngineFailedError(f"{what}, and not for the first time"))
             self._wait_for_the_next()
         for handle, sequence in self._sequences.items():
             self._waiting.add(handle, sequence.owner)
         self._unsent = set(self._sequences)
         kept = frozenset(self._sequences)
         detail = f"{what}; waiting for the next one"
-        self._set_state(EngineState(LinkPhase.LOST, detail, kept=kept))
+        self._set_state(EngineState(LinkPhase.LOST, detail, self.state.ready, kept))
+
+    def _blame(self, at_work: Set[int]) -> None:
+        """Find out who may have killed the engine; fail who has been proved to."""
+        queued = set(self._waiting) - self._unsent
+        tried = self._tried
+        convicted = self._suspects.engine_died(
+            [self._sequences[handle] for handle in sorted(at_work)],
+            [self._sequences[handle] for handle in sorted(queued)],
+            tried=tried if tried is not None and tried.handle in self._sequences else None,
+            alone=self._tried_alone,
+        )
+        if convicted:
+            same = [s for s in self._sequences.values() if self._suspects.is_convicted(s)]
+            ids = dict.fromkeys(s.message.request_id for s in same if s.message is not None)
+            _log.error("a request that kills engines is refused", request_ids=" ".join(ids))
+            self._fail(same, crashing_request())
 
     def _wait_for_the_next(self) -> None:
         """Also where nothing is open: what is between two of its sequences goes on too."""
         if self._giving_up is not None:
             return
         seconds = self._restart_timeout
-        self._giving_up = asyncio.get_running_loop().call_later(seconds, self._give_up, seconds)
+        now = time.monotonic()
+        if self._lost_since is None:
+            self._lost_since = now
+        left = max(0.0, seconds - (now - self._lost_since))
+        self._giving_up = asyncio.get_running_loop().call_later(left, self._give_up, seconds)
         if self._sequences:
             _log.info(
                 "sequences wait for the next engine",
                 count=len(self._sequences),
-                timeout_seconds=seconds,
+                timeout_seconds=round(left, 1),
             )
 
     def _log_suspects(self, at_work: Set[int]) -> None:
@@ -464,57 +494,108 @@ class EngineLink:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
-        handles = sorted(self._unsent)  # first come, first served
-        if handles and self._writer is not None:
+        if self._unsent and self._writer is not None:
+            if any(self._sequences[handle].trial_tokens for handle in self._unsent):
+                self._trials = asyncio.Event()
             self._handing_over = asyncio.create_task(
-                self._hand_over(handles, self._writer), name="hand-over"
+                self._hand_over(self._writer), name="hand-over"
             )
 
-    async def _hand_over(self, handles: list[int], writer: asyncio.StreamWriter) -> None:
-        """Give the engine these sequences, no faster than it takes them in."""
-        count = 0
-        for handle in handles:
-            sequence = self._sequences.get(handle)
-            if sequence is None:  # its client has left
-                continue
-            try:
-                frame = encode_frame(sequence.resumption())
-            except Exception:  # whatever it is: nobody else would end this sequence
-                _log.exception("a sequence could not be handed over", handle=handle)
-                self._fail([sequence], EngineFailedError("it could not be handed over"))
-                continue
-            if not _write(writer, frame):
-                return  # this engine is gone too, which ``_run`` will see
-            self._unsent.discard(handle)
-            sequence.handovers += sequence.deaths > 0
-            count += 1
-            try:
-                await writer.drain()
-            except ConnectionError:
-                return
-        _log.info("sequences handed over", count=count)
+    async def _hand_over(self, writer: asyncio.StreamWriter) -> None:
+        """Give the engine all that waits for it: first come, first served, but for suspects."""
+        try:
+            if self._trials is not None:
+                await self._hold_trials(self._trials, writer)
+            while self._unsent:
+                for handle in sorted(self._unsent):
+                    await self._hand(handle, writer)
+        except ConnectionError:
+            return  # this engine is gone too, which ``_run`` will see
+        self._trials = None
+        _log.info("sequences handed over")
 
-    def _begin_watching(self, ready: Ready) -> None:
-        timeout = hang_timeout(self._hang_timeout, ready)
-        if timeout and self._writer is not None:
-            try:
-                pid = process_behind(self._writer.get_extra_info("socket"))
-            except OSError as error:
-                _log.warning("a hang of the engine will not be noticed", error=str(error))
-                return
-            self._watching = asyncio.create_task(
-                kill_when_silent(pid, lambda: self.last_message_time, timeout), name="engine-watch"
-            )
+    async def _hold_trials(self, happened: asyncio.Event, writer: asyncio.StreamWriter) -> None:
+        """Who is accused is alone in the engine; then come those who were at work and are trusted;
+        beside them the other suspects, one at a time."""
+        suspects = [
+            sequence
+            for handle in sorted(self._unsent)
+            if (sequence := self._sequences[handle]).trial_tokens
+        ]
+        _log.info("suspects run one at a time", count=len(suspects))
+        accused = [sequence for sequence in suspects if self._suspects.is_accused(sequence)]
+        if accused:
+            await _next(happened)  # an engine that dies by itself does so before its first beat
+        for sequence in accused:
+            await self._try(sequence, happened, writer, alone=True)
+        trusted = [
+            sequence
+            for handle in sorted(self._was_at_work & self._unsent)
+            if not (sequence := self._sequences[handle]).trial_tokens
+        ]
+        for sequence in trusted:
+            await self._hand(sequence.handle, writer)
+        for sequence in trusted:
+            while self._is_open(sequence) and sequence.life_tokens == 0:
+                await _next(happened)
+        for sequence in suspects:
+            if sequence.trial_tokens:
+                await self._try(sequence, happened, writer, alone=False)
+
+    async def _try(
+        self,
+        sequence: EngineSequence,
+        happened: asyncio.Event,
+        writer: asyncio.StreamWriter,
+        *,
+        alone: bool,
+    ) -> None:
+        """Let a suspect run until it has got as many tokens as make it trusted."""
+        if not self._is_open(sequence):
+            return
+        self._tried, self._tried_alone = sequence, alone
+        await self._hand(sequence.handle, writer)
+        while self._is_open(sequence) and sequence.life_tokens < sequence.trial_tokens:
+            await _next(happened)
+        self._tried = None
+        self._suspects.acquit(sequence)
+
+    def _is_open(self, sequence: EngineSequence) -> bool:
+        return sequence.handle in self._sequences
+
+    def _notice(self) -> None:
+        if self._trials is not None:
+            self._trials.set()
+
+    async def _hand(self, handle: int, writer: asyncio.StreamWriter) -> None:
+        """Send one sequence, no faster than the engine takes them in. Raises ConnectionError."""
+        sequence = self._sequences.get(handle)
+        if sequence is None or handle not in self._unsent:  # its client has left
+            return
+        try:
+            frame = encode_frame(sequence.resumption())
+        except Exception:  # whatever it is: nobody else would end this sequence
+            _log.exception("a sequence could not be handed over", handle=handle)
+            self._fail([sequence], EngineFailedError("it could not be handed over"))
+            return
+        if not _write(writer, frame):
+            raise ConnectionError("the engine is gone")
+        self._unsent.discard(handle)
+        sequence.resumed_at = len(sequence.generated)
+        sequence.handovers += sequence.deaths > 0
+        await writer.drain()
 
     def _stop_handing_over(self) -> None:
         if self._handing_over is not None:
             self._handing_over.cancel()
             self._handing_over = None
+        self._trials = self._tried = None
 
     def _give_up(self, seconds: float) -> None:
-        self._fail_all(
-            EngineFailedError(f"the engine died and none took its place within {seconds:g} s")
-        )
+        what = f"the engine died and none took its place within {seconds:g} s"
+        never_begun = [s for s in self._sequences.values() if s.deaths == 0]
+        self._fail(never_begun, EngineUnavailableError(f"{what}; retry."))
+        self._fail_all(EngineFailedError(what))
 
     def _fail_all(self, why: QuireError) -> None:
         self._stop_handing_over()
@@ -530,6 +611,12 @@ class EngineLink:
             self._unsent.discard(sequence.handle)
             sequence.failure = why
             sequence.waker.wake()
+        self._notice()
+
+
+async def _next(happened: asyncio.Event) -> None:
+    happened.clear()
+    await happened.wait()
 
 
 def _write(writer: asyncio.StreamWriter, frame: bytes) -> bool:

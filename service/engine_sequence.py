@@ -19,11 +19,6 @@ from engine.messages import (
 )
 from service.errors import QuireError
 
-# Of engines that died while it was theirs. One that dies again may have died of what it was given:
-# first of what it ran, then of what it had only heard of.
-MOST_DEATHS_AT_WORK = 1
-MOST_DEATHS = 2
-
 
 class Waker:
     """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
@@ -92,7 +87,11 @@ class EngineSequence:
     finished: Finished | None = None
     failure: QuireError | None = None
     deaths: int = 0  # of engines that had it
-    deaths_at_work: int = 0  # of those, of engines that had begun to run it
+    resumed_at: int = 0  # how many tokens it had when the present engine got it
+    # See ``service.suspects``.
+    trial_tokens: int = 0  # that it must get from one engine to be trusted again; 0: it is
+    late_deaths: int = 0  # of engines that had given it tokens
+    waiting_deaths: int = 0  # of engines that had not begun to run it
     handovers: int = 0  # to an engine that came after one that died
 
     def admit(self, admitted: Admitted) -> None:
@@ -120,11 +119,10 @@ class EngineSequence:
             )
         self.finished = finished
 
-    def survives(self, *, at_work: bool) -> bool:
-        """Its engine died, which had begun to run it or not: whether another may have it."""
-        self.deaths += 1
-        self.deaths_at_work += at_work
-        return self.deaths_at_work <= MOST_DEATHS_AT_WORK and self.deaths <= MOST_DEATHS
+    @property
+    def life_tokens(self) -> int:
+        """How many tokens it got from the present engine, or the one that just died."""
+        return len(self.generated) - self.resumed_at
 
     def resumption(self) -> Submit | Embed:
         """What asks another engine to go on where the last one stood."""

@@ -13,6 +13,7 @@
     ├── SlowSenderError           408  client_slow           the body did not arrive in time
     ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
     ├── UnsupportedMediaTypeError 415  refused:invalid       a body's type or encoding
+    ├── CrashingRequestError      422  refused:crashing      engines die of it; a retry is no use
     ├── UpgradeRequiredError      426  refused:invalid       WebSocket is not served; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
@@ -152,6 +153,10 @@ class UpgradeRequiredError(QuireError):
 
 class BodyTooLargeError(QuireError):
     kind = Kind(413, "invalid_request_error", "request_too_large", "refused:too_large")
+
+
+class CrashingRequestError(QuireError):
+    kind = Kind(422, "invalid_request_error", "request_crashes_engine", "refused:crashing")
 
 
 class OverloadedError(QuireError):

@@ -163,13 +163,22 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 le=3600,
-                description="Seconds without a word from the engine after which it is killed, to "
-                "be started again; longer than its longest step. 0: never. Default: 60 on a GPU, "
-                "never on a CPU.",
+                description="Seconds without progress after which an engine with work, or one "
+                "that does not respond, is killed and started again; longer than its longest "
+                "step. 0: never. Default: 60, on a CPU more where steps take long.",
             ),
         ]
         | None
     ) = None
+    worker_hang_timeout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="Seconds after which an API worker whose event loop stands still is killed "
+            "and started again; while it starts, ten times as long. 0: never.",
+        ),
+    ] = 30.0
     stream_keep_alive: Annotated[
         float,
         Meta(

@@ -5,41 +5,60 @@ framework. It opens the listening socket before anything else, so that a port in
 once and a worker's death refuses no connection. Children watch the supervisor and end when it
 does, however it ended.
 
-SIGTERM, SIGINT or SIGHUP: the worker drains and stops, then the engine stops, then exit 0. The
-same again: everything is killed at once.
+A child that dies is started again, for as long as it takes; where nothing else helps, liveness
+fails and an orchestrator starts the whole container anew. A child that hangs is killed. What tells
+progress from none are pages of shared memory, see ``engine.beats``.
+
+SIGTERM, SIGINT or SIGHUP (unless it was ignored from the start, as by nohup): the worker drains and
+stops, then the engine stops, then exit 0. The same again: everything is killed at once.
+
+Nothing that is printed or logged can end or block the supervisor: threads write it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from engine.beats import Page, Sign
 from engine.config import EngineConfig
 from engine.options import secret_environment, to_argv
-from observability.logging import get_logger
+from observability.logging import get_logger, line_writer
 from service.banner import banner, ready_line
-from service.child_process import child_environment, describe_exit, reap, signal_group, spawn
+from service.child_process import (
+    await_end,
+    child_environment,
+    describe_exit,
+    ignores_hangup,
+    main_thread_ticks,
+    reap,
+    signal_group,
+    spawn,
+)
+from service.hang_watch import Silence, engine_hangs, worker_hangs
 from service.listener import Address, open_listening_socket
-from service.restarts import RestartPolicy
+from service.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
 from service.runtime_directory import runtime_directory
 from service.settings import ServiceSettings
 
 TICK_SECONDS = 0.2
+LONGEST_TICK_SECONDS = 1.0
+KILLED_WAIT_SECONDS = 5.0
 ENGINE_STOP_SECONDS = 5.0
 # Beyond the drain: closing connections, sending the last spans and log lines.
 WORKER_STOP_SECONDS = 10.0
 _PROBE_TIMEOUT_SECONDS = 0.5
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = get_logger()
 
@@ -60,14 +79,23 @@ class _Child:
     module: str
     arguments: list[str]
     environ: dict[str, str]
+    page: Page
+    silence: Silence  # of its beats
+    inactivity: Silence  # and of its main thread
+    hangs: Callable[[Page, float, float], bool]  # given the seconds of both
     inherit: tuple[int, ...] = ()
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     pid: int | None = None
     started: float = 0.0
     restart_at: float | None = None
+    is_condemned: bool = False  # killed, for it hung
 
     def start(self) -> None:
         self.restart_at = None
+        self.is_condemned = False
+        self.page.clear()
+        self.silence.forget()
+        self.inactivity.forget()
         self.started = time.monotonic()
         self.pid = spawn(self.module, self.arguments, self.environ, inherit=self.inherit)
         _log.info("started", child=self.name, pid=self.pid)
@@ -75,6 +103,32 @@ class _Child:
     def signal(self, number: signal.Signals) -> None:
         if self.pid is not None:
             signal_group(self.pid, number)
+
+    def kill_if_it_hangs(self, now: float) -> None:
+        if self.pid is None or self.is_condemned:
+            return
+        beats = self.page[Sign.BEATS]
+        silent = self.silence.observe(beats, now)
+        ticks = main_thread_ticks(self.pid)
+        inactive = self.inactivity.observe((beats, ticks), now)
+        if not self.hangs(self.page, silent, 0.0 if ticks is None else inactive):
+            return
+        self.is_condemned = True
+        _log.error(
+            "hangs: it is killed",
+            child=self.name,
+            pid=self.pid,
+            silent_seconds=round(silent, 1),
+            is_starting=not self.page[Sign.READY_AT],
+        )
+        self.signal(signal.SIGKILL)
+
+    @property
+    def got_something_done(self) -> bool:
+        """In this life, or it stood ready for a while with nothing to do."""
+        ready_at = self.page[Sign.READY_AT]
+        is_healthy = ready_at > 0 and time.monotonic() - ready_at >= HEALTHY_SECONDS
+        return self.page[Sign.PROGRESS] > 0 or is_healthy
 
 
 class Supervisor:
@@ -95,18 +149,35 @@ class Supervisor:
         self._failure = ""
         self._was_ready = False  # once in the supervisor's life
         self._loading_since: float | None = None  # None: ready, and said so
+        self._stdout = line_writer(sys.stdout)
+        self._stderr = line_writer(sys.stderr)
+        self._page = Page()  # what workers are told
+        limits = filter(None, (service.worker_hang_timeout, service.engine_hang_timeout))
+        self._tick = min(LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
 
     def run(self) -> int:
-        """Serve until told to stop (exit status 0), or until a child cannot be kept alive (1)."""
+        """Serve until told to stop (exit status 0), or until a child finds at the first start that
+        it cannot run (1)."""
+        try:
+            return self._run()
+        finally:
+            self._stdout.close()
+            self._stderr.close()
+
+    def _run(self) -> int:
         try:
             listener = open_listening_socket(self._settings.host, self._settings.port)
         except OSError as error:
             where = f"{self._settings.host}:{self._settings.port}"
-            print(f"quire: cannot listen on {where}: {error.strerror or error}", file=sys.stderr)
+            self._stderr.write(f"quire: cannot listen on {where}: {error.strerror or error}")
             return 1
         with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
             address = Address.of(listener)
-            worker, engine = self._plan(directory, listener)
+            try:
+                worker, engine = self._plan(directory, listener)
+            except OSError as error:
+                self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
+                return 1
             self._children = [worker, engine]
             self._print_banner(address)
             self._loading_since = time.monotonic()
@@ -124,7 +195,7 @@ class Supervisor:
             finally:
                 self._kill_all()
         if self._failure:
-            print(f"quire: {self._failure}", file=sys.stderr, flush=True)
+            self._stderr.write(f"quire: {self._failure}")
             return 1
         _log.info("stopped")
         return 0
@@ -133,18 +204,27 @@ class Supervisor:
 
     def _plan(self, directory: Path, listener: socket.socket) -> tuple[_Child, _Child]:
         settings = self._settings
+        pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
+        self._page = Page(pages["supervisor"], create=True)
+        self._page[Sign.BEATS] = time.monotonic()
         common = [f"--socket={directory / 'engine.sock'}", f"--parent-pid={os.getpid()}"]
         worker = _Child(
             "worker",
             "service.worker",
             [
                 *common,
+                f"--beats={pages['worker']}",
+                f"--supervisor-page={pages['supervisor']}",
                 f"--model-dir={self._model_dir}",
                 f"--listen-fd={listener.fileno()}",
                 *to_argv(settings),
             ],
             # Arguments can be read by every user of the machine; the environment cannot.
             child_environment(os.environ, secret_environment(settings)),
+            page=Page(pages["worker"], create=True),
+            silence=Silence(self._tick),
+            inactivity=Silence(self._tick),
+            hangs=lambda page, silent, _: worker_hangs(page, silent, settings.worker_hang_timeout),
             inherit=(listener.fileno(),),
         )
         engine = _Child(
@@ -152,35 +232,50 @@ class Supervisor:
             "engine",
             [
                 *common,
+                f"--beats={pages['engine']}",
                 f"--log-format={settings.log_format}",
                 f"--log-level={settings.log_level}",
                 *to_argv(self._engine_config),
             ],
             child_environment(os.environ),
+            page=Page(pages["engine"], create=True),
+            silence=Silence(self._tick),
+            inactivity=Silence(self._tick),
+            hangs=lambda page, silent, inactive: engine_hangs(
+                page, silent, inactive, settings.engine_hang_timeout
+            ),
         )
         return worker, engine
 
     def _keep_alive(self, address: Address, wakeups: int) -> None:
-        """Until a stop signal comes or a child cannot be kept alive."""
+        """Until a stop signal comes or a child cannot even be started."""
         while not (self._stopping or self._failure):
             pending = self._loading_since is not None or any(
                 child.restart_at is not None for child in self._children
             )
-            self._wait(wakeups, TICK_SECONDS if pending else None)
+            self._wait(wakeups, min(TICK_SECONDS, self._tick) if pending else self._tick)
             now = time.monotonic()
             for child in self._children:
                 if child.restart_at is not None and child.restart_at <= now:
                     child.start()
+                child.kill_if_it_hangs(now)
+            self._tell_workers()
             all_run = all(child.pid is not None for child in self._children)
             if self._loading_since is not None and all_run and _is_ready(address):
-                print(ready_line(self._model, now - self._loading_since), flush=True)
+                self._stdout.write(ready_line(self._model, now - self._loading_since))
                 self._loading_since = None
                 self._was_ready = True
 
-    def _wait(self, wakeups: int, timeout: float | None) -> None:
+    def _tell_workers(self) -> None:
+        engine = self._children[-1]
+        self._page[Sign.FRUITLESS_DEATHS] = engine.policy.fruitless_deaths
+        self._page[Sign.NEXT_START_AT] = engine.restart_at or 0.0
+
+    def _wait(self, wakeups: int, timeout: float) -> None:
         """Sleep until a signal or ``timeout``, then take in signals and deaths."""
         if select.select([wakeups], [], [], timeout)[0]:
             os.read(wakeups, 4096)
+        self._page[Sign.BEATS] = time.monotonic()
         while self._signals:
             number = self._signals.pop(0)
             if number == signal.SIGCHLD:
@@ -209,14 +304,15 @@ class Supervisor:
                 f"the {child.name} could not start ({describe_exit(code)}); the log says why"
             )
             return
-        delay = child.policy.delay_after(lived)
-        if delay is None:
-            self._failure = (
-                f"the {child.name} died {child.policy.quick_deaths} times in quick succession, "
-                f"last with {describe_exit(code)}; the log says why"
-            )
-            return
+        delay = child.policy.delay_after(progress=child.got_something_done)
         _log.info("restarting", child=child.name, delay_seconds=delay)
+        if child.policy.fruitless_deaths >= FAILING_DEATHS:
+            _log.error(
+                "dies again and again without getting anything done",
+                child=child.name,
+                deaths=child.policy.fruitless_deaths,
+                exit=describe_exit(code),
+            )
         child.restart_at = time.monotonic() + delay
         self._loading_since = self._loading_since or time.monotonic()
 
@@ -226,7 +322,7 @@ class Supervisor:
         child.restart_at = None
         child.signal(signal.SIGTERM)
         while child.pid is not None and (left := deadline - time.monotonic()) > 0:
-            self._wait(wakeups, left)
+            self._wait(wakeups, min(left, self._tick))
         if child.pid is not None:
             _log.warning("did not stop in time", child=child.name, timeout_seconds=timeout)
             child.signal(signal.SIGKILL)
@@ -234,10 +330,11 @@ class Supervisor:
     def _kill_all(self) -> None:
         for child in self._children:
             child.signal(signal.SIGKILL)
-            if child.pid is not None:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(child.pid, 0)
-                child.pid = None
+        pids = [child.pid for child in self._children if child.pid is not None]
+        for pid in await_end(pids, KILLED_WAIT_SECONDS):
+            _log.error("was killed and does not end: it is left behind", pid=pid)
+        for child in self._children:
+            child.pid = None
 
     # --- rim ------------------------------------------------------------------------------------
 
@@ -250,7 +347,7 @@ class Supervisor:
             note=self._note,
             grpc_port=self._settings.grpc_port,
         )
-        print(text, flush=True)
+        self._stdout.write(text)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._signals.append(number)
@@ -262,7 +359,10 @@ class Supervisor:
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        numbers = (*_STOP_SIGNALS, signal.SIGCHLD)
+        stop_signals = [signal.SIGTERM, signal.SIGINT]
+        if not ignores_hangup():
+            stop_signals.append(signal.SIGHUP)
+        numbers = (*stop_signals, signal.SIGCHLD)
         handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             yield reader

@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ import msgspec
 import uvloop
 from msgspec import Meta
 
+from engine.beats import Page, Sign
 from engine.lifetime import watch_parent
 from engine.options import (
     OptionError,
@@ -43,6 +45,7 @@ from service.listener import Address, open_listening_socket
 from service.routes.services import Services
 from service.rpc.available import problem as grpc_problem
 from service.settings import ServiceSettings
+from service.supervision import Supervision
 from service.telemetry import Telemetry
 from service.version import VERSION
 
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 
 # After the drain, for responses on their way out and connections that still stand.
 CLOSE_SECONDS = 5.0
+BEAT_SECONDS = 0.25
 
 _log = logging.get_logger()
 
@@ -63,6 +67,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
     listen_fd: (
         Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
+    ) = None
+    beats: (
+        Annotated[str, Meta(description="File to write signs of life into (engine.beats).")] | None
+    ) = None
+    supervisor_page: (
+        Annotated[str, Meta(description="File with the supervisor's own (engine.beats).")] | None
     ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
@@ -89,6 +99,19 @@ async def _open(store: ResponseStore) -> None:
     gc.freeze()  # no collection: it would stop streams that may run by now
 
 
+async def _beat(page: Page, drain: Drain) -> None:
+    """Say that the event loop turns, until cancelled."""
+    page[Sign.READY_AT] = time.monotonic()
+    while True:
+        page[Sign.BEATS] += 1.0
+        page[Sign.PROGRESS] = drain.answered
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+def _page(path: str | None) -> Page | None:
+    return None if path is None else Page(Path(path))
+
+
 class Worker:
     """One app on one socket. ``run`` it once."""
 
@@ -108,6 +131,7 @@ class Worker:
             model_dir=Path(self._options.model_dir),
             socket_path=Path(self._options.socket),
             telemetry=self._telemetry,
+            supervision=Supervision(_page(self._options.supervisor_page)),
         )
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
@@ -123,6 +147,8 @@ class Worker:
         gc.collect()
         gc.freeze()
         store = asyncio.create_task(_open(app.state.services.store), name="open-store")
+        beats = _page(self._options.beats) or Page()
+        beating = asyncio.create_task(_beat(beats, drain), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
@@ -131,7 +157,7 @@ class Worker:
         await self._stop.wait()
         services: Services = app.state.services
         await self._finish_requests(drain, services.link)
-        for task in (store, watch, idle):
+        for task in (store, watch, idle, beating):
             task.cancel()
         await server.shut_down_app()
         stopping = [server.stop(CLOSE_SECONDS)]

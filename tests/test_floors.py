@@ -22,6 +22,7 @@ MAY_IMPORT = {
 # Modules of a lower room that a higher one may read; the others are that room's own business.
 PUBLIC = {
     ("service", "engine"): {
+        "engine.beats",
         "engine.messages",
         "engine.config",
         "engine.options",

@@ -17,6 +17,7 @@ from service.errors import (
     WrongTaskError,
 )
 from service.settings import ServiceSettings
+from service.supervision import Supervision
 from service.waiting_places import share
 
 MAX_RETRY_AFTER_SECONDS = 120
@@ -29,6 +30,7 @@ class Drain:
         self.in_flight = 0
         # Time limits of bodies that are arriving: none is waited for once the drain has begun.
         self.uploads: set[asyncio.Timeout] = set()
+        self.answered = 0  # requests, in all
         self._timeout = timeout
         self._ends: float | None = None
         self._idle = asyncio.Event()
@@ -64,6 +66,7 @@ class Drain:
 
     def leave(self) -> None:
         self.in_flight -= 1
+        self.answered += 1
         if self.in_flight == 0:
             self._idle.set()
 
@@ -72,11 +75,18 @@ class Admission:
     """The gate before any work of the engine. Status doctrine: 429 when capacity exists but is
     contended, 503 when there is none now."""
 
-    def __init__(self, settings: ServiceSettings, link: EngineLink, drain: Drain) -> None:
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        link: EngineLink,
+        drain: Drain,
+        supervision: Supervision | None = None,
+    ) -> None:
         self._most_waiting = settings.max_waiting_requests
         self._longest_silence = settings.engine_silence_timeout
         self._link = link
         self._drain = drain
+        self._supervision = supervision or Supervision(None)
 
     def check(self, caller: Caller) -> None:
         """The gate before generation. Raises WrongTaskError for a model that generates nothing,
@@ -98,6 +108,23 @@ class Admission:
                 "The server is shutting down; retry, another replica may answer.",
                 retry_after=max(1, math.ceil(self._drain.seconds_left)),
             )
+        is_ready = self._link.state.phase is LinkPhase.READY
+        if not is_ready:
+            self._check_restart()
+        if is_ready and self._link.silence > self._longest_silence:
+            raise EngineUnavailableError(
+                f"The engine has not been heard of for {self._link.silence:.0f} s; retry."
+            )
+        self._check_places(caller)
+
+    def _check_restart(self) -> None:
+        """While there is no engine, a request may come in and wait for the next one if that is
+        expected in time."""
+        problem = self._supervision.problem
+        if problem is not None:
+            raise EngineUnavailableError(f"The engine does not run: {problem}.")
+        if self._link.expects_engine:
+            return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
                 raise LoadingError(
@@ -109,11 +136,6 @@ class Admission:
                     f"The engine does not answer: {self._link.state.detail}; retry.",
                     retry_after=self._restart_seconds(),
                 )
-        if self._link.silence > self._longest_silence:
-            raise EngineUnavailableError(
-                f"The engine has not been heard of for {self._link.silence:.0f} s; retry."
-            )
-        self._check_places(caller)
 
     def _check_places(self, caller: Caller) -> None:
         """Raises OverloadedError when too much waits already. Where several keys share the server

@@ -8,7 +8,7 @@ from service.caller import Caller
 from service.checkpoint import Checkpoint
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
-from service.errors import EngineUnavailableError, InvalidRequestError
+from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
 from service.generation.beam import BeamGeneration, unsubmitted
 from service.generation.choice import Choice
 from service.generation.detokenizer import new_detokenizer
@@ -32,8 +32,8 @@ class Generator:
         self._one_token = frozenset(tokens)
 
     def start(self, request: GenerationRequest, caller: Caller) -> Generation:
-        """Submit every choice. Raises EngineUnavailableError, or InvalidRequestError for a prompt
-        that is too long to send."""
+        """Submit every choice. Raises EngineUnavailableError, InvalidRequestError for a prompt that
+        is too long to send, or CrashingRequestError."""
         begin = self._sample if request.length_penalty is None else self._search
         try:
             return begin(request, caller)
@@ -62,7 +62,7 @@ class Generator:
                 )
                 for sequence in sequences:
                     choices.append(self._choice(request, len(choices), sequence))
-        except (ConnectionError, ValueError):
+        except (ConnectionError, ValueError, QuireError):
             self._link.abort([choice.sequence for choice in choices])
             raise
         return Generation(self._link, request, choices)

@@ -70,7 +70,7 @@ _ABOUT = (
     "WebSocket runs a response for each response.create message."
 )
 
-_GENERATION_FAILURES = (400, 401, 403, 404, 408, 413, 415, 429, 500, 503)
+_GENERATION_FAILURES = (400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 503)
 
 _STORED_FAILURES = (400, 401, 404, 503)
 

@@ -29,11 +29,12 @@ class EngineHealth(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``status``: ok, loading, draining, lost or silent."""
+    """``status``: ok, loading, draining, lost, failing or silent. ``problem``: why it fails."""
 
     status: str
     model: str
     engine: EngineHealth
+    problem: str | None = None
 
 
 def _health(services: Services) -> Health:
@@ -48,7 +49,9 @@ def _health(services: Services) -> Health:
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )
-    return Health(services.health(), services.names[0], engine)
+    status = services.health()
+    problem = services.supervision.problem if status == "failing" else None
+    return Health(status, services.names[0], engine, problem)
 
 
 def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
@@ -69,9 +72,13 @@ async def ready(state: State) -> Response[bytes]:
 
 @get("/health/live", opt=OPEN)
 async def live(state: State) -> Response[bytes]:
-    """503 only when the engine is dead or stuck: a restart would help."""
-    health = _health(state.services)
-    return _respond(health, healthy=health.status not in ("lost", "silent"))
+    """503 only where nothing but a restart of everything helps: the supervisor hangs, or has tried
+    to start the engine again and again; or there is none, and the engine is dead or stuck."""
+    services: Services = state.services
+    health = _health(services)
+    is_lost = health.status in ("lost", "failing", "silent")
+    hopeless = services.supervision.is_hopeless(engine_is_lost=is_lost)
+    return _respond(health, healthy=not hopeless)
 
 
 @get("/metrics", opt=OPEN)

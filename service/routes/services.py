@@ -17,6 +17,7 @@ from service.observer import Telemetry
 from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
+from service.supervision import Supervision
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
@@ -32,6 +33,7 @@ class Services:
     generator: Generator
     admission: Admission
     drain: Drain
+    supervision: Supervision
     telemetry: Telemetry
     grammar_trial: GrammarTrial
     signer: Signer
@@ -74,11 +76,14 @@ class Services:
         return asked
 
     def health(self) -> str:
-        """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone) or ``silent`` (it has
-        not been heard of for too long)."""
+        """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it dies
+        again and again) or ``silent`` (it has not been heard of for too long)."""
         if self.drain.draining:
             return "draining"
-        match self.link.state.phase:
+        phase = self.link.state.phase
+        if phase is not LinkPhase.READY and self.supervision.problem is not None:
+            return "failing"
+        match phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
                 return "loading"
             case LinkPhase.LOST:

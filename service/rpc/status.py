@@ -17,6 +17,7 @@ STATUS_CODES: Final = {
     404: StatusCode.NOT_FOUND,
     405: StatusCode.UNIMPLEMENTED,
     413: StatusCode.RESOURCE_EXHAUSTED,
+    422: StatusCode.INVALID_ARGUMENT,
     429: StatusCode.RESOURCE_EXHAUSTED,
     499: StatusCode.CANCELLED,
     500: StatusCode.INTERNAL,

@@ -67,12 +67,14 @@ class QuireServer:
     """``with QuireServer("--max-num-seqs", "8") as server:`` runs ``quire serve``."""
 
     args: tuple[str, ...] = ()
+    module: str = "service.cli"
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
     def __init__(self, *args: str, cwd: Path = ROOT) -> None:
         self.args = args
         self.cwd = cwd
+        self.module = "service.cli"
         self.port = free_port()
         self.process = None
 
@@ -81,19 +83,23 @@ class QuireServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> QuireServer:
-        command = [sys.executable, "-P", "-m", "service.cli", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-P", "-m", self.module, "serve", "--port", str(self.port)]
         self.process = subprocess.Popen(
             [*command, *self.args],
             cwd=self.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=self._environment(),
             start_new_session=True,
         )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self._output = b""
         return self
+
+    def _environment(self) -> dict[str, str]:
+        own = {} if self.module == "service.cli" else {"PYTHONPATH": str(ROOT)}
+        return {**os.environ, "OMP_NUM_THREADS": "1", **own}
 
     def wait_ready(self, seconds: float = 120) -> QuireServer:
         def ready() -> bool:

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from service.child_process import child_environment, describe_exit
+from service.child_process import await_end, child_environment, describe_exit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,3 +91,12 @@ def test_orphans_that_the_supervisor_inherits_are_reaped() -> None:
 def test_exits_are_described_in_words() -> None:
     assert describe_exit(3) == "status 3"
     assert describe_exit(-signal.SIGKILL) == "SIGKILL"
+
+
+def test_a_child_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    stays = os.posix_spawnp("sleep", ["sleep", "600"], os.environ)
+    ends = os.posix_spawnp("true", ["true"], os.environ)
+    assert await_end([stays, ends], 1.0) == [stays]
+    os.kill(stays, signal.SIGKILL)
+    assert await_end([stays], 60.0) == []
+    assert await_end([stays], 0.0) == []  # reaped already

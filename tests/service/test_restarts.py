@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from service.restarts import (
+    DELAY_AFTER_PROGRESS_SECONDS,
     FIRST_DELAY_SECONDS,
-    HEALTHY_SECONDS,
     LONGEST_DELAY_SECONDS,
-    MOST_QUICK_DEATHS,
     RestartPolicy,
 )
 
 
-def test_each_quick_death_doubles_the_wait_until_it_gives_up() -> None:
+def test_deaths_without_progress_double_the_wait_up_to_a_bound_for_ever() -> None:
     policy = RestartPolicy()
-    delays = [policy.delay_after(1.0) for _ in range(MOST_QUICK_DEATHS)]
+    delays = [policy.delay_after(progress=False) for _ in range(5000)]
     assert delays[:3] == [FIRST_DELAY_SECONDS, 2 * FIRST_DELAY_SECONDS, 4 * FIRST_DELAY_SECONDS]
-    assert delays[-1] is None
-    assert all(delay is not None and delay <= LONGEST_DELAY_SECONDS for delay in delays[:-1])
+    assert delays[-1] == LONGEST_DELAY_SECONDS
+    assert delays == sorted(delays)
 
 
-def test_a_child_that_lived_long_is_always_started_again() -> None:
+def test_a_child_that_got_something_done_is_started_again_at_once_as_often_as_it_takes() -> None:
     policy = RestartPolicy()
-    for _ in range(3 * MOST_QUICK_DEATHS):
-        assert policy.delay_after(HEALTHY_SECONDS) == FIRST_DELAY_SECONDS
+    for _ in range(4):
+        policy.delay_after(progress=False)
+    for _ in range(50):
+        assert policy.delay_after(progress=True) == DELAY_AFTER_PROGRESS_SECONDS
+    assert policy.fruitless_deaths == 0
+    assert policy.delay_after(progress=False) == FIRST_DELAY_SECONDS

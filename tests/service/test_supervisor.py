@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.config import EngineConfig
 from engine.options import options
-from service.restarts import MOST_QUICK_DEATHS
+from service.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 from service.settings import ServiceSettings
 from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
@@ -166,13 +169,101 @@ def test_a_killed_worker_is_started_again_and_no_connection_is_refused(
     assert complete(shared_server) == 200
 
 
-def test_a_child_that_dies_again_and_again_ends_the_server(server: QuireServer) -> None:
-    for _ in range(MOST_QUICK_DEATHS):
-        worker = child(server, "service.worker")
-        os.kill(worker, signal.SIGKILL)
-        until(partial(is_gone, worker), 10, "the worker to die")
-    assert ended(server) == 1
-    assert f"the worker died {MOST_QUICK_DEATHS} times in quick succession" in server.output()
+def test_an_engine_that_dies_again_and_again_is_refused_for_and_still_tried(
+    checkpoint: Path,
+) -> None:
+    server = QuireServer(str(checkpoint), *SMALL)
+    server.module = "tests.service.impatient_cli"
+    server.start()
+    try:
+        live: list[int] = []
+
+        def kill_engines_until(count: int) -> dict[str, Any]:
+            """Before they are ready; what /health says once so many have died."""
+
+            def health() -> dict[str, Any] | None:
+                with contextlib.suppress(OSError, TimeoutError):
+                    os.kill(child(server, "engine"), signal.SIGKILL)
+                deaths = server.output().count('"event":"died"')
+                return json.loads(server.get("/health")[1]) if deaths >= count else None
+
+            return until(health, 60, f"{count} deaths")
+
+        until(lambda: is_listening(server), 30, "the worker to listen")
+        failing = kill_engines_until(FAILING_DEATHS + 1)
+        assert failing["status"] == "failing"
+        assert "times in a row without getting anything done" in failing["problem"]
+        assert server.get("/health/ready")[0] == 503
+        assert server.get("/health/live")[0] == 200
+        status, reply = server.post("/v1/completions", {"model": "tiny", "prompt": "x"})
+        assert (status, reply["error"]["code"]) == (503, "engine_unavailable")
+        kill_engines_until(HOPELESS_DEATHS + 1)
+        live.append(server.get("/health/live")[0])
+        until(lambda: server.get("/health/ready")[0] == 200, 60, "the one that nobody killed")
+        live.append(server.get("/health/live")[0])
+        assert live == [503, 200]
+        assert complete(server) == 200
+    finally:
+        server.__exit__()
+
+
+def is_listening(server: QuireServer) -> bool:
+    with contextlib.suppress(OSError):
+        return server.get("/health/live")[0] == 200
+    return False
+
+
+def test_whoever_hangs_is_killed_and_started_again(checkpoint: Path) -> None:
+    limits = ("--worker-hang-timeout", "2", "--engine-hang-timeout", "2")
+    with QuireServer(str(checkpoint), *SMALL, *limits) as server:
+        for module, name in (("service.worker", "worker"), ("engine", "engine")):
+            hangs = child(server, module)
+            os.kill(hangs, signal.SIGSTOP)
+            until(partial(is_gone, hangs), 30, f"the {name} to be killed")
+            until(lambda: is_listening(server), 30, "the worker to listen")
+            until(lambda: server.get("/health/ready")[0] == 200, 60, "readiness")
+            assert complete(server) == 200
+        killed = [line for line in server.log_lines() if line["event"] == "hangs: it is killed"]
+        assert [line["child"] for line in killed] == ["worker", "engine"]
+
+
+def test_nothing_it_prints_can_end_or_block_it(checkpoint: Path) -> None:
+    """Started by nohup, with stdout's reader gone and stderr's not reading."""
+    reader, stdout = os.pipe()
+    os.close(reader)
+    stalled, stderr = os.pipe()
+    os.set_blocking(stderr, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(stderr, bytes(1 << 16)):
+            pass
+    os.set_blocking(stderr, True)
+    server = QuireServer()
+    arguments = ["-m", "service.cli", "serve", "--port", str(server.port), str(checkpoint), *SMALL]
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "nohup", sys.executable, *arguments],
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+    os.close(stdout)
+    os.close(stderr)
+    server.process = process
+    try:
+        until(lambda: is_listening(server), 60, "the worker to listen")
+        until(lambda: server.get("/health/ready")[0] == 200, 60, "readiness")
+        for _ in range(2):
+            engine = child(server, "engine")
+            os.kill(engine, signal.SIGKILL)
+            until(partial(is_gone, engine), 10, "the engine to die")
+            assert complete(server) == 200  # it waits for the next engine
+        process.send_signal(signal.SIGHUP)
+        assert complete(server) == 200
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(stalled)
 
 
 def test_killing_the_supervisor_leaves_no_orphan_even_while_loading(checkpoint: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from engine.beats import Page, Sign
 from service.caller import ANYBODY, Caller
 from service.engine_link import EngineState, LinkPhase
 from service.errors import (
@@ -18,7 +19,9 @@ from service.errors import (
 )
 from service.generation.admission import Admission, Drain
 from service.generation.request import choice_seed
+from service.restarts import FAILING_DEATHS
 from service.settings import ServiceSettings
+from service.supervision import Supervision
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Queue:
     """What admission asks of a link."""
 
     phase: LinkPhase = LinkPhase.READY
+    expects_engine: bool = False
     waiting_sequences: int = 0
     pace: float | None = None
     silence: float = 0.0
@@ -46,9 +50,11 @@ class Queue:
         return self.pace
 
 
-def admission(queue: Queue, drain: Drain | None = None) -> Admission:
+def admission(
+    queue: Queue, drain: Drain | None = None, supervision: Supervision | None = None
+) -> Admission:
     settings = ServiceSettings(max_waiting_requests=10)
-    return Admission(settings, queue, drain or Drain(30))  # type: ignore[arg-type]  # all it uses
+    return Admission(settings, queue, drain or Drain(30), supervision)  # type: ignore[arg-type]  # all it uses
 
 
 def test_a_free_server_lets_everybody_in() -> None:
@@ -79,6 +85,32 @@ def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load(
         admission(Queue(phase=phase, load_seconds=2.2)).check(ANYBODY)
     assert caught.value.status == 503
     assert caught.value.retry_after == 4
+
+
+AWAY = (LinkPhase.LOST, LinkPhase.LOADING, LinkPhase.CONNECTING)
+
+
+@pytest.mark.parametrize("phase", AWAY)
+def test_who_comes_while_another_engine_is_expected_waits_for_it_as_the_queue_allows(
+    phase: LinkPhase,
+) -> None:
+    silence = ServiceSettings().engine_silence_timeout + 1  # of course it says nothing
+    admission(Queue(phase, waiting_sequences=9, silence=silence, expects_engine=True)).check(
+        ANYBODY
+    )
+    with pytest.raises(OverloadedError):
+        admission(Queue(phase, waiting_sequences=10, expects_engine=True)).check(ANYBODY)
+
+
+@pytest.mark.parametrize("phase", AWAY)
+def test_nobody_waits_for_an_engine_that_dies_again_and_again(phase: LinkPhase) -> None:
+    page = Page()
+    page[Sign.FRUITLESS_DEATHS] = FAILING_DEATHS
+    gate = admission(Queue(phase, expects_engine=True), supervision=Supervision(page))
+    with pytest.raises(EngineUnavailableError, match="5 times in a row"):
+        gate.check(ANYBODY)
+    page[Sign.FRUITLESS_DEATHS] = FAILING_DEATHS - 1
+    gate.check(ANYBODY)
 
 
 def test_an_engine_that_says_nothing_gets_no_new_work() -> None:
