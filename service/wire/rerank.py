@@ -129,7 +129,9 @@ def ranked(request: RerankRequest, scores: list[float]) -> list[RerankResult]:
         RerankResult(
             index=index,
             relevance_score=scores[index],
-            document=RerankDocument(texts[index]) if request.return_documents else None,
+            document=RerankDocument(texts[index])
+            if request.return_documents is not False
+            else None,
         )
         for index in order[: request.top_n or None]
     ]
