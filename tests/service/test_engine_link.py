@@ -706,6 +706,11 @@ async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
     told = await patient.hear_submit()
     assert (told.handle, told.params.seed) == (first.handle, 5)
     assert told.copies == [Copy(second.handle, 6)]
+    patient.engine.say(
+        step({}, admitted=[admitted(first), admitted(second)]),
+        step({first.handle: 1, second.handle: 1}),
+    )
+    await asyncio.wait_for(second.waker.wait(), 5)
     await patient.die()
     await patient.come_back()
     for sequence, seed in ((first, 5), (second, 6)):
