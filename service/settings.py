@@ -125,6 +125,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Largest request body, once decompressed; beyond it: 413.",
         ),
     ] = 8 * 1024 * 1024
+    unknown_fields: Annotated[
+        Literal["report", "refuse"],
+        Meta(
+            description="What becomes of a request with fields that are not known here: they are "
+            "left out and named in the x-quire-ignored header, or the request is refused (400)."
+        ),
+    ] = "report"
     max_choices: Annotated[
         int, Meta(ge=1, le=1024, description="Most answers (n) of one request.")
     ] = 16

@@ -215,6 +215,7 @@ def log_fields(record: RequestRecord) -> dict[str, object]:
         "total_ms": _milliseconds(record.received_time, record.ended_time),
         "preemptions": sum(sequence.preemptions for sequence in record.sequences),
         "handovers": sum(sequence.handovers for sequence in record.sequences),
+        "ignored": record.ignored,
     }
 
 

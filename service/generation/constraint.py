@@ -5,8 +5,8 @@ A route says it with one ``ConstraintRequest``:
 - ``answer``: the form of the text that the client reads (``response_format``, ``text.format``,
   ``output_config.format``, ``structured_outputs``, ``guided_*``);
 - ``tools``, ``tool_choice``, ``parallel_tool_calls``: which calls may, must and must not be made;
-- ``opening``: what the prompt's end leaves open, such as a reasoning block. Reasoning itself always
-  stays free: a constraint holds for what comes after it.
+- ``opening``: what the prompt's end leaves open, such as a reasoning block; ``reasoning``: whether
+  one may be opened. Reasoning itself always stays free: a constraint holds for what comes after it.
 
 Every part carries ``param``, the request's own name of the field it came from
 (``response_format.json_schema.schema``, ``tools.0.function.parameters``), which errors name.
@@ -48,10 +48,12 @@ __all__ = [
 
 
 class JsonSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """One JSON value that matches ``schema`` (an object, or true for any value)."""
+    """One JSON value that matches ``schema`` (an object, or true for any value). With ``strict``,
+    a keyword that cannot be enforced is an error; without it, left out and reported."""
 
     schema: dict[str, Any] | bool
     param: str
+    strict: bool = False
     any_whitespace: bool = True  # False: none between the JSON's tokens
 
 
@@ -110,4 +112,6 @@ class ConstraintRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
     opening: Opening = Opening.TEXT
-    reasoning: bool = True  # the model may reason before it answers, if its format has reasoning
+    # The model may reason before it answers, if its format has reasoning: nobody switched it off,
+    # and the prompt does not end behind it.
+    reasoning: bool = True

@@ -42,9 +42,11 @@ class ChannelTerms:
                 )
         return self._rules.add(either(terms))
 
-    def free(self, call: str) -> str:
-        """Any messages, with a call behind them or not."""
-        names = (self._channels.reasoning_name, self._channels.answer_name, "commentary")
+    def free(self, call: str, *, reasoning: bool) -> str:
+        """Any messages, with a call behind them or not; without ``reasoning`` none of that."""
+        names = [self._channels.answer_name, "commentary"]
+        if reasoning:
+            names.insert(0, self._channels.reasoning_name)
         before = self._rules.add(either([self._message_before(name) for name in names]))
         last = self._rules.add(either([f"{self._header(name)} {self._text}" for name in names]))
         return self._rules.add(f"{before}* ({call} | {last})")

@@ -259,7 +259,7 @@ class _Builder:
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""
         if self._channels is not None:
-            return self._channels.after_reasoning(term)
+            return self._channels.after_reasoning(term) if self._request.reasoning else term
         if self._reasoning is None:
             return term
         opening, closing = self._reasoning
@@ -307,7 +307,8 @@ class _Builder:
         """Any text with any number of calls in it; at most one, at its end, where they must not be
         parallel."""
         if self._channels is not None:
-            return self._channels.free(self._channels.call(tools, exact=False))
+            call = self._channels.call(tools, exact=False)
+            return self._channels.free(call, reasoning=self._request.reasoning)
         many = self._request.parallel_tool_calls
         calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
         opening_text = opening_of_calls(self._call_tags)

@@ -43,6 +43,7 @@ class RequestRecord:
     status: int = 0  # of HTTP; for gRPC the one that HTTP would have sent
     grpc_status: int | None = None  # None: the request came by HTTP
     outcome: str = ""  # one of observability.catalogue.OUTCOMES
+    ignored: str | None = None  # paths of fields that did nothing, without their values
     error: str | None = None  # what went wrong, without content
     finish_reasons: list[str] = field(default_factory=list)
     prompt_tokens: int = 0

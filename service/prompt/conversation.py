@@ -83,8 +83,18 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         return variables
 
 
+class _Function(JsonObject):
+    """Some templates read every tool's description; where there is none they read an empty one,
+    and those that print a tool as it is print none."""
+
+    def __missing__(self, key: str) -> str:
+        if key == "description":
+            return ""
+        raise KeyError(key)
+
+
 def _template_tool(tool: ToolDefinition) -> JsonObject:
-    definition: JsonObject = {"name": tool.name}
+    definition = _Function(name=tool.name)
     if tool.description is not None:
         definition["description"] = tool.description
     if tool.parameters is not None:

@@ -45,6 +45,16 @@ class Vocabulary:
             return b""
         return self.token_bytes[token_id]
 
+    def named_by_id(self) -> Vocabulary:
+        """The same, but as text tokens are ``token_id:ID``, which tells all of them apart."""
+        return _NamedById(
+            self.token_bytes,
+            self.token_text,
+            self.byte_fallback,
+            self.special_ids,
+            self.strip_start,
+        )
+
     def without_specials(self, shown: frozenset[int]) -> Vocabulary:
         """The same, but ``shown`` are ordinary tokens."""
         return Vocabulary(
@@ -54,6 +64,11 @@ class Vocabulary:
             self.special_ids - shown,
             self.strip_start,
         )
+
+
+class _NamedById(Vocabulary):
+    def text_of(self, token_id: int) -> str:
+        return f"token_id:{token_id}"
 
 
 def read_vocabulary(

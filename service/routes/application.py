@@ -120,6 +120,7 @@ def make_app(
                 patience=settings.slow_reader_timeout,
                 keep_alive=settings.stream_keep_alive,
                 receive_timeout=settings.receive_timeout,
+                refuse_unknown=settings.unknown_fields == "refuse",
             )
         ],
         exception_handlers={Exception: respond_to_failure},

@@ -17,7 +17,7 @@ from service.routes.body import read_body
 from service.routes.prepare import start_conversation
 from service.routes.replay import stream_answer
 from service.routes.services import Services
-from service.wire.chat import chat_conversation, decode_chat, ignored_fields
+from service.wire.chat import chat_conversation, decode_chat
 from service.wire.chat_answer import ChatAnswer
 from service.wire.structured_output import answer_shape
 
@@ -29,12 +29,11 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
     record = exchange.record
     settings = services.settings
     body = await read_body(request.scope, request.receive, limit=settings.max_body_bytes)
-    chat = decode_chat(body, max_choices=settings.max_choices)
+    chat = decode_chat(body, max_choices=settings.max_choices, ignored=exchange.ignored)
     record.operation = "chat"
     record.stream = bool(chat.stream)
     record.model = services.model_name(chat.model)
     record.client_request_id = record.client_request_id or chat.request_id
-    exchange.report_ignored(ignored_fields(chat))
     services.admission.check(exchange.caller)
     generation = await start_conversation(
         chat_conversation(chat),

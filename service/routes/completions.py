@@ -27,7 +27,7 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     record = exchange.record
     settings = services.settings
     body = await read_body(request.scope, request.receive, limit=settings.max_body_bytes)
-    completion = decode_completion(body, max_choices=settings.max_choices)
+    completion = decode_completion(body, max_choices=settings.max_choices, ignored=exchange.ignored)
     record.operation = "text_completion"
     record.stream = bool(completion.stream)
     record.model = services.model_name(completion.model)

@@ -31,7 +31,8 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     record = exchange.record
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
-    wanted = decode_embeddings(body)
+    wanted = decode_embeddings(body, exchange.ignored)
+    record.client_request_id = record.client_request_id or wanted.request_id
     record.operation = "embeddings"
     record.model = services.model_name(wanted.model)
     pooled = await unless_client_leaves(request.receive, embedded(wanted, services, exchange))
@@ -90,9 +91,8 @@ def _check_dimensions(wanted: EmbeddingRequest, engine: Ready) -> None:
 
 async def _inputs(wanted: EmbeddingRequest, services: Services) -> list[Input]:
     engine = services.engine
-    truncated: Truncation | None = truncation(
-        wanted.truncate_prompt_tokens, wanted.truncation_side, longest=engine.max_model_len
-    )
+    limit, side = wanted.truncation
+    truncated: Truncation | None = truncation(limit, side, longest=engine.max_model_len)
     texts, ids = [], []
     for one in wanted.inputs:
         if isinstance(one, str):

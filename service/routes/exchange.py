@@ -12,7 +12,6 @@ import hmac
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from urllib.parse import quote
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
@@ -27,6 +26,7 @@ from service.observer import Telemetry
 from service.pooling.request import PooledTexts
 from service.routes.headers import header
 from service.routes.origins import OriginRules
+from service.wire.decode import Ignored
 
 EXCHANGE = "quire_exchange"
 
@@ -72,7 +72,8 @@ def _digest(key: bytes) -> bytes:
 class Exchange:
     """What one counted request has come to so far. ``patience`` is how many seconds its client may
     leave a write waiting, ``receive_timeout`` how many it may pause while it sends a body,
-    ``keep_alive`` after how many of silence its stream gets a comment."""
+    ``keep_alive`` after how many of silence its stream gets a comment. ``ignored``: which parts of
+    the request do nothing here; a header and the log line name them."""
 
     def __init__(
         self,
@@ -83,9 +84,11 @@ class Exchange:
         keep_alive: float = 0.0,
         receive_timeout: float = 30.0,
         drain: Drain | None = None,
+        refuse_unknown: bool = False,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
+        self.ignored = Ignored(refuse=refuse_unknown)
         self.patience = patience
         self.keep_alive = keep_alive
         self.receive_timeout = receive_timeout
@@ -94,16 +97,14 @@ class Exchange:
         self.pooled: PooledTexts | None = None
         self.drain = drain
         self._telemetry = telemetry
-        self._ignored: dict[str, None] = {}
 
     @property
     def headers(self) -> dict[str, str]:
         """For every response of this exchange."""
         # Anthropic's clients look for the second.
         headers = {"x-request-id": self.record.request_id, "request-id": self.record.request_id}
-        if self._ignored:
-            shown = (name[:64] for name in [*self._ignored][:32])
-            headers["x-quire-ignored"] = ", ".join(quote(name, safe="_.-[]/ ") for name in shown)
+        if self.ignored.names:
+            headers["x-quire-ignored"] = self.ignored.summary()
         if self.record.trace_id:
             headers["x-trace-id"] = self.record.trace_id
         if self.record.identity is not None:
@@ -126,14 +127,9 @@ class Exchange:
         self._report_priority(pooled.request.priority)
         self.record.generates = False
 
-    def report_ignored(self, names: list[str]) -> None:
-        """Tell the caller, in a header, which parts of its request do nothing here: these, beside
-        those that were reported before."""
-        self._ignored |= dict.fromkeys(names)
-
     def _report_priority(self, asked: int) -> None:
         if self.caller.priority(asked) != asked:
-            self.report_ignored(["priority"])
+            self.ignored.add("priority")
 
     def detach(self) -> Callable[[], None]:
         """The work goes on when the response has been sent. The caller must call what is returned
@@ -175,6 +171,7 @@ class Exchange:
         record, generation = self.record, self.generation
         record.outcome = record.outcome or "client_gone"
         record.ended_time = time.monotonic()
+        record.ignored = self.ignored.summary() or None
         if generation is not None:
             generation.close()
             record.prompt_tokens = generation.prompt_tokens
@@ -212,12 +209,14 @@ class ExchangeMiddleware(ASGIMiddleware):
         patience: float,
         keep_alive: float,
         receive_timeout: float,
+        refuse_unknown: bool = False,
     ) -> None:
         self._keys = keys
         self._origins = origins
         self._patience = patience
         self._keep_alive = keep_alive
         self._receive_timeout = receive_timeout
+        self._refuse_unknown = refuse_unknown
         self._telemetry = telemetry
         self._drain = drain
 
@@ -235,6 +234,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             keep_alive=self._keep_alive,
             receive_timeout=self._receive_timeout,
             drain=self._drain,
+            refuse_unknown=self._refuse_unknown,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)

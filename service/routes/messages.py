@@ -22,7 +22,6 @@ from service.wire.messages import (
     answer_shape,
     decode_count,
     decode_messages,
-    ignored_fields,
     messages_conversation,
 )
 from service.wire.messages_answer import MessagesAnswer, TokenCount
@@ -35,10 +34,9 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
     record = exchange.record
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
-    wanted = decode_messages(body)
+    wanted = decode_messages(body, exchange.ignored)
     record.operation = "chat"
     record.stream = wanted.stream
-    exchange.report_ignored(ignored_fields(body, wanted))
     record.model = services.model_name(wanted.model)
     services.admission.check(exchange.caller)
     generation = await start_conversation(
@@ -79,8 +77,7 @@ async def count_tokens(request: HttpRequest, state: State) -> Response[bytes]:
     exchange = exchange_of(request)
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
-    wanted = decode_count(body)
-    exchange.report_ignored(ignored_fields(body, wanted))
+    wanted = decode_count(body, exchange.ignored)
     exchange.record.model = services.model_name(wanted.model)
     conversation = messages_conversation(wanted, services.signer)
     prompt = await render(conversation, services.checkpoint, body_size=len(body))

@@ -22,7 +22,7 @@ from service.wire.completions import CompletionRequest
 from service.wire.completions_answer import Completion
 from service.wire.embeddings import EmbeddingList, EmbeddingRequest
 from service.wire.error_shapes import AnthropicErrorBody
-from service.wire.messages import MessagesRequest, PromptFields
+from service.wire.messages import CountRequest, MessagesRequest
 from service.wire.messages_answer import AnsweredMessage, TokenCount
 from service.wire.models import ModelCard, ModelList
 from service.wire.rerank import RerankAnswer, RerankRequest, ScoreList, ScoreRequest
@@ -110,7 +110,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "/v1/messages/count_tokens",
         "Count a conversation's tokens (Anthropic's API)",
         TokenCount,
-        PromptFields,
+        CountRequest,
         failures=(400, 401, 403, 404, 408, 413, 415, 500, 503),
         error=AnthropicErrorBody,
     ),

@@ -13,7 +13,7 @@ from service.checkpoint import Checkpoint
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.generation.constraint import AnswerShape, ConstraintRequest, ToolShape
 from service.generation.constraint_grammar import constraint_of
-from service.generation.formats import OutputFormat, opening_of
+from service.generation.formats import OutputFormat, opening_of, reasoning_is_over
 from service.generation.record import RequestRecord
 from service.generation.request import Generation, GenerationRequest
 from service.prompt.conversation import Conversation
@@ -179,7 +179,17 @@ async def start_conversation(
         token_limit=token_limit,
         logprobs=logprobs,
     )
-    asked = conversation_constraint(conversation, answer, tools=tools, opening=wanted.opening)
+    asked = conversation_constraint(
+        conversation,
+        answer,
+        tools=tools,
+        opening=wanted.opening,
+        reasoning_is_over=reasoning_is_over(
+            services.checkpoint.output_format,
+            prompt.text,
+            continues=conversation.continue_final_message,
+        ),
+    )
     wanted = await constrained(wanted, asked, services.checkpoint.output_format, services)
     generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)

@@ -47,12 +47,13 @@ async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
     exchange = exchange_of(request)
     record = exchange.record
     limit = services.settings.max_body_bytes
-    wanted = decode_rerank(await read_body(request.scope, request.receive, limit=limit))
+    body = await read_body(request.scope, request.receive, limit=limit)
+    wanted = decode_rerank(body, exchange.ignored)
     if wanted.return_documents is None:
         version_2 = request.scope["path"].startswith("/v2/")
         wanted = msgspec.structs.replace(wanted, return_documents=not version_2)
     if wanted.max_tokens_per_doc is not None:
-        exchange.report_ignored(["max_tokens_per_doc"])
+        exchange.ignored.add("max_tokens_per_doc")
     record.model = services.model_name(wanted.model)
     scored = await _scored(
         _Pairs([wanted.query], wanted.texts, "query", "documents"),
@@ -78,7 +79,8 @@ async def score(request: HttpRequest, state: State) -> Response[bytes]:
     exchange = exchange_of(request)
     record = exchange.record
     limit = services.settings.max_body_bytes
-    wanted = decode_score(await read_body(request.scope, request.receive, limit=limit))
+    body = await read_body(request.scope, request.receive, limit=limit)
+    wanted = decode_score(body, exchange.ignored)
     record.model = services.model_name(wanted.model)
     scored = await _scored(
         _Pairs(wanted.firsts, wanted.seconds, "text_1", "text_2"),

@@ -65,7 +65,7 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     services: Services = state.services
     exchange = exchange_of(request)
     body = await read_body(request.scope, request.receive, limit=services.settings.max_body_bytes)
-    wanted = decode_responses(body)
+    wanted = decode_responses(body, exchange.ignored)
     begun = await begin_response(request, services, wanted, len(body))
     generation, answer, keeping = begun.generation, begun.answer, begun.keeping
     if not (wanted.stream or wanted.background):
@@ -122,7 +122,7 @@ async def begin_response(
         asked = summarizing(wanted, services.engine.max_model_len)
         shown = asking_for_summary(items)
     read = read_request(asked, history, shown, lambda content: services.seal.open(content, owner))
-    exchange.report_ignored(read.ignored)
+    exchange.ignored.add(*read.ignored)
     generation = await _start(asked, read, services, exchange, body_size)
     created = int(time.time())
     record.response_id = f"resp_{uuid.uuid4().hex}"
@@ -144,7 +144,7 @@ async def begin_response(
         response_id=record.response_id,
         created=created,
         model=record.model,
-        ignored=read.ignored,
+        ignored=exchange.ignored.names,
         stored=kept,
         seal=lambda text: services.seal.seal(text, owner),
         compacts=compacts,
@@ -184,8 +184,7 @@ async def _start(
             )
         except InvalidRequestError as error:
             shapes = _freed(shapes, error, wanted)
-            read.ignored.append(error.param or "tools")
-            exchange.report_ignored(read.ignored)
+            exchange.ignored.add(error.param or "tools")
 
 
 def _freed(

@@ -29,7 +29,7 @@ async def compact_response(request: HttpRequest, state: State) -> Response[bytes
     services: Services = state.services
     exchange = exchange_of(request)
     body = await read_body(request.scope, request.receive, limit=services.settings.max_body_bytes)
-    wanted = decode_responses(body)
+    wanted = decode_responses(body, exchange.ignored)
     items = [*own_items(wanted), {"type": TRIGGER}]
     wanted = msgspec.structs.replace(
         wanted, input=items, stream=False, store=False, background=False
@@ -53,7 +53,7 @@ async def count_input_tokens(request: HttpRequest, state: State) -> Response[byt
     services: Services = state.services
     exchange = exchange_of(request)
     body = await read_body(request.scope, request.receive, limit=services.settings.max_body_bytes)
-    wanted = decode_responses(body)
+    wanted = decode_responses(body, exchange.ignored)
     exchange.record.model = services.model_name(wanted.model)
     owner = key_owner(request.scope, services.settings.keys)
     if wanted.previous_response_id is not None:
@@ -62,7 +62,7 @@ async def count_input_tokens(request: HttpRequest, state: State) -> Response[byt
     history = await archive.history(wanted.previous_response_id)
     items = await archive.resolve(own_items(wanted), history)
     read = read_request(wanted, history, items, lambda text: services.seal.open(text, owner))
-    exchange.report_ignored(read.ignored)
+    exchange.ignored.add(*read.ignored)
     prompt = await render(read.conversation, services.checkpoint, body_size=len(body))
     exchange.succeed("stop")
     return respond(exchange, msgspec.json.encode(InputTokens(input_tokens=len(prompt.ids))))

@@ -31,7 +31,7 @@ async def tokenize(request: HttpRequest, state: State) -> Response[bytes]:
     exchange = exchange_of(request)
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
-    wanted = decode_tokenize(body)
+    wanted = decode_tokenize(body, exchange.ignored)
     exchange.record.model = services.model_name(wanted.model)
     context = services.engine.max_model_len
     ids = await _encode(wanted, services, len(body))
@@ -71,7 +71,7 @@ async def detokenize(request: HttpRequest, state: State) -> Response[bytes]:
     exchange = exchange_of(request)
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
-    wanted = decode_detokenize(body)
+    wanted = decode_detokenize(body, exchange.ignored)
     exchange.record.model = services.model_name(wanted.model)
     check_token_ids(wanted.tokens, services.engine.vocab_size, "tokens")
     decode = services.checkpoint.tokenizer.decode

@@ -114,6 +114,7 @@ class Calls:
             services.telemetry,
             patience=services.settings.slow_reader_timeout,
             drain=services.drain,
+            refuse_unknown=services.settings.unknown_fields == "refuse",
         )
         services.telemetry.request_started(exchange.record)
         services.drain.enter()

@@ -21,6 +21,7 @@ from service.rpc import parts
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 from service.wire.chat import ChatRequest, decode_chat
 from service.wire.completions import CompletionRequest, decode_completion
+from service.wire.decode import Ignored
 from service.wire.embeddings import EmbeddingRequest, decode_embeddings
 
 _JSON = "_json"
@@ -36,12 +37,12 @@ async def decoded(data: bytes, read: Callable[[bytes], T]) -> T:
     return await asyncio.to_thread(read, data)
 
 
-def read_embedding(data: bytes) -> EmbeddingRequest:
+def read_embedding(data: bytes, ignored: Ignored | None = None) -> EmbeddingRequest:
     """Raises InvalidRequestError."""
     fields = _fields(read_message(pb.EmbedRequest, data))
     if "input" in fields:
         fields["input"] = [_input(one) for one in fields["input"]]
-    return decode_embeddings(msgspec.json.encode(fields))
+    return decode_embeddings(msgspec.json.encode(fields), ignored)
 
 
 def _input(fields: Fields) -> str | list[int] | None:
@@ -72,7 +73,9 @@ def read_message(kind: Any, data: bytes) -> Any:
         raise InvalidRequestError(f"The message is not a {name}.") from None
 
 
-def read_chat(data: bytes, *, max_choices: int) -> tuple[ChatRequest, int]:
+def read_chat(
+    data: bytes, *, max_choices: int, ignored: Ignored | None = None
+) -> tuple[ChatRequest, int]:
     """Also: the size of the body that would have asked for the same over HTTP, in bytes.
 
     Raises InvalidRequestError.
@@ -88,17 +91,20 @@ def read_chat(data: bytes, *, max_choices: int) -> tuple[ChatRequest, int]:
         else:
             fields["tool_choice"] = choice.get("mode")
     body = msgspec.json.encode(fields)
-    return decode_chat(body, max_choices=max_choices), len(body)
+    return decode_chat(body, max_choices=max_choices, ignored=ignored), len(body)
 
 
-def read_completion(data: bytes, *, max_choices: int) -> CompletionRequest:
+def read_completion(
+    data: bytes, *, max_choices: int, ignored: Ignored | None = None
+) -> CompletionRequest:
     """Raises InvalidRequestError."""
     fields = _streaming(_fields(read_message(pb.GenerateRequest, data)))
     if "text" in fields:
         fields["prompt"] = fields.pop("text")
     elif "token_ids" in fields:
         fields["prompt"] = fields.pop("token_ids").get("ids", [])
-    return decode_completion(msgspec.json.encode(fields), max_choices=max_choices)
+    body = msgspec.json.encode(fields)
+    return decode_completion(body, max_choices=max_choices, ignored=ignored)
 
 
 def _streaming(fields: Fields) -> Fields:

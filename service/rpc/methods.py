@@ -31,7 +31,9 @@ SERVICE: Final = "quire.v1.Quire"
 async def chat(call: Call, message: bytes) -> None:
     services, exchange = call.services, call.exchange
     record = exchange.record
-    read = functools.partial(read_chat, max_choices=services.settings.max_choices)
+    read = functools.partial(
+        read_chat, max_choices=services.settings.max_choices, ignored=exchange.ignored
+    )
     asked, size = await decoded(message, read)
     record.operation, record.stream = "chat", True
     record.model = services.model_name(asked.model)
@@ -59,7 +61,9 @@ async def chat(call: Call, message: bytes) -> None:
 async def generate(call: Call, message: bytes) -> None:
     services, exchange = call.services, call.exchange
     record = exchange.record
-    read = functools.partial(read_completion, max_choices=services.settings.max_choices)
+    read = functools.partial(
+        read_completion, max_choices=services.settings.max_choices, ignored=exchange.ignored
+    )
     asked = await decoded(message, read)
     record.operation, record.stream = "text_completion", True
     record.model = services.model_name(asked.model)
@@ -83,7 +87,7 @@ async def generate(call: Call, message: bytes) -> None:
 async def embed(call: Call, message: bytes) -> None:
     services, exchange = call.services, call.exchange
     record = exchange.record
-    asked = await decoded(message, read_embedding)
+    asked = await decoded(message, functools.partial(read_embedding, ignored=exchange.ignored))
     record.operation = "embeddings"
     record.model = services.model_name(asked.model)
     pooled = await embedded(asked, services, exchange)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +17,8 @@ from service.prompt.conversation import (
     ToolDefinition,
     call_arguments,
 )
-from service.wire.decode import decode
+from service.wire.decode import Ignored, decode
+from service.wire.parts import ignored_in, is_thinking, part_text, thinking_text
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
     Name,
@@ -25,18 +26,13 @@ from service.wire.sampling import (
     check_limits,
     refuse_unserved,
 )
-from service.wire.structured_output import StructuredOutputFields, tool_choice
+from service.wire.structured_output import (
+    StructuredOutputFields,
+    idle_fields_of_form,
+    tool_choice,
+)
 
-
-class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    text: str
-
-
-class RefusalPart(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
-    refusal: str
-
-
-Content = str | list[TextPart | RefusalPart]
+Content = str | list[dict[str, Any]]
 
 
 class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Any role's message. What the server itself sent as an assistant's message is accepted back
-    whole."""
+    whole; what a client's SDK or another server added to it is left out and reported."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content | None = None
@@ -65,8 +61,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reasoning: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
-    annotations: list[Any] | None = None
-    audio: None = None
+    annotations: Any = None
+    audio: Any = None
+    cache_control: Any = None  # caching needs no asking
     function_call: FunctionCall | None = None  # of an answer to ``functions``
 
 
@@ -77,9 +74,36 @@ class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     strict: bool | None = None
 
 
-class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     type: Literal["function"]
     function: FunctionDefinition
+    cache_control: Any = None
+
+
+class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How Moonshot, Zhipu, DeepSeek and others switch reasoning."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"]
+
+    @property
+    def wanted(self) -> bool | None:
+        """None leaves it to the template."""
+        return {"enabled": True, "disabled": False}.get(self.type)
+
+
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenRouter's spelling of ``reasoning_effort`` and ``include_reasoning``."""
+
+    effort: Name | None = None
+    enabled: bool | None = None
+    exclude: bool = False
+
+
+class UsageWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """OpenRouter's ``stream_options.include_usage``; answers that are not streamed always have
+    it."""
+
+    include: bool = False
 
 
 class FunctionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,6 +123,11 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     parallel_tool_calls: bool | None = None
     reasoning_effort: Name | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
+    # Other servers' ways to say what ``chat_template_kwargs`` and ``reasoning_effort`` say here.
+    enable_thinking: bool | None = None
+    thinking: Thinking | bool | None = None
+    reasoning: Reasoning | None = None
+    usage: UsageWish | None = None
     documents: Annotated[list[dict[str, Any]], Meta(max_length=1024)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
@@ -116,6 +145,11 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     modalities: Any = None
     web_search_options: Any = None
 
+    other_names: ClassVar[dict[str, str]] = {
+        **StructuredOutputFields.other_names,
+        "max_new_tokens": "max_tokens",
+    }
+
     @property
     def echoed(self) -> str:
         """The text that comes before the answer's own: the message that it continues."""
@@ -123,6 +157,32 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
         if not self.echo or last.role != "assistant" or self.generation_prompt:
             return ""
         return _text(last)
+
+    @property
+    def include_usage(self) -> bool:
+        return super().include_usage or bool(self.usage and self.usage.include)
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether reasoning is switched on or off; None where that is left to the template. What
+        speaks of thinking by name comes before what implies it."""
+        if self.enable_thinking is not None:
+            return self.enable_thinking
+        if isinstance(self.thinking, bool):
+            return self.thinking
+        if self.thinking is not None and self.thinking.wanted is not None:
+            return self.thinking.wanted
+        return self.reasoning.enabled if self.reasoning else None
+
+    @property
+    def effort(self) -> str | None:
+        if self.reasoning_effort is None and self.reasoning is not None:
+            return self.reasoning.effort
+        return self.reasoning_effort
+
+    @property
+    def shows_reasoning(self) -> bool:
+        return self.include_reasoning and not (self.reasoning and self.reasoning.exclude)
 
     @property
     def callables(self) -> list[FunctionDefinition]:
@@ -161,9 +221,10 @@ _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def decode_chat(body: bytes, *, max_choices: int) -> ChatRequest:
+def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None) -> ChatRequest:
     """Raises InvalidRequestError."""
-    request = decode(_decoder, body)
+    ignored = ignored or Ignored()
+    request = decode(_decoder, body, ignored)
     refuse_unserved(request, _PARTLY_SERVED)
     check_limits(request, max_choices=max_choices)
     if request.top_logprobs and not request.logprobs:
@@ -178,11 +239,13 @@ def decode_chat(body: bytes, *, max_choices: int) -> ChatRequest:
             "'functions' is what 'tools' was before: give one of them.", param="functions"
         )
     for index, message in enumerate(request.messages):
-        _check_message(message, f"messages[{index}]")
+        check_message(message, f"messages[{index}]", ignored)
+    ignored.add(*_idle_fields(request), *idle_fields_of_form(request))
     return request
 
 
-def _check_message(message: Message, path: str) -> None:
+def check_message(message: Message, path: str, ignored: Ignored) -> None:
+    """Raises InvalidRequestError; ``ignored`` gains what of its parts is left out."""
     if message.role == "tool" and message.tool_call_id is None:
         raise InvalidRequestError(
             "A tool message must say which call it answers.", param=f"{path}.tool_call_id"
@@ -191,12 +254,29 @@ def _check_message(message: Message, path: str) -> None:
         raise InvalidRequestError(
             "A function's message must say which function it is.", param=f"{path}.name"
         )
-    if message.role != "assistant" and message.content is None:
+    if message.role not in ("assistant", "tool", "function") and message.content is None:
         raise InvalidRequestError(
             f"A {message.role} message must have content.", param=f"{path}.content"
         )
     if message.role != "assistant" and (message.tool_calls or message.function_call):
         raise InvalidRequestError("Only an assistant calls tools.", param=f"{path}.tool_calls")
+    if message.audio is not None:
+        ignored.add(f"{path}.audio")
+    if isinstance(message.content, list):
+        for place, part in enumerate(message.content):
+            _check_part(part, message, f"{path}.content[{place}]", ignored)
+
+
+def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored) -> None:
+    if not isinstance(part.get("type"), str):
+        raise InvalidRequestError(
+            f"Missing required parameter: '{path}.type'.", param=f"{path}.type"
+        )
+    if not is_thinking(part):
+        part_text(part, path, of_a_tool=message.role in _TOOL_ROLES)
+        ignored.add(*ignored_in(part, path))
+    elif message.role != "assistant" or _thoughts_beside(message):
+        ignored.add(f"{path}.{part['type']}")
 
 
 # --- what a chat template sees ------------------------------------------------------------------
@@ -209,7 +289,8 @@ def chat_conversation(request: ChatRequest) -> Conversation:
         tools=tuple(_tool(function) for function in request.callables),
         tool_choice=_choice_of(request),
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
-        reasoning_effort=request.reasoning_effort,
+        thinking=request.thinks,
+        reasoning_effort=request.effort,
         documents=request.documents,
         variables=request.chat_template_kwargs or {},
         add_generation_prompt=request.generation_prompt,
@@ -225,7 +306,7 @@ def _choice_of(request: ChatRequest) -> ToolChoice:
     return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked
 
 
-def ignored_fields(request: ChatRequest) -> list[str]:
+def _idle_fields(request: ChatRequest) -> list[str]:
     """What was asked for, does nothing here, and could have changed the answer or its speed."""
     found = {
         "prediction": request.prediction is not None,
@@ -243,6 +324,7 @@ def _tool(function: FunctionDefinition) -> ToolDefinition:
     )
 
 
+_TOOL_ROLES = ("tool", "function")
 _TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 
 
@@ -255,7 +337,7 @@ def _template_message(message: Message) -> JsonObject:
         result["name"] = message.name
     if message.tool_call_id is not None:
         result["tool_call_id"] = message.tool_call_id
-    reasoning = message.reasoning_content or message.reasoning
+    reasoning = _thoughts_beside(message) or _thoughts_within(message)
     if reasoning:
         result["reasoning_content"] = reasoning
     if message.function_call:
@@ -271,7 +353,21 @@ def _text(message: Message) -> str:
         return message.refusal or ""
     if isinstance(content, str):
         return content
-    return "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+    of_a_tool = message.role in _TOOL_ROLES
+    return "\n".join(
+        part_text(part, "content", of_a_tool=of_a_tool) for part in content if not is_thinking(part)
+    )
+
+
+def _thoughts_beside(message: Message) -> str | None:
+    return message.reasoning_content or message.reasoning
+
+
+def _thoughts_within(message: Message) -> str:
+    """What stands among an assistant's parts, as Mistral's and Anthropic's clients keep it."""
+    if message.role != "assistant" or not isinstance(message.content, list):
+        return ""
+    return "\n".join(filter(None, map(thinking_text, filter(is_thinking, message.content))))
 
 
 def _template_call(call: ToolCall) -> JsonObject:

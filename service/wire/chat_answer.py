@@ -92,7 +92,7 @@ class ChatAnswer:
     ) -> None:
         self._request = request
         self._generation = generation
-        self._writer = logprob_writer(vocabulary)
+        self._writer = logprob_writer(vocabulary, by_id=request.return_tokens_as_token_ids)
         self._id = response_id
         self._created = created
         self._model = model
@@ -130,7 +130,7 @@ class ChatAnswer:
             AnsweredToolCall(call.id, AnsweredFunction(call.name, call.arguments))
             for call in folded.tool_calls
         ]
-        reasoning = folded.reasoning if self._request.include_reasoning else ""
+        reasoning = folded.reasoning if self._request.shows_reasoning else ""
         content = self._request.echoed + folded.content
         said = content or not (calls or folded.reasoning)
         legacy = self._request.functions is not None
@@ -197,7 +197,7 @@ class ChatStream:
         self._usage = b',"usage":null' if request.include_usage else b""
         self._continuous = request.continuous_usage
         self._rich = bool(request.logprobs or request.return_token_ids or self._continuous)
-        self._reasons = request.include_reasoning
+        self._reasons = request.shows_reasoning
         self._legacy = request.functions is not None
         self._read = [0] * len(answer.generation.choices)  # events encoded, per choice
         self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs are out

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
-from service.wire.decode import decode
+from service.wire.decode import Ignored, decode
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
     TokenId,
     check_limits,
     refuse_unserved,
 )
-from service.wire.structured_output import StructuredOutputFields
+from service.wire.structured_output import StructuredOutputFields, idle_fields_of_form
 
 MAX_PROMPTS = 256
 DEFAULT_MAX_TOKENS = 16
@@ -38,6 +38,12 @@ class CompletionRequest(
     add_special_tokens: bool = True
     suffix: str | None = None
 
+    other_names: ClassVar[dict[str, str]] = {
+        **StructuredOutputFields.other_names,
+        "max_new_tokens": "max_tokens",
+        "max_completion_tokens": "max_tokens",
+    }
+
     @property
     def prompts(self) -> list[str] | list[PromptIds]:
         """The prompts, all texts or all token ids. Raises InvalidRequestError."""
@@ -57,9 +63,13 @@ class CompletionRequest(
 _decoder = msgspec.json.Decoder(CompletionRequest, strict=True)
 
 
-def decode_completion(body: bytes, *, max_choices: int) -> CompletionRequest:
+def decode_completion(
+    body: bytes, *, max_choices: int, ignored: Ignored | None = None
+) -> CompletionRequest:
     """Raises InvalidRequestError."""
-    request = decode(_decoder, body)
+    ignored = ignored or Ignored()
+    request = decode(_decoder, body, ignored)
+    ignored.add(*idle_fields_of_form(request))
     refuse_unserved(request, {"suffix": lambda suffix: suffix == ""})
     check_limits(request, max_choices=max_choices)
     n = request.n or 1

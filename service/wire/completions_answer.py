@@ -62,7 +62,7 @@ class CompletionAnswer:
     ) -> None:
         self.request = request
         self.generation = generation
-        self.writer = logprob_writer(vocabulary)
+        self.writer = logprob_writer(vocabulary, by_id=request.return_tokens_as_token_ids)
         self._texts = texts
         self._id = response_id
         self._created = created

@@ -1,13 +1,21 @@
-"""Bytes to request structs, strictly, with errors that name the field."""
+"""Bytes to request structs: bounded, typed, with errors that name the field.
+
+A body is first decoded strictly. One that fails is read once more, leniently (``leniency``): what
+a client sent beyond what we know is left out and reported rather than refused, as clients of
+"OpenAI-compatible" servers rely on.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from service.errors import InvalidRequestError
+from service.wire.leniency import lenient
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -15,17 +23,78 @@ _PATH = re.compile(r" - at `\$?\.?(.*)`\Z", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 
+# Clients send back what their own SDK, or another server, put into these: never refused.
+_HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
+_MAX_SHOWN = 32
+_MAX_NAME = 64
+_MAX_HINT = 64  # characters; a longer name is no misspelling
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Raises InvalidRequestError whose ``param`` is the path of the field at fault."""
+
+class Ignored:
+    """What a request holds that does nothing here, as paths in the request's order. ``refuse``: an
+    unknown field, other than in messages and tools, is an error instead."""
+
+    def __init__(self, *, refuse: bool = False) -> None:
+        self.names: list[str] = []
+        self.refuse = refuse
+
+    def add(self, *names: str) -> None:
+        self.names += names
+
+    def summary(self) -> str:
+        """For a header or a log line: bounded, printable, without a value. Fields of the request
+        itself come first, as what stands in its messages may be long."""
+        names = sorted(dict.fromkeys(self.names), key=lambda name: "[" in name)
+        return ", ".join(quote(name[:_MAX_NAME], safe="_.-[]/ ") for name in names[:_MAX_SHOWN])
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes, ignored: Ignored | None = None) -> T:
+    """``ignored`` gains the paths of unknown fields.
+
+    Raises InvalidRequestError whose ``param`` is the path of the field at fault.
+    """
     try:
         return decoder.decode(body)
+    except msgspec.ValidationError:
+        return _decode_leniently(decoder.type, body, ignored or Ignored())
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
+    except RecursionError:
+        raise InvalidRequestError("The body is nested too deeply.") from None
+
+
+def _decode_leniently(kind: type[T], body: bytes, ignored: Ignored) -> T:
+    unknown: list[str] = []
+    try:
+        value = lenient(msgspec.json.decode(body), kind, unknown)
+        request = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise _explain(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
         raise InvalidRequestError("The body is nested too deeply.") from None
+    if ignored.refuse:
+        for name in unknown:
+            if not _HISTORY.match(name):
+                raise _unrecognized(name, kind)
+    ignored.add(*unknown)
+    return request
+
+
+def _unrecognized(name: str, kind: type[msgspec.Struct]) -> InvalidRequestError:
+    message = f"Unrecognized request argument supplied: {name}"
+    if (meant := likely_meant(name, kind)) is not None:
+        message += f". Did you mean '{meant}'?"
+    return InvalidRequestError(message, param=name)
+
+
+def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
+    """The field of ``kind`` that ``name`` seems to be a misspelling of."""
+    if len(name) > _MAX_HINT:
+        return None
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.8)), None)
 
 
 def convert(value: Any, wanted: type[T], at: str) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -11,7 +11,7 @@ from msgspec import Meta
 from service.errors import InvalidRequestError
 from service.pooling.scores import floats_of
 from service.wire.completions import PromptIds, split_prompts
-from service.wire.decode import decode
+from service.wire.decode import Ignored, decode
 from service.wire.sampling import Name, TokenId
 
 MAX_INPUTS = 2048
@@ -34,6 +34,19 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     normalize: bool | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     cache_salt: Name | None = None
+    request_id: Name | None = None
+    metadata: dict[str, Any] | None = None
+    # Other servers' way to say that a text may be cut to the model's context: Hugging Face's as a
+    # boolean, Cohere's and NVIDIA's by the side that is cut off.
+    truncate: bool | Literal["NONE", "START", "END", "LEFT", "RIGHT"] | None = None
+
+    @property
+    def truncation(self) -> tuple[int | None, Literal["left", "right"] | None]:
+        """``truncate_prompt_tokens`` and ``truncation_side``, by whichever name they came."""
+        if self.truncate_prompt_tokens is not None or self.truncate in (None, False, "NONE"):
+            return self.truncate_prompt_tokens, self.truncation_side
+        side: Literal["left", "right"] = "left" if self.truncate in ("START", "LEFT") else "right"
+        return -1, self.truncation_side if self.truncate is True else side
 
     @property
     def inputs(self) -> list[str] | list[PromptIds]:
@@ -51,9 +64,9 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 _decoder = msgspec.json.Decoder(EmbeddingRequest, strict=True)
 
 
-def decode_embeddings(body: bytes) -> EmbeddingRequest:
+def decode_embeddings(body: bytes, ignored: Ignored | None = None) -> EmbeddingRequest:
     """Raises InvalidRequestError."""
-    request = decode(_decoder, body)
+    request = decode(_decoder, body, ignored)
     if len(request.inputs) > MAX_INPUTS:
         raise InvalidRequestError(f"'input' may hold at most {MAX_INPUTS} texts.", param="input")
     check_truncation(request.truncate_prompt_tokens)

@@ -85,10 +85,11 @@ Entries = Iterator[list[bytes]]  # JSON values, a bounded number at a time
 _Write = Callable[[int, TokenLogprobs | None, int], bytes]
 
 
-@functools.lru_cache(maxsize=2)
-def logprob_writer(vocabulary: Vocabulary) -> LogprobWriter:
-    """One for all answers: what it has spelled once it knows."""
-    return LogprobWriter(vocabulary)
+@functools.lru_cache(maxsize=4)
+def logprob_writer(vocabulary: Vocabulary, *, by_id: bool = False) -> LogprobWriter:
+    """One for all answers: it remembers what it has spelled. ``by_id``: tokens are named by their
+    ids."""
+    return LogprobWriter(vocabulary.named_by_id() if by_id else vocabulary)
 
 
 class LogprobWriter:

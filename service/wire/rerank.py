@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
-from service.wire.decode import decode
+from service.wire.decode import Ignored, decode
 from service.wire.embeddings import MAX_INPUTS, PoolingUsage, TokenLimit, check_truncation
 from service.wire.sampling import Name
 
@@ -100,16 +100,16 @@ _rerank = msgspec.json.Decoder(RerankRequest, strict=True)
 _score = msgspec.json.Decoder(ScoreRequest, strict=True)
 
 
-def decode_rerank(body: bytes) -> RerankRequest:
+def decode_rerank(body: bytes, ignored: Ignored | None = None) -> RerankRequest:
     """Raises InvalidRequestError."""
-    request = decode(_rerank, body)
+    request = decode(_rerank, body, ignored)
     check_truncation(request.truncate_prompt_tokens)
     return request
 
 
-def decode_score(body: bytes) -> ScoreRequest:
+def decode_score(body: bytes, ignored: Ignored | None = None) -> ScoreRequest:
     """Raises InvalidRequestError."""
-    request = decode(_score, body)
+    request = decode(_score, body, ignored)
     check_truncation(request.truncate_prompt_tokens)
     firsts, seconds = len(request.firsts), len(request.seconds)
     if firsts not in (1, seconds):

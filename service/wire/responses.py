@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
 from service.generation.constraint import AnswerShape, JsonObject, JsonSchema
-from service.wire.decode import decode
+from service.wire.decode import Ignored, decode
 from service.wire.sampling import (
     MAX_LOGPROBS,
     MAX_TOP_LOGPROBS,
@@ -19,7 +19,13 @@ from service.wire.sampling import (
     check_limits,
     refuse_unserved,
 )
-from service.wire.structured_output import StructuredOutputFields, TextFormat, answer_shape
+from service.wire.structured_output import (
+    StructuredOutputFields,
+    TextFormat,
+    answer_shape,
+    idle_fields_of_form,
+    only_form,
+)
 
 MAX_ITEMS = 16384
 MAX_TOOLS = 1024
@@ -83,11 +89,19 @@ class ResponsesRequest(
     prompt_cache_options: dict[str, Any] | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
     include_reasoning: bool = True
+    enable_thinking: bool | None = None
     # Known to OpenAI, not served here: refused by name unless null.
     context_management: Any = None
     conversation: Any = None
     moderation: Any = None
     prompt: Any = None
+
+    other_names: ClassVar[dict[str, str]] = {
+        **StructuredOutputFields.other_names,
+        **dict.fromkeys(
+            ("max_tokens", "max_completion_tokens", "max_new_tokens"), "max_output_tokens"
+        ),
+    }
 
     @property
     def kept(self) -> bool:
@@ -129,9 +143,9 @@ _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def decode_responses(body: bytes) -> ResponsesRequest:
+def decode_responses(body: bytes, ignored: Ignored | None = None) -> ResponsesRequest:
     """Raises InvalidRequestError."""
-    request = decode(_decoder, body)
+    request = decode(_decoder, body, ignored)
     refuse_unserved(request, _PARTLY_SERVED)
     check_limits(request, max_choices=1)
     if request.return_token_ids:
@@ -150,17 +164,12 @@ def text_shape(request: ResponsesRequest) -> AnswerShape | None:
     other = answer_shape(request)
     match request.text.format if request.text else None:
         case JsonObjectText():
-            shape: AnswerShape | None = JsonObject(param="text.format")
-        case JsonSchemaText(schema=schema):
-            shape = JsonSchema(schema=schema, param="text.format.schema")
+            shape: AnswerShape = JsonObject(param="text.format")
+        case JsonSchemaText(schema=schema, strict=strict):
+            shape = JsonSchema(schema=schema, param="text.format.schema", strict=strict is True)
         case _:
             return other
-    if other is not None:
-        raise InvalidRequestError(
-            f"'text.format' and '{other.param}' ask for two forms of one answer.",
-            param=other.param,
-        )
-    return shape
+    return shape if other is None else only_form([shape, other])
 
 
 def ignored_fields(request: ResponsesRequest) -> list[str]:
@@ -173,4 +182,4 @@ def ignored_fields(request: ResponsesRequest) -> list[str]:
         "reasoning.mode": reasoning.mode is not None,
         "prompt_cache_options": request.prompt_cache_options is not None,
     }
-    return [name for name, asked in found.items() if asked]
+    return [name for name, asked in found.items() if asked] + idle_fields_of_form(request)

@@ -65,6 +65,7 @@ def read_request(
         tools=toolbox.definitions(),
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,
+        thinking=request.enable_thinking,
         reasoning_effort=reasoning.effort if reasoning else None,
         variables=request.chat_template_kwargs or {},
         param="input",

@@ -16,6 +16,7 @@ from msgspec import Meta
 from service.errors import InvalidRequestError
 from service.prompt.conversation import JsonObject, call_arguments
 from service.wire.decode import convert
+from service.wire.parts import medium_of, part_text
 from service.wire.responses import MAX_TOOLS
 from service.wire.responses_compaction import COMPACTIONS, summary_message
 from service.wire.responses_seal import SealError
@@ -24,8 +25,6 @@ from service.wire.responses_tools import CUSTOM_INPUT, Toolbox
 Text = Annotated[str, Meta(max_length=64 * 1024 * 1024)]
 Identifier = Annotated[str, Meta(max_length=512)]
 Parts = Annotated[list[dict[str, Any]], Meta(max_length=4096)]
-
-_TEXT_PARTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 
 
 class MessageItem(msgspec.Struct, frozen=True):
@@ -234,7 +233,9 @@ class MessageWriter:
         message: JsonObject = {
             "role": "tool",
             "tool_call_id": item.call_id,
-            "content": _text_of(item.output, f"{placed.path}.output"),
+            "content": _text_of(
+                item.output, f"{placed.path}.output", ignored=self._ignored, of_a_tool=True
+            ),
         }
         if item.call_id in self._names:
             message["name"] = self._names[item.call_id]
@@ -270,23 +271,23 @@ _WRITERS: dict[str, Callable[[MessageWriter, PlacedItem], None]] = {
 }
 
 
-def _text_of(content: str | list[dict[str, Any]], path: str) -> str:
-    """Text parts, one per line. Raises InvalidRequestError for a part that is no text."""
+def _text_of(
+    content: str | list[dict[str, Any]],
+    path: str,
+    *,
+    ignored: list[str] | None = None,
+    of_a_tool: bool = False,
+) -> str:
+    """Text parts, one per line; ``ignored`` gains what of a tool's output is no text.
+
+    Raises InvalidRequestError for a part of a message that is no text.
+    """
     if isinstance(content, str):
         return content
-    return "\n".join(_part_text(part, f"{path}[{index}]") for index, part in enumerate(content))
-
-
-def _part_text(part: dict[str, Any], path: str) -> str:
-    kind = part.get("type")
-    key = "refusal" if kind == "refusal" else "text"
-    if kind not in _TEXT_PARTS and kind != "refusal":
-        raise InvalidRequestError(
-            f"'{path}' has the type {kind!r:.80}; this model takes text only.", param=f"{path}.type"
-        )
-    text = part.get(key)
-    if not isinstance(text, str):
-        raise InvalidRequestError(
-            f"Missing required parameter: '{path}.{key}'.", param=f"{path}.{key}"
-        )
-    return text
+    texts = []
+    for index, part in enumerate(content):
+        here = f"{path}[{index}]"
+        texts.append(part_text(part, here, of_a_tool=of_a_tool))
+        if ignored is not None and medium_of(part.get("type")) is not None:
+            ignored.append(f"{here}.{part['type']}")
+    return "\n".join(texts)

@@ -8,7 +8,7 @@ Fields of OpenAI that do not change the answer of a local model are accepted and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -94,6 +94,9 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     request_id: Name | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     cache_salt: Name | None = None
+    return_tokens_as_token_ids: bool = False
+
+    other_names: ClassVar[dict[str, str]] = {"repeat_penalty": "repetition_penalty"}
 
     @property
     def most_logprobs(self) -> int:

@@ -1,5 +1,6 @@
-"""The form of an answer, as requests ask for it: ``response_format``, ``structured_outputs`` and
-the older ``guided_*`` fields. One of them at most may be given."""
+"""The form of an answer, as requests ask for it: ``response_format``, ``structured_outputs``, the
+older ``guided_*`` fields, and SGLang's and llama.cpp's names. Several may be given where they say
+the same."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from service.generation.constraint import (
 )
 from service.generation.formats import Opening
 from service.prompt.conversation import Conversation, ToolChoice
-from service.wire.sampling import SamplingFields
+from service.wire.sampling import Name, SamplingFields
 
 _MAX_TEXT = 128 * 1024
 Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
@@ -36,11 +37,13 @@ class TextFormat(msgspec.Struct, frozen=True, tag="text", forbid_unknown_fields=
 
 
 class JsonObjectFormat(msgspec.Struct, frozen=True, tag="json_object", forbid_unknown_fields=True):
-    """Any JSON object."""
+    """Any JSON object; with ``schema``, as llama.cpp and others have it, one that matches it."""
+
+    schema: dict[str, Any] | bool | None = None
 
 
 class NamedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``strict`` false is a wish; here it is fulfilled like a demand."""
+    """Without ``strict`` what of the schema cannot be enforced is left out and reported."""
 
     name: Annotated[str, Meta(max_length=512)] = ""
     description: str | None = None
@@ -56,7 +59,8 @@ ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """vLLM's extension. One kind of form, and whether JSON may have white space."""
+    """vLLM's extension. One kind of form, and whether JSON may have white space. ``backend`` and
+    ``disable_fallback`` choose among engines, of which there is one here."""
 
     json: Schema | None = None
     json_object: bool | None = None
@@ -64,6 +68,8 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     choice: Options | None = None
     grammar: Text | None = None
     disable_any_whitespace: bool = False
+    backend: Name | None = None
+    disable_fallback: bool = False
 
 
 class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
@@ -75,6 +81,24 @@ class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
     guided_regex: Text | None = None
     guided_choice: Options | None = None
     guided_grammar: Text | None = None
+    # SGLang's names, and llama.cpp's.
+    regex: Text | None = None
+    ebnf: Text | None = None
+    grammar: Text | None = None
+    json_schema: Schema | None = None
+    # Which engine enforces a form, and with which white space: one answer to both here.
+    guided_decoding_backend: Any = None
+    guided_whitespace_pattern: Any = None
+
+
+def idle_fields_of_form(fields: StructuredOutputFields) -> list[str]:
+    """What was asked of the form's engine and does nothing here."""
+    names = ("guided_decoding_backend", "guided_whitespace_pattern")
+    found = [name for name in names if getattr(fields, name) is not None]
+    asked = fields.structured_outputs
+    if asked is not None and asked.backend is not None:
+        found.append("structured_outputs.backend")
+    return found
 
 
 def answer_shape(fields: StructuredOutputFields) -> AnswerShape | None:
@@ -87,34 +111,57 @@ def answer_shape(fields: StructuredOutputFields) -> AnswerShape | None:
         for shape in (
             _of_response_format(fields.response_format),
             _of_structured_outputs(fields.structured_outputs),
-            *_of_guided(fields),
+            *_of_fields(fields),
         )
         if shape is not None
     ]
-    if len(shapes) > 1:
-        raise InvalidRequestError(
-            f"'{shapes[0].param}' and '{shapes[1].param}' ask for two forms of one answer.",
-            param=shapes[1].param,
-        )
+    return only_form(shapes)
+
+
+def only_form(shapes: list[AnswerShape]) -> AnswerShape | None:
+    """The one form that all of them ask for, in whichever field. Raises InvalidRequestError for
+    two different ones."""
+    for other in shapes[1:]:
+        if _says(other) != _says(shapes[0]):
+            raise InvalidRequestError(
+                f"'{shapes[0].param}' and '{other.param}' ask for two forms of one answer.",
+                param=other.param,
+            )
     return shapes[0] if shapes else None
+
+
+def _says(shape: AnswerShape) -> AnswerShape:
+    """The form alone: not where it stands in the request, nor how it is insisted on."""
+    if isinstance(shape, JsonSchema):
+        return msgspec.structs.replace(shape, param="", strict=False)
+    return msgspec.structs.replace(shape, param="")
 
 
 def _of_response_format(asked: ResponseFormat | None) -> AnswerShape | None:
     match asked:
+        case JsonObjectFormat(schema=schema) if schema is not None:
+            return JsonSchema(schema=schema, param="response_format.schema")
         case JsonObjectFormat():
             return JsonObject(param="response_format")
         case JsonSchemaFormat(json_schema=named):
             param = "response_format.json_schema.schema"
             if named.schema is None:
                 raise InvalidRequestError(f"Missing required parameter: '{param}'.", param=param)
-            return JsonSchema(schema=named.schema, param=param)
+            return JsonSchema(schema=named.schema, param=param, strict=named.strict is True)
     return None
 
 
 def _of_structured_outputs(asked: StructuredOutputs | None) -> AnswerShape | None:
     if asked is None:
         return None
-    shapes = _shapes("structured_outputs.", asked.json, asked.regex, asked.choice, asked.grammar)
+    shapes = _shapes(
+        {
+            "structured_outputs.json": asked.json,
+            "structured_outputs.regex": asked.regex,
+            "structured_outputs.choice": asked.choice,
+            "structured_outputs.grammar": asked.grammar,
+        }
+    )
     if asked.json_object:
         shapes.append(JsonObject(param="structured_outputs.json_object"))
     if len(shapes) != 1:
@@ -128,32 +175,30 @@ def _of_structured_outputs(asked: StructuredOutputs | None) -> AnswerShape | Non
     return shape
 
 
-def _of_guided(fields: StructuredOutputFields) -> list[AnswerShape]:
-    return _shapes(
-        "guided_",
-        fields.guided_json,
-        fields.guided_regex,
-        fields.guided_choice,
-        fields.guided_grammar,
-    )
+_FORM_FIELDS = (
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    *("regex", "ebnf", "grammar", "json_schema"),
+)
 
 
-def _shapes(
-    prefix: str,
-    schema: Schema | None,
-    regex: str | None,
-    choice: list[str] | None,
-    grammar: str | None,
-) -> list[AnswerShape]:
+def _of_fields(fields: StructuredOutputFields) -> list[AnswerShape]:
+    return _shapes({name: getattr(fields, name) for name in _FORM_FIELDS})
+
+
+def _shapes(given: dict[str, Any]) -> list[AnswerShape]:
+    """The forms that fields ask for; what kind of form a field holds, its name's end tells."""
     shapes: list[AnswerShape] = []
-    if schema is not None:
-        shapes.append(JsonSchema(schema=_schema(schema, f"{prefix}json"), param=f"{prefix}json"))
-    if regex is not None:
-        shapes.append(Regex(pattern=regex, param=f"{prefix}regex"))
-    if choice is not None:
-        shapes.append(Choice(options=tuple(choice), param=f"{prefix}choice"))
-    if grammar is not None:
-        shapes.append(Grammar(text=grammar, param=f"{prefix}grammar"))
+    for param, value in given.items():
+        if value is None:
+            continue
+        if param.endswith(("json", "json_schema")):
+            shapes.append(JsonSchema(schema=_schema(value, param), param=param))
+        elif param.endswith("regex"):
+            shapes.append(Regex(pattern=value, param=param))
+        elif param.endswith("choice"):
+            shapes.append(Choice(options=tuple(value), param=param))
+        else:
+            shapes.append(Grammar(text=value, param=param))
     return shapes
 
 
@@ -167,11 +212,11 @@ def _schema(schema: Schema, param: str) -> dict[str, Any] | bool:
         raise InvalidRequestError(f"'{param}' is no JSON schema: {error}.", param=param) from None
 
 
-class _NamedFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _NamedFunction(msgspec.Struct, frozen=True):
     name: str
 
 
-class _NamedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _NamedChoice(msgspec.Struct, frozen=True):
     type: Literal["function"]
     function: _NamedFunction
 
@@ -201,16 +246,17 @@ def conversation_constraint(
     *,
     tools: tuple[ToolShape, ...] | None = None,
     opening: Opening,
+    reasoning_is_over: bool = False,
 ) -> ConstraintRequest:
     """What a conversation's tools and an answer's form ask for together. ``tools`` stands for the
-    conversation's own."""
+    conversation's own; ``reasoning_is_over``: the prompt ends behind it."""
     return ConstraintRequest(
         answer=answer,
         tools=_function_shapes(conversation) if tools is None else tools,
         tool_choice=conversation.tool_choice,
         parallel_tool_calls=conversation.parallel_tool_calls,
         opening=opening,
-        reasoning=_may_reason(conversation),
+        reasoning=_may_reason(conversation) and not reasoning_is_over,
     )
 
 

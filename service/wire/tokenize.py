@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
-from service.wire.chat import Message, Tool
-from service.wire.decode import decode
+from service.wire.chat import Message, Tool, check_message
+from service.wire.decode import Ignored, decode
 from service.wire.sampling import Name, TokenId
 
 
@@ -47,14 +47,17 @@ _tokenize = msgspec.json.Decoder(TokenizeRequest, strict=True)
 _detokenize = msgspec.json.Decoder(DetokenizeRequest, strict=True)
 
 
-def decode_tokenize(body: bytes) -> TokenizeRequest:
+def decode_tokenize(body: bytes, ignored: Ignored | None = None) -> TokenizeRequest:
     """Raises InvalidRequestError."""
-    request = decode(_tokenize, body)
+    ignored = ignored or Ignored()
+    request = decode(_tokenize, body, ignored)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequestError("Give either 'prompt' or 'messages'.", param="prompt")
+    for index, message in enumerate(request.messages or ()):
+        check_message(message, f"messages[{index}]", ignored)
     return request
 
 
-def decode_detokenize(body: bytes) -> DetokenizeRequest:
+def decode_detokenize(body: bytes, ignored: Ignored | None = None) -> DetokenizeRequest:
     """Raises InvalidRequestError."""
-    return decode(_detokenize, body)
+    return decode(_detokenize, body, ignored)

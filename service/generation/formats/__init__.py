@@ -12,7 +12,7 @@ from service.generation.formats.format import (
     RelaxedBody,
     ToolCallTags,
 )
-from service.generation.formats.opening import Opening, opening_of
+from service.generation.formats.opening import Opening, opening_of, reasoning_is_over
 from service.generation.formats.response_template import read_response_template
 from service.generation.formats.shipped import (
     ShippedFormat,
@@ -38,5 +38,6 @@ __all__ = [
     "named_format",
     "opening_of",
     "read_response_template",
+    "reasoning_is_over",
     "shipped_formats",
 ]

@@ -31,6 +31,30 @@ def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> 
     return Opening.REASONING if open_now else Opening.TEXT
 
 
+def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bool) -> bool:
+    """Whether the prompt ends in a block of reasoning that is closed, as templates write it that
+    switch thinking off: what comes next is the answer. ``continues`` as in ``opening_of``; an
+    answer that has begun behind a block is behind it still."""
+    channels = output_format.channels
+    if channels is not None:
+        return _is_behind_reasoning(channels, prompt)
+    tags = output_format.reasoning
+    if tags is None:
+        return False
+    if prompt.rstrip().endswith(tags.closes):
+        return True
+    last_close = max(prompt.rfind(tag) for tag in tags.closes)
+    return continues and last_close > max(prompt.rfind(tag) for tag in tags.opens)
+
+
+def _is_behind_reasoning(channels: Channels, prompt: str) -> bool:
+    """Whether the message before the one that is being opened is reasoning, and closed."""
+    before = prompt[: max(prompt.rfind(channels.opens[0]), 0)].rstrip()
+    if _in_channel(channels, prompt) is not Opening.HEADER or not before.endswith(channels.closes):
+        return False
+    return _in_channel(channels, before) is Opening.REASONING
+
+
 def _in_channel(channels: Channels, prompt: str) -> Opening:
     start = prompt.rfind(channels.opens[0])
     header, message, _ = prompt[max(start, 0) :].partition(channels.message)

@@ -22,7 +22,14 @@ from service.generation.constraint import (
     ToolShape,
 )
 from service.generation.constraint_grammar import constraint_for
-from service.generation.formats import PLAIN, Opening, OutputFormat, ReasoningTags, ToolCallTags
+from service.generation.formats import (
+    PLAIN,
+    Opening,
+    OutputFormat,
+    ReasoningTags,
+    ToolCallTags,
+    named_format,
+)
 from tests.service.generation.grammars import accepts, spelled, token_id
 
 THINKING = OutputFormat(
@@ -95,6 +102,31 @@ def test_without_reasoning_the_answer_comes_at_once() -> None:
     assert accepts(asked, "{}")
     assert not accepts(asked, thought(THINKING, "hm") + "{}")
     assert accepts(constraint(PLAIN, answer=JsonObject(param="p")), "{}")
+
+
+HARMONY = OutputFormat(channels=named_format("tool_calls", "openai").channels)
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        ({"answer": JsonObject(param="p")}, "<|channel|>final<|message|>{}"),
+        (
+            {"tools": (CLOCK,), "tool_choice": "required"},
+            "<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}",
+        ),
+        ({"tools": (WEATHER,)}, "<|channel|>final<|message|>Hello"),
+    ],
+    ids=["a form", "a forced call", "strict tools"],
+)
+def test_without_reasoning_no_message_of_it_is_opened(fields: dict[str, Any], answer: str) -> None:
+    thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+    behind = constraint(HARMONY, opening=Opening.HEADER, reasoning=False, **fields)
+    before = constraint(HARMONY, opening=Opening.HEADER, **fields)
+    assert accepts(before, answer)
+    assert accepts(before, thought + answer)
+    assert accepts(behind, answer)
+    assert not accepts(behind, thought + answer)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from service.generation.formats import (
     Opening,
     OutputFormat,
     ReasoningTags,
+    ShippedFormat,
     ToolCallTags,
     detect_format,
     named_format,
     opening_of,
     read_response_template,
+    reasoning_is_over,
+    shipped_formats,
 )
 
 THINK = ReasoningTags("<think>", "</think>")
@@ -88,6 +91,48 @@ def test_a_prompt_shows_where_it_leaves_the_model(
     prompt: str, continues: bool, expected: Opening
 ) -> None:
     assert opening_of(OutputFormat(THINK), prompt, continues=continues) is expected
+
+
+@pytest.mark.parametrize("shipped", shipped_formats("reasoning"), ids=lambda s: s.names[0])
+def test_a_prompt_that_ends_in_a_closed_block_is_behind_the_reasoning(
+    shipped: ShippedFormat,
+) -> None:
+    tags = shipped.reasoning
+    assert tags is not None
+
+    def over(prompt: str, *, continues: bool = False) -> bool:
+        return reasoning_is_over(OutputFormat(tags), prompt, continues=continues)
+
+    begun = "<|user|>Hi<|assistant|>"
+    for close in tags.closes:
+        # As templates write it: an empty block, or, as DeepSeek's, only its end.
+        assert over(f"{begun}{tags.open}\n\n{close}\n\n")
+        assert over(f"{begun}{close}")
+        assert over(f"{begun}{tags.open}so{close}\nWell,", continues=True)
+        # A thought of an earlier turn closes nothing now.
+        assert not over(f"<|assistant|>{tags.open}so{close}Hello{begun}")
+        assert not over(f"{close}{begun}{tags.open}\n", continues=True)
+    assert not over(begun)
+    assert not over(f"{begun}{tags.open}\n")
+    assert not over(f"{begun}Well,", continues=True)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("<|start|>user<|message|>Hi<|end|><|start|>assistant", False),
+        ("<|start|>assistant<|channel|>analysis<|message|><|end|><|start|>assistant", True),
+        ("<|start|>assistant<|channel|>analysis<|message|>so<|end|>\n<|start|>assistant", True),
+        ("<|start|>assistant<|channel|>analysis<|message|>so", False),
+        ("<|start|>assistant<|channel|>final<|message|>Hi<|end|><|start|>assistant", False),
+        ("<|start|>assistant", False),
+    ],
+)
+def test_a_closed_message_of_reasoning_is_behind_the_next_header(
+    prompt: str, expected: bool
+) -> None:
+    harmony = OutputFormat(channels=named_format("tool_calls", "openai").channels)
+    assert reasoning_is_over(harmony, prompt, continues=False) is expected
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,6 @@ def test_a_tool_is_chosen_by_name_or_among_those_allowed() -> None:
         ({"input": "x", "tools": [{"name": "f"}]}, "tools[0].type"),
         ({"input": "x", "tool_choice": "perhaps"}, "tool_choice"),
         ({"input": "x", "tool_choice": {}}, "tool_choice"),
-        ({"input": "x", "nonsense": 1}, "nonsense"),
         ({"input": "x", "conversation": "conv_1"}, "conversation"),
         ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
         ({"input": "x", "n": 2}, "n"),

@@ -43,7 +43,7 @@ def test_each_field_gives_its_form_and_remembers_its_name() -> None:
     assert shape() is None
     assert shape(response_format={"type": "text"}) is None
     assert shape(response_format={"type": "json_object"}) == JsonObject(param="response_format")
-    assert shape(response_format=named) == JsonSchema(schema=SCHEMA, param=path)
+    assert shape(response_format=named) == JsonSchema(schema=SCHEMA, param=path, strict=True)
     for prefix, fields in (("structured_outputs.", "structured_outputs"), ("guided_", None)):
 
         def form(kind: str, value: Any, prefix: str = prefix, inside: str | None = fields) -> Any:
@@ -66,14 +66,16 @@ def test_each_field_gives_its_form_and_remembers_its_name() -> None:
     [
         ({"structured_outputs": {}}, "structured_outputs"),
         ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
-        ({"structured_outputs": {"regex": "a"}, "guided_regex": "a"}, "guided_regex"),
+        ({"structured_outputs": {"regex": "a"}, "guided_regex": "b"}, "guided_regex"),
+        ({"guided_regex": "a", "regex": "b"}, "regex"),
+        ({"guided_grammar": "a", "regex": "a"}, "regex"),
         ({"response_format": {"type": "json_object"}, "guided_json": {}}, "guided_json"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
             "response_format.json_schema.schema",
         ),
-        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag"),
+        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs"),
         ({"guided_json": "{"}, "guided_json"),
         ({"guided_choice": []}, "guided_choice"),
     ],
