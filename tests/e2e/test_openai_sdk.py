@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any, Literal
+
 import openai
 import pytest
+from pydantic import BaseModel
 
 from tests.e2e.quire_server import QuireServer
 
@@ -118,3 +123,51 @@ def test_a_stop_string_ends_the_answer_before_it(
     cut = client.chat.completions.create(**ask, stop=[middle]).choices[0]  # type: ignore[call-overload]
     assert cut.message.content == whole[: whole.index(middle)]
     assert cut.finish_reason == "stop"
+
+
+class Weather(BaseModel):
+    """Get the weather of a city."""
+
+    city: Literal["Oslo", "Rome"]
+
+
+# Every way in which the SDK's documentation and its users put an answer back into a conversation.
+APPENDED: dict[str, Callable[[Any], Any]] = {
+    "the object": lambda message: message,
+    "model_dump": lambda message: message.model_dump(),
+    "model_dump without nulls": lambda message: message.model_dump(exclude_none=True),
+    "to_dict": lambda message: message.to_dict(),
+    "JSON": lambda message: json.loads(message.model_dump_json()),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["parse", "stream"])
+def test_a_parsed_call_may_be_sent_back_in_any_way(client: openai.OpenAI, streamed: bool) -> None:
+    ask: dict[str, Any] = {
+        "model": "pocket",
+        "messages": [{"role": "user", "content": "What is the weather in Oslo?"}],
+        "tools": [openai.pydantic_function_tool(Weather)],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "max_tokens": 80,
+    }
+    if streamed:
+        with client.chat.completions.stream(**ask) as stream:
+            message = stream.get_final_completion().choices[0].message
+    else:
+        message = client.chat.completions.parse(**ask).choices[0].message
+    [call] = message.tool_calls or []
+    assert isinstance(call.function.parsed_arguments, Weather)
+    result = {"role": "tool", "tool_call_id": call.id, "content": "18 degrees"}
+    plain = None
+    for way in APPENDED.values():
+        messages = [*ask["messages"], way(message), result]
+        raw = client.chat.completions.with_raw_response.create(
+            model="pocket", messages=messages, max_tokens=1
+        )
+        usage = raw.parse().usage
+        assert usage is not None
+        plain = plain or usage.prompt_tokens
+        assert usage.prompt_tokens == plain  # the additions are in no prompt
+        ignored = raw.headers.get("x-quire-ignored", "").split(", ")
+        assert "messages[1].tool_calls[0].function.parsed_arguments" in ignored

@@ -258,3 +258,48 @@ def test_hostile_schemas_over_http_hold_up_no_other_stream(
     assert set(statuses) <= {200, 400, 500}
     assert max(gaps) < 2  # of a client that shares its processor with all of them
     assert ask(client, extra={"guided_choice": ["yes"]}).choices[0].message.content == "yes"
+
+
+SHORT = {
+    "type": "object",
+    "properties": {"reply": {"type": "string", "maxLength": 12}, "n": {"enum": [1, 2]}},
+    "required": ["reply", "n"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"response_format": json_schema(SHORT)},
+        {"extra_body": {"guided_choice": ["yes", "no"]}},
+        {"extra_body": {"guided_grammar": 'root ::= "[" [0-9] "]"'}},
+        {"extra_body": {"regex": "[0-9]{3}"}},
+    ],
+    ids=["json_object", "json_schema", "choice", "grammar", "regex"],
+)
+def test_behind_thinking_that_the_template_closed_the_answer_comes_at_once(
+    client: openai.OpenAI, form: dict[str, Any], seed: int
+) -> None:
+    """Nobody said a word of thinking: pocket's own template closes it."""
+    answer = client.chat.completions.create(
+        model="pocket",
+        messages=[{"role": "user", "content": "Hello"}],
+        temperature=1,
+        seed=seed,
+        max_tokens=60,
+        **form,
+    )
+    [choice] = answer.choices
+    assert choice.message.content
+    assert getattr(choice.message, "reasoning", None) is None
+    if form == {"response_format": {"type": "json_object"}}:
+        # Nothing bounds how much a small model puts into one.
+        assert choice.message.content.startswith("{")
+        assert choice.finish_reason == "length" or json.loads(choice.message.content) is not None
+        return
+    assert choice.finish_reason == "stop"
+    if "response_format" in form:
+        jsonschema.validate(json.loads(choice.message.content), SHORT)

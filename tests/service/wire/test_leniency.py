@@ -375,10 +375,12 @@ _json = st.recursive(
 
 @given(_json, st.sampled_from(["messages", "tools", "response_format", "stream_options", "n"]))
 def test_whatever_stands_somewhere_is_taken_or_refused_by_name(value: Any, name: str) -> None:
+    param: str | None = name
     try:
         chat(**{name: value, "unknown": value})
     except InvalidRequestError as refused:
-        assert refused.param
+        param = refused.param
+    assert param
 
 
 # --- pictures and other media ---------------------------------------------------------------------
