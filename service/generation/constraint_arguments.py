@@ -8,7 +8,7 @@ from service.errors import InvalidRequestError
 from service.generation.constraint import Grammar, Regex, ToolShape
 from service.generation.constraint_flat import CannotFlattenError, flat_regex
 from service.generation.constraint_lark import literal, pattern
-from service.generation.constraint_schema import check_schema
+from service.generation.constraint_schema import enforceable
 
 JsonObject = dict[str, Any]
 
@@ -31,11 +31,13 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
         return _custom_arguments(tool)
     if tool.parameters is None or not (tool.strict or exact):
         return _ANY_OBJECT
-    check_schema(tool.parameters, tool.param, every_keyword=tool.strict)
+    read = enforceable(tool.parameters, tool.param)
+    if tool.strict and read.left_out:
+        raise read.left_out[0]
+    schema = read.schema
+    assert isinstance(schema, dict)
     # A schema that allows more than objects still has to give arguments.
-    if "type" in tool.parameters:
-        return tool.parameters
-    return {**tool.parameters, "type": "object"}
+    return schema if "type" in schema else {**schema, "type": "object"}
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 
 import msgspec
 
@@ -40,7 +41,7 @@ from service.generation.constraint_lark import (
     quoted,
     tag,
 )
-from service.generation.constraint_schema import check_schema, schema_grammar
+from service.generation.constraint_schema import eased, enforceable, schema_grammar
 from service.generation.constraint_trial import GrammarTrial, TrialFailedError
 from service.generation.formats import PLAIN, Opening, OutputFormat, ToolCallTags
 
@@ -57,8 +58,10 @@ async def constraint_of(
     output_format: OutputFormat,
     token_ids: TokenIds,
     trial: GrammarTrial,
+    left_out: list[str] | None = None,
 ) -> Constraint | None:
-    """What the engine is told; None when nothing has to be constrained.
+    """What the engine is told; None when nothing has to be constrained. ``left_out`` gains the
+    paths of what is asked of the answer without ``strict`` and cannot be enforced.
 
     Raises InvalidRequestError, naming the field, for what cannot be enforced or does not compile
     within its bounds; InternalError when that cannot be tried.
@@ -68,12 +71,23 @@ async def constraint_of(
     try:
         request = await _in_lark(request, trial)
         # Large schemas take a while to check and write; other streams go on meanwhile.
-        constraint = await asyncio.to_thread(constraint_for, request, output_format, token_ids)
+        paths: list[str] = []
+        constraint = await asyncio.to_thread(
+            constraint_for, request, output_format, token_ids, left_out=paths
+        )
         if constraint is None:
             return None
         error = await trial.try_out(constraint) or await _fault_alone(request, trial)
         if error is None:
+            if left_out is not None:
+                left_out += paths
             return constraint
+        for eased_request, eased_paths in _eased(request):
+            other = constraint_for(eased_request, output_format, token_ids)
+            if other is not None and not await trial.try_out(other):
+                if left_out is not None:
+                    left_out += [*paths, *eased_paths]
+                return other
         if any(not tool.strict for tool in request.tools):
             # A schema that nobody called strict shall not make a call impossible.
             loose = await asyncio.to_thread(
@@ -87,6 +101,17 @@ async def constraint_of(
         )
     except TrialFailedError as failure:
         raise InternalError(f"{failure}.") from failure
+
+
+def _eased(request: ConstraintRequest) -> Iterator[tuple[ConstraintRequest, list[str]]]:
+    """The same with less asked of an answer that need not be strict, and the paths of what is
+    not."""
+    answer = request.answer
+    if not isinstance(answer, JsonSchema) or answer.strict:
+        return
+    for schema, _, paths in eased(answer.schema, answer.param):
+        easier = msgspec.structs.replace(answer, schema=schema)
+        yield msgspec.structs.replace(request, answer=easier), paths
 
 
 async def _fault_alone(request: ConstraintRequest, trial: GrammarTrial) -> str | None:
@@ -149,9 +174,11 @@ def constraint_for(
     token_ids: TokenIds,
     *,
     exact: bool = True,
+    left_out: list[str] | None = None,
 ) -> Constraint | None:
     """The grammar of a request, not tried yet. ``exact``: forced calls follow also the schemas of
-    tools that are not strict. Raises InvalidRequestError."""
+    tools that are not strict; ``left_out`` gains the paths of what the answer's schema asks and
+    the grammar does not enforce. Raises InvalidRequestError."""
     if not _asks_anything(request):
         return None
     tools = _callable_tools(request)
@@ -175,6 +202,8 @@ def constraint_for(
         start = build.after_reasoning(build.rules.add(either(terms)))
     else:
         start = build.free_text_with_calls(tools)
+    if left_out is not None:
+        left_out += build.left_out
     return build.constraint(start)
 
 
@@ -219,6 +248,7 @@ class _Builder:
         self, output_format: OutputFormat, token_ids: TokenIds, request: ConstraintRequest
     ) -> None:
         self.rules = Rules()
+        self.left_out: list[str] = []
         self._token_ids = token_ids
         self._request = request
         self._calls = output_format.tool_call
@@ -279,8 +309,11 @@ class _Builder:
     def answer(self, shape: AnswerShape) -> str:
         match shape:
             case JsonSchema(schema=schema, param=param, any_whitespace=any_whitespace):
-                check_schema(schema, param)
-                return self.rules.add(schema_grammar(schema, any_whitespace=any_whitespace))
+                read = enforceable(schema, param)
+                if shape.strict and read.left_out:
+                    raise read.left_out[0]
+                self.left_out += read.paths
+                return self.rules.add(schema_grammar(read.schema, any_whitespace=any_whitespace))
             case JsonObject():
                 return self.rules.add(schema_grammar({"type": "object"}))
             case Regex(pattern=regex, param=param):

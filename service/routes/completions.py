@@ -36,7 +36,7 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     prompts, texts = await completion_prompts(completion, services)
     wanted = completion_generation(completion, prompts, services, record)
     asked = ConstraintRequest(answer=answer_shape(completion))
-    wanted = await constrained(wanted, asked, PLAIN, services)
+    wanted = await constrained(wanted, asked, PLAIN, services, exchange.ignored)
     generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     record.response_id = f"cmpl-{uuid.uuid4().hex}"

@@ -22,6 +22,7 @@ from service.prompt.tokenizer import THREAD_CHARS
 from service.routes.exchange import Exchange
 from service.routes.services import Services
 from service.wire.completions import DEFAULT_MAX_TOKENS, CompletionRequest
+from service.wire.decode import Ignored
 from service.wire.sampling import (
     SamplingFields,
     check_prompt_logprobs,
@@ -190,7 +191,9 @@ async def start_conversation(
             continues=conversation.continue_final_message,
         ),
     )
-    wanted = await constrained(wanted, asked, services.checkpoint.output_format, services)
+    wanted = await constrained(
+        wanted, asked, services.checkpoint.output_format, services, exchange.ignored
+    )
     generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     return generation
@@ -201,12 +204,19 @@ async def constrained(
     asked: ConstraintRequest,
     output_format: OutputFormat,
     services: Services,
+    ignored: Ignored,
 ) -> GenerationRequest:
-    """The same request, its output bound to what is asked of its form. Raises
-    InvalidRequestError for a form that cannot be had."""
+    """The same request, its output bound to what is asked of its form; ``ignored`` gains what of
+    that cannot be enforced. Raises InvalidRequestError for a form that cannot be had."""
+    left_out: list[str] = []
     constraint = await constraint_of(
-        asked, output_format, services.checkpoint.tokenizer.token_id, services.grammar_trial
+        asked,
+        output_format,
+        services.checkpoint.tokenizer.token_id,
+        services.grammar_trial,
+        left_out,
     )
+    ignored.add(*left_out)
     if constraint is None:
         return wanted
     if wanted.length_penalty is not None:

@@ -71,7 +71,7 @@ async def generate(call: Call, message: bytes) -> None:
     prompts, _ = await completion_prompts(asked, services)
     wanted = completion_generation(asked, prompts, services, record)
     form = ConstraintRequest(answer=answer_shape(asked))
-    wanted = await constrained(wanted, form, PLAIN, services)
+    wanted = await constrained(wanted, form, PLAIN, services, exchange.ignored)
     generation = services.generator.start(wanted, exchange.caller)
     exchange.began(generation)
     events = GenerateEvents(

@@ -25,6 +25,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 
 # Clients send back what their own SDK, or another server, put into these: never refused.
 _HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
+_MAX_KEPT = 256
 _MAX_SHOWN = 32
 _MAX_NAME = 64
 _MAX_HINT = 64  # characters; a longer name is no misspelling
@@ -39,7 +40,12 @@ class Ignored:
         self.refuse = refuse
 
     def add(self, *names: str) -> None:
-        self.names += names
+        """Each once, and not without bound: a message may hold a million parts."""
+        for name in names:
+            if len(self.names) >= _MAX_KEPT:
+                return
+            if name not in self.names:
+                self.names.append(name)
 
     def summary(self) -> str:
         """For a header or a log line: bounded, printable, without a value. Fields of the request

@@ -280,7 +280,7 @@ def test_a_custom_tool_s_text_follows_its_grammar() -> None:
         ({"answer": Regex(pattern="a" * 200_000, param="r")}, "r", "too many"),
         ({"answer": Grammar(text="a" * 200_000, param="g")}, "g", "too many"),
         (
-            {"answer": JsonSchema(schema={"uniqueItems": True}, param="s")},
+            {"answer": JsonSchema(schema={"uniqueItems": True}, param="s", strict=True)},
             "s.uniqueItems",
             "uniqueItems",
         ),

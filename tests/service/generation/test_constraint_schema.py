@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import ipaddress
 import json
-from typing import Any
+import re
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import jsonschema
 import pytest
+from pydantic import UUID4, Base64Str, BaseModel, Field, SecretStr, TypeAdapter
 
 from service.errors import InvalidRequestError
-from service.generation.constraint_schema import check_schema, nested, schema_grammar
+from service.generation.constraint_schema import (
+    check_schema,
+    eased,
+    enforceable,
+    nested,
+    schema_grammar,
+)
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.service.generation.grammars import accepts, grammar
 
@@ -59,7 +73,7 @@ def test_a_property_s_name_cannot_be_spelled_past_its_schema() -> None:
         ("if", {"if": {"type": "string"}, "then": {"minLength": 3}}),
         ("dependentRequired", {"dependentRequired": {"a": ["b"]}}),
         ("dependencies", {"dependencies": {"a": ["b"]}}),
-        ("propertyNames", {"propertyNames": {"pattern": "^a"}}),
+        ("propertyNames", {"propertyNames": {"minLength": 2}}),
         ("unevaluatedProperties", {"unevaluatedProperties": False}),
         ("$dynamicRef", {"$dynamicRef": "#a"}),
         ("format", {"type": "string", "format": "phone"}),
@@ -154,3 +168,195 @@ def test_references_to_the_root_are_nested_too() -> None:
     }
     assert enforced(inside, '{"tree": {"left": {"left": {"leaf": 1}}}, "n": null}')
     assert not enforced(inside, '{"tree": {"left": {"n": null}}, "n": null}')
+
+
+# --- what generators of schemas write -------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Left(BaseModel):
+    side: Literal["left"]
+    reach: int
+
+
+class Right(BaseModel):
+    side: Literal["right"]
+    note: str
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree] = []
+
+
+# (type, a value as JSON, a JSON value that is not one, what is left out)
+PYDANTIC: list[tuple[Any, str, str | None, list[str]]] = [
+    (dict[str, int], '{"a": 1}', '{"a": "b"}', []),
+    (dict[int, str], '{"1": "a"}', '{"1": 1}', []),
+    (dict[Color, int], '{"green": 1}', '{"blue": 1}', []),
+    (dict[Literal["a", "b"], int], '{"a": 2, "b": 1}', '{"c": 1}', []),
+    (
+        dict[Annotated[str, Field(pattern="^k[0-9]$")], int],
+        '{"k1": 1}',
+        '{"k1": "a"}',
+        [],
+    ),
+    (
+        dict[uuid.UUID, int],
+        '{"123e4567-e89b-12d3-a456-426614174000": 1}',
+        '{"me": 1}',
+        [],
+    ),
+    (set[int], "[1, 2]", '["a"]', ["uniqueItems"]),
+    (frozenset[str], '["a"]', "[1]", ["uniqueItems"]),
+    (bytes, '"ab"', "1", []),
+    (Path, '"/tmp/x"', "1", []),
+    (SecretStr, '"ab"', "1", []),
+    (uuid.UUID, '"123e4567-e89b-12d3-a456-426614174000"', '"123"', []),
+    (
+        UUID4,
+        '"123e4567-e89b-42d3-a456-426614174000"',
+        '"123e4567-e89b-12d3-a456-426614174000"',
+        [],
+    ),
+    (Base64Str, '"YWI="', '"YW"', []),
+    (re.Pattern[str], '"a+"', "1", ["format"]),
+    (ipaddress.IPv4Network, '"10.0.0.0/8"', "1", ["format"]),
+    (decimal.Decimal, "1.5", "true", []),
+    (datetime.datetime, '"2026-11-22T08:00:00Z"', '"soon"', []),
+    (datetime.timedelta, '"P1D"', '"1 day"', []),
+    (
+        Annotated[Left | Right, Field(discriminator="side")],
+        '{"side": "right", "note": "a"}',
+        '{"side": "right", "reach": 1}',
+        [],
+    ),
+    (Tree, '{"name": "a", "children": [{"name": "b"}]}', '{"name": 1}', []),
+    (tuple[int, str], '[1, "a"]', '["a", 1]', []),
+    (
+        Annotated[str, Field(min_length=2, max_length=3, pattern="^a")],
+        '"ab"',
+        '"abcd"',
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad", "left_out"), PYDANTIC)
+def test_pydantic_s_types_are_enforced_as_far_as_they_can_be(
+    kind: Any, good: str, bad: str | None, left_out: list[str]
+) -> None:
+    schema = TypeAdapter(kind).json_schema()
+    read = enforceable(schema, "s")
+    assert read.paths == [f"s.{name}" for name in left_out]
+    TypeAdapter(kind).validate_json(good)
+    jsonschema.validate(json.loads(good), schema)
+    assert enforced(read.schema, good)
+    assert bad is None or not enforced(read.schema, bad)
+
+
+LOOKAHEAD = r"^(?=.{1,9}$)[a-z]+$"
+
+# As zod 4 writes them: (schema, good, bad, left out)
+ZOD: list[tuple[dict[str, Any], str, str, list[str]]] = [
+    (
+        {
+            "type": "object",
+            "propertyNames": {"type": "string"},
+            "additionalProperties": {"type": "number"},
+        },
+        '{"a": 1.5}',
+        '{"a": "b"}',
+        [],
+    ),
+    (
+        {
+            "type": "object",
+            "propertyNames": {"type": "string", "enum": ["a", "b"]},
+            "additionalProperties": {"type": "number"},
+            "required": ["a", "b"],
+        },
+        '{"a": 1, "b": 2}',
+        '{"a": 1}',
+        [],
+    ),
+    ({"format": "starts_with", "pattern": "^a.*"}, '"ab"', '"ba"', []),
+    ({"format": "e164", "pattern": r"^\+[1-9]\d{6,14}$"}, '"+4712345678"', '"4"', []),
+    ({"format": "nanoid", "pattern": "^[a-zA-Z0-9_-]{4}$"}, '"a_B1"', '"a"', []),
+    ({"format": "cuid2", "pattern": "^[0-9a-z]+$"}, '"a1"', '"A"', []),
+    ({"format": "hostname", "pattern": LOOKAHEAD}, '"a.org"', '"a b"', ["pattern"]),
+    ({"format": "duration", "pattern": r"^P(?!$)\d+D$"}, '"P1D"', '"1"', ["pattern"]),
+    ({"format": "base64", "contentEncoding": "base64"}, '"YWI="', '"a b"', []),
+]
+
+
+@pytest.mark.parametrize(("schema", "good", "bad", "left_out"), ZOD)
+def test_zod_s_schemas_are_enforced_also_where_they_must_be(
+    schema: dict[str, Any], good: str, bad: str, left_out: list[str]
+) -> None:
+    schema = {"type": "string", **schema}
+    check_schema(schema, "s")  # strict
+    read = enforceable(schema, "s")
+    assert read.paths == [f"s.{name}" for name in left_out]
+    assert enforced(read.schema, good)
+    assert not enforced(read.schema, bad)
+    if not left_out:
+        jsonschema.validate(json.loads(good), schema)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", r"\ba", r"a\B"],
+)
+def test_a_pattern_that_no_automaton_matches_is_named_or_left_out(regex: str) -> None:
+    schema = {"type": "string", "pattern": regex}
+    with pytest.raises(InvalidRequestError) as refused:
+        check_schema(schema, "s")
+    assert refused.value.param == "s.pattern"
+    assert enforced(enforceable(schema, "s").schema, '"anything"')
+
+
+@pytest.mark.parametrize("regex", [r"[(?=]", r"\(?=a", r"\\b", r"[\b1]", r"(?<n>a)", "[]b]"])
+def test_a_pattern_that_only_looks_like_that_is_kept(regex: str) -> None:
+    schema = {"type": "string", "pattern": regex}
+    assert enforceable(schema, "s").schema == schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"propertyNames": {"enum": "ab"}, "type": "object"},
+        {"propertyNames": {"enum": ["a"]}, "required": ["b", {}], "type": "object"},
+        {"propertyNames": {"$ref": "#/a/b"}, "type": "object"},
+        {"propertyNames": {"$ref": "#/propertyNames"}, "type": "object"},
+        {"propertyNames": {"pattern": 5}, "properties": []},
+        {"propertyNames": {"pattern": "(?=a)"}},
+        {"propertyNames": {"type": ["string"], "minLength": 1}},
+        {"format": {}, "pattern": []},
+        {"required": 5, "minProperties": 7},
+    ],
+    ids=json.dumps,
+)
+def test_an_odd_schema_is_read_without_a_fault_of_ours(schema: dict[str, Any]) -> None:
+    read = enforceable(schema, "s")
+    assert all(error.param for error in read.left_out)
+
+
+def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+            "b": {"type": "string", "pattern": "[z-a]"},
+        },
+        "required": ["a", "b"],
+    }
+    first, second = eased(schema, "s")
+    assert first.paths == ["s.properties.a.oneOf"]
+    assert second.paths == ["s.properties.a.oneOf", "s.properties.b.pattern"]
+    assert enforced(second.schema, '{"a": 1.5, "b": "x"}')
+    assert not enforced(second.schema, '{"a": "x", "b": "x"}')
