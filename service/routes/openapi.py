@@ -247,6 +247,9 @@ def build_document(*, version: str, needs_key: bool) -> JsonObject:
         types, ref_template="#/components/schemas/{name}"
     )
     schema_of = dict(zip(types, references, strict=True))
+    requests = [operation.request for operation in OPERATIONS if operation.request is not None]
+    for name in msgspec.json.schema_components(requests)[1]:
+        schemas[name] = _as_taken(schemas[name])
     paths: JsonObject = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _describe(
@@ -266,6 +269,23 @@ def build_document(*, version: str, needs_key: bool) -> JsonObject:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+_NULL = {"type": "null"}
+
+
+def _as_taken(schema: JsonObject) -> JsonObject:
+    """A request's schema as it is read: with fields that are not known, and null for any that may
+    be left out (``service.wire.leniency``)."""
+    taken = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    if "properties" in taken:
+        taken["properties"] = {
+            name: {"anyOf": [part, _NULL]}
+            if "default" in part and _NULL not in part.get("anyOf", ())
+            else part
+            for name, part in taken["properties"].items()
+        }
+    return taken
 
 
 def _describe(

@@ -288,3 +288,86 @@ def test_functions_and_tools_exclude_each_other(service: RunningService) -> None
     tool = {"type": "function", "function": FUNCTION}
     status, answer = service.post(CHAT, chat(functions=[FUNCTION], tools=[tool]))
     assert (status, answer["error"]["param"]) == (400, "functions")
+
+
+# --- what clients of other servers send -----------------------------------------------------------
+
+
+def ignored_by(service: RunningService, path: str, body: Any) -> tuple[int, str, Any]:
+    status, headers, reply = service.exchange("POST", path, json.dumps(body).encode())
+    return status, headers.get("x-quire-ignored", ""), json.loads(reply)
+
+
+def test_unknown_fields_change_nothing_and_are_named_in_header_and_log(
+    service: RunningService,
+) -> None:
+    messages = [USER, {"role": "assistant", "content": "b", "parsed": {"secret": 1}}, USER]
+    plain = service.post(CHAT, chat(messages=[USER, {"role": "assistant", "content": "b"}, USER]))[
+        1
+    ]
+    strange = chat(messages=messages, mirostat="secret", max_tokens=6.0, ignore_eos=None)
+    status, ignored, answer = ignored_by(service, CHAT, strange)
+    assert (status, ignored) == (200, "mirostat, messages[1].parsed")
+    assert answer["choices"][0]["message"] == plain["choices"][0]["message"]
+    assert answer["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
+    log = service.worker.log.read_text()
+    assert f'"ignored":"{ignored}"' in log
+    assert "secret" not in log
+
+
+LOOSE = {
+    "type": "object",
+    "properties": {"a": {"type": "array", "items": {"enum": [1]}, "uniqueItems": True}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+SETS = "properties.a.uniqueItems"
+
+
+def test_what_of_a_schema_cannot_be_enforced_is_reported_or_refused_where_strict(
+    service: RunningService,
+) -> None:
+    def form(**strict: Any) -> dict[str, Any]:
+        return {"type": "json_schema", "json_schema": {"name": "n", "schema": LOOSE, **strict}}
+
+    path = f"response_format.json_schema.schema.{SETS}"
+    for asked in (form(), form(strict=False)):
+        status, ignored, _ = ignored_by(service, CHAT, chat(response_format=asked))
+        assert (status, ignored) == (200, path)
+    status, _, answer = ignored_by(service, CHAT, chat(response_format=form(strict=True)))
+    assert (status, answer["error"]["param"]) == (400, path)
+    text = {"format": {"type": "json_schema", "name": "n", "schema": LOOSE}}
+    status, ignored, answer = ignored_by(
+        service, "/v1/responses", {"input": "a", "text": text, "max_output_tokens": 20}
+    )
+    assert (status, ignored) == (200, f"text.format.schema.{SETS}")
+    completion = {"model": "tiny", "prompt": "a", "guided_json": LOOSE, "max_tokens": 5}
+    assert ignored_by(service, TEXT, completion)[:2] == (200, f"guided_json.{SETS}")
+
+
+def test_a_schema_whose_grammar_is_impossible_is_eased_unless_it_is_strict(
+    service: RunningService,
+) -> None:
+    schema = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+
+    def form(**strict: Any) -> dict[str, Any]:
+        return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, **strict}}
+
+    status, ignored, _ = ignored_by(service, CHAT, chat(response_format=form()))
+    assert (status, ignored) == (200, "response_format.json_schema.schema.oneOf")
+    status, _, answer = ignored_by(service, CHAT, chat(response_format=form(strict=True)))
+    assert (status, answer["error"]["param"]) == (400, "response_format.json_schema.schema")
+
+
+def test_tokens_may_be_told_by_their_ids(service: RunningService) -> None:
+    ask = {"logprobs": True, "top_logprobs": 1, "return_token_ids": True}
+    _, answer = service.post(CHAT, chat(**ask, return_tokens_as_token_ids=True))
+    [choice] = answer["choices"]
+    tokens = [entry["token"] for entry in choice["logprobs"]["content"]]
+    assert tokens == [f"token_id:{token}" for token in choice["token_ids"]][: len(tokens)]
+    assert tokens
+    ask = {"model": "tiny", "prompt": "a", "max_tokens": 3, "logprobs": 2, "temperature": 0}
+    _, answer = service.post(TEXT, {**ask, "return_tokens_as_token_ids": True})
+    logprobs = answer["choices"][0]["logprobs"]
+    assert all(token.startswith("token_id:") for token in logprobs["tokens"])
+    assert all(len(best) >= 2 for best in logprobs["top_logprobs"])  # no two fall together
