@@ -22,7 +22,7 @@ help: ## List what can be done here
 $(VENV)/.base: pyproject.toml requirements/torch.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements/torch.txt
-	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e .
+	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[grpc]'
 	@touch $@
 
 $(VENV)/.dashboard: $(VENV)/.base
@@ -33,7 +33,7 @@ $(VENV)/.develop: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet -c requirements/torch.txt -e '.[bench,dashboard,train,test,lint]'
 	@touch $@
 
-install: $(VENV)/.base ## Create .venv and install the server into it
+install: $(VENV)/.base ## Create .venv and install the server into it, gRPC included
 
 serve: $(VENV)/.base ## Serve the embedded model on http://127.0.0.1:8000 (ARGS="MODEL --flags")
 	@$(BIN)/quire serve $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -173,8 +174,9 @@ def _chat(namespace: argparse.Namespace) -> int:
 def _dashboard(namespace: argparse.Namespace) -> int:
     if importlib.util.find_spec("streamlit") is None:
         print(
-            "quire: the dashboard needs Streamlit, which is not installed; get it with\n"
-            "  pip install 'quire[dashboard]'",
+            "quire: the dashboard needs Streamlit, which is not installed here. Run "
+            "'make dashboard' in Quire's folder, or\n"
+            f"  {shlex.quote(sys.executable)} -m pip install streamlit httpx",
             file=sys.stderr,
         )
         return 1

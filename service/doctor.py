@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import shutil
 import socket
 import subprocess
@@ -259,7 +260,7 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
 
 def _optional_findings() -> Iterator[Finding]:
     if importlib.util.find_spec("streamlit") is None:
-        remedy = "pip install 'quire[dashboard]'"
+        remedy = f"make dashboard, or {shlex.quote(sys.executable)} -m pip install streamlit httpx"
         yield Finding(Level.NOTE, "dashboard", "Streamlit is not installed", remedy)
     else:
         yield Finding(Level.OK, "dashboard", "Streamlit is installed: quire dashboard")

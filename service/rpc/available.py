@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
+import sys
 
 _PACKAGES = {
     "grpc": "grpcio",
@@ -19,6 +21,7 @@ def problem() -> str:
     if not missing:
         return ""
     return (
-        f"--grpc-port needs {', '.join(missing)}, not installed here; get gRPC with\n"
-        "  pip install 'quire[grpc]'"
+        f"--grpc-port needs {', '.join(missing)}, not installed here. "
+        "Run 'make install' in Quire's folder, or\n"
+        f"  {shlex.quote(sys.executable)} -m pip install {' '.join(missing)}"
     )

@@ -421,4 +421,4 @@ def test_without_the_packages_the_flag_says_how_to_get_them() -> None:
     )
     assert done.returncode == 1
     assert "grpcio-health-checking" in done.stderr
-    assert "pip install 'quire[grpc]'" in done.stderr
+    assert f"{sys.executable} -m pip install grpcio-health-checking" in done.stderr
