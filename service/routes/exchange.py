@@ -105,6 +105,8 @@ class Exchange:
         headers = {"x-request-id": self.record.request_id, "request-id": self.record.request_id}
         if self.ignored.names:
             headers["x-quire-ignored"] = self.ignored.summary()
+        if self.ignored.meant:
+            headers["x-quire-hint"] = self.ignored.hint()
         if self.record.trace_id:
             headers["x-trace-id"] = self.record.trace_id
         if self.record.identity is not None:

@@ -28,6 +28,7 @@ _HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
 _MAX_KEPT = 256
 _MAX_SHOWN = 32
 _MAX_NAME = 64
+_MAX_HINTS = 4
 _MAX_HINT = 64  # characters; a longer name is no misspelling
 
 
@@ -37,6 +38,7 @@ class Ignored:
 
     def __init__(self, *, refuse: bool = False) -> None:
         self.names: list[str] = []
+        self.meant: dict[str, str] = {}  # what unknown fields seem to be misspellings of
         self.refuse = refuse
 
     def add(self, *names: str) -> None:
@@ -51,7 +53,15 @@ class Ignored:
         """For a header or a log line: bounded, printable, without a value. Fields of the request
         itself come first, as what stands in its messages may be long."""
         names = sorted(dict.fromkeys(self.names), key=lambda name: "[" in name)
-        return ", ".join(quote(name[:_MAX_NAME], safe="_.-[]/ ") for name in names[:_MAX_SHOWN])
+        return ", ".join(map(_shown, names[:_MAX_SHOWN]))
+
+    def hint(self) -> str:
+        """What was probably meant, for a header; empty where nothing is known."""
+        return ", ".join(f"{_shown(name)}: perhaps {meant}" for name, meant in self.meant.items())
+
+
+def _shown(name: str) -> str:
+    return quote(name[:_MAX_NAME], safe="_.-[]/ ")
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, ignored: Ignored | None = None) -> T:
@@ -85,6 +95,9 @@ def _decode_leniently(kind: type[T], body: bytes, ignored: Ignored) -> T:
             if not _HISTORY.match(name):
                 raise _unrecognized(name, kind)
     ignored.add(*unknown)
+    for name in unknown[:_MAX_HINTS]:
+        if (meant := likely_meant(name, kind)) is not None:
+            ignored.meant[name] = meant
     return request
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError
+from service.prompt.template import ChatTemplate
 from service.wire.chat import ChatRequest, chat_conversation, decode_chat
 from service.wire.sampling import IgnoredFields
 
@@ -114,6 +115,16 @@ def test_templates_see_tools_only_when_they_may_be_called() -> None:
     )
     assert chat_conversation(decode(tools=tools, tool_choice="none")).template_tools() is None
     assert chat_conversation(decode()).template_tools() is None
+
+
+def test_a_tool_without_description_pleases_templates_that_read_one() -> None:
+    """gpt-oss's writes it without asking whether there is one."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    seen = chat_conversation(decode(tools=tools)).template_tools()
+    reads = ChatTemplate("{% for t in tools %}{{ '// ' + t.function.description }}{% endfor %}")
+    prints = ChatTemplate("{{ tools | tojson }}{{ tools[0].function.nothing is defined }}")
+    assert reads.render([], tools=seen) == "// "
+    assert prints.render([], tools=seen) == f"{json.dumps(tools)}False"
 
 
 _json = st.recursive(

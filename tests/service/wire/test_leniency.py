@@ -215,6 +215,13 @@ def test_a_refusal_says_what_was_probably_meant(decode: Decode, body: dict[str, 
         decode(json.dumps({**body, f"{name}z": 1}).encode(), Ignored(refuse=True))
 
 
+def test_a_report_says_what_was_probably_meant() -> None:
+    ignored = Ignored()
+    body = {"messages": [USER], "temprature": 1, "maxtokens": 5, "mirostat": 2, "n" * 500: 1}
+    decode_chat(json.dumps(body).encode(), max_choices=4, ignored=ignored)
+    assert ignored.hint() == "temprature: perhaps temperature, maxtokens: perhaps max_tokens"
+
+
 def test_names_are_bounded_and_the_requests_own_come_first() -> None:
     long = {"messages": [{**USER, "x" * 5000: 1}] * 500, **{f"f{i}": 1 for i in range(5)}}
     ignored = Ignored()
