@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -499,3 +500,14 @@ def test_a_custom_tool_is_called_with_text_of_its_grammar(
         tools=[tool],
     )
     assert after.status == "completed"
+
+
+def test_the_example_in_the_docs_runs_as_typed(
+    server: QuireServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "responses.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(example.replace("http://127.0.0.1:8000", server.url), {})  # noqa: S102  our own page
+        assert capsys.readouterr().out.strip()
