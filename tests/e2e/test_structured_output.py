@@ -65,8 +65,8 @@ def ask(client: openai.OpenAI, text: str = "Tell me about Ada.", **fields: Any) 
     )
 
 
-def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+def json_schema(schema: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **fields}}
 
 
 @pytest.mark.parametrize("thinking", [False, True], ids=["at once", "after thinking"])
@@ -174,7 +174,7 @@ def test_without_parallel_calls_there_is_one(client: openai.OpenAI) -> None:
             "response_format.json_schema.schema",
         ),
         (
-            {"response_format": json_schema({"properties": {"a": {"not": {}}}})},
+            {"response_format": json_schema({"properties": {"a": {"not": {}}}}, strict=True)},
             "response_format.json_schema.schema.properties.a.not",
         ),
         ({"extra": {"guided_regex": "("}}, "guided_regex"),
