@@ -59,8 +59,8 @@ _REQUEST_HEADERS = (
     "x-stainless-timeout",
 )
 _EXPOSED = (
-    b"x-request-id, request-id, x-quire-ignored, x-quire-reason, x-quire-stream-id, x-trace-id, "
-    b"traceresponse, retry-after"
+    b"x-request-id, request-id, x-quire-ignored, x-quire-hint, x-quire-reason, x-quire-stream-id, "
+    b"x-trace-id, traceresponse, retry-after"
 )
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096
