@@ -376,7 +376,8 @@ class EngineCore:
                 self.scheduler.add(settled.sequence)
             else:
                 entry = self._entries[settled.sequence.uid]
-                self._finish(entry, settled.ends, error=settled.error)
+                refused = settled.ends is FinishReason.ERROR
+                self._finish(entry, settled.ends, error=settled.error, is_refusal=refused)
 
     def _run(self, plan: StepPlan, begin: float) -> StepFigures:
         if not plan.scheduled:
@@ -674,9 +675,10 @@ class EngineCore:
         *,
         stop_token_id: int | None = None,
         error: str | None = None,
+        is_refusal: bool = False,
     ) -> None:
         self._remove(entry)
-        self._report(entry, reason, stop_token_id=stop_token_id, error=error)
+        self._report(entry, reason, stop_token_id=stop_token_id, error=error, is_refusal=is_refusal)
 
     def _remove(self, entry: _Entry) -> None:
         uid = entry.sequence.uid
@@ -693,6 +695,7 @@ class EngineCore:
         *,
         stop_token_id: int | None = None,
         error: str | None = None,
+        is_refusal: bool = False,
     ) -> None:
         sequence = entry.sequence
         self._progress += 1
@@ -702,6 +705,7 @@ class EngineCore:
                 reason=reason,
                 stop_token_id=stop_token_id,
                 error=error,
+                is_refusal=is_refusal,
                 prompt_tokens=sequence.num_prompt_tokens,
                 cached_tokens=sequence.num_cached_tokens,
                 output_tokens=sequence.num_output_tokens,

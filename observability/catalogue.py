@@ -286,6 +286,13 @@ EVENT_LOOP_LAG_SECONDS = Metric(
     (),
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5),
 )
+EVENT_LOOP_HOLD_SECONDS = Metric(
+    "quire_event_loop_hold_seconds",
+    Kind.HISTOGRAM,
+    "CPU time the event loop's thread used before a timer of 20 ms fired, while requests run.",
+    (),
+    (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+)
 TELEMETRY_DROPPED = Metric(
     "quire_telemetry_dropped_total",
     Kind.COUNTER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from observability.logging import get_logger
@@ -12,6 +13,9 @@ from service.generation.constraint_trial import GrammarTrial
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.observer import Telemetry
+from service.preparation.jobs import Setup
+from service.preparation.processes import Preparation, arguments_for
+from service.preparation.steps import Model
 from service.routes.application import App, make_app
 from service.routes.services import Services
 from service.scrape import ScrapePages
@@ -55,6 +59,20 @@ def create_app(
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = None if settings.store_url == "none" else store_place(settings.store_url)
+    setup = Setup(
+        signing_key=settings.signing_key or secrets.token_urlsafe(32),
+        sealing_key=load_secret(settings.signing_key, secret_dir(place)),
+    )
+    signer, seal = Signer(setup.signing_key), ReasoningSeal(setup.sealing_key)
+    preparation = Preparation(
+        Model(checkpoint, signer, seal),
+        arguments_for(
+            model_dir,
+            tool_call_parser=settings.tool_call_parser,
+            reasoning_parser=settings.reasoning_parser,
+        ),
+        setup,
+    )
     services = Services(
         settings=settings,
         names=settings.names(model_dir),
@@ -65,8 +83,9 @@ def create_app(
         drain=drain,
         supervision=supervision,
         telemetry=telemetry,
+        preparation=preparation,
         grammar_trial=GrammarTrial(model_dir),
-        signer=Signer(settings.signing_key or ""),
+        signer=signer,
         store=ResponseStore(
             place,
             StoreLimits(
@@ -82,7 +101,7 @@ def create_app(
                 total_bytes=settings.resume_total_bytes,
             )
         ),
-        seal=ReasoningSeal(load_secret(settings.signing_key, secret_dir(place))),
+        seal=seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
     )
 
@@ -94,5 +113,6 @@ def create_app(
         await services.runs.close()
         await services.store.close()
         await services.grammar_trial.close()
+        await services.preparation.close()
 
     return make_app(services, on_startup=start, on_shutdown=stop)

@@ -5,6 +5,7 @@ Weights and shapes are the engine's business.
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pocket import MODEL_DIR
 from service.generation.formats import OutputFormat, detect_format, read_response_template
 from service.prompt.template import ChatTemplate
 from service.prompt.tokenizer import Tokenizer
@@ -45,6 +47,16 @@ class Checkpoint:
     @property
     def vocabulary(self) -> Vocabulary:
         return self.tokenizer.vocabulary
+
+    @property
+    def has_own_template(self) -> bool:
+        """Whether its chat template is the one of Quire's embedded model: no stranger's."""
+        return self.template is not None and self.template.source == _own_template()
+
+
+@functools.cache
+def _own_template() -> str:
+    return (MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
 
 
 def load_checkpoint(

@@ -153,11 +153,12 @@ class Worker:
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
         idle.add_done_callback(_report)
+        holds = asyncio.create_task(self._telemetry.watch_holds(), name="loop-holds")
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
         services: Services = app.state.services
         await self._finish_requests(drain, services.link)
-        for task in (store, watch, idle, beating):
+        for task in (store, watch, holds, idle, beating):
             task.cancel()
         await server.shut_down_app()
         stopping = [server.stop(CLOSE_SECONDS)]

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.constraint.grammar import (
@@ -53,6 +53,15 @@ class _Compiled:
 
     matcher: LLMatcher
     first: Allowed
+
+
+@dataclass(slots=True)
+class _Compiling:
+    """A grammar that is being compiled, or will be once others are, and who waits for it with which
+    output."""
+
+    waiting: list[tuple[Guide, list[int]]] = field(default_factory=list)
+    begun: bool = False
 
 
 class Advance(NamedTuple):
@@ -88,7 +97,7 @@ class Constraints:
         self._consuming = threading.Lock()
         self._cache: OrderedDict[Constraint, _Compiled] = OrderedDict()
         self._cached_chars = 0
-        self._compiling: dict[Constraint, list[tuple[Guide, list[int]]]] = {}
+        self._compiling: dict[Constraint, _Compiling] = {}
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
         self._compilers = Workers("grammar-compiler", 2, nice=_LOW_PRIORITY)
         self._quick_threads = max(1, min(_MAX_QUICK_THREADS, cores // 2))
@@ -107,18 +116,20 @@ class Constraints:
             constraint.grammar,
             frozenset() if params.ignore_eos else self._tokens.stop_token_ids,
         )
-        guide.begin_work()
         with self._lock:
             compiled = self._cache.get(constraint)
             if compiled is not None:
                 self._cache.move_to_end(constraint)
                 self.counters.cached += 1
             else:
-                waiting = self._compiling.setdefault(constraint, [])
-                waiting.append((guide, output))
-                if len(waiting) == 1:
+                compiling = self._compiling.get(constraint)
+                if compiling is None:
+                    compiling = self._compiling[constraint] = _Compiling()
                     self._compilers.submit(functools.partial(self._compile, constraint))
+                guide.begin_work(queued=not compiling.begun)
+                compiling.waiting.append((guide, output))
                 return guide
+        guide.begin_work()
         self._start(guide, compiled, output)
         return guide
 
@@ -140,6 +151,11 @@ class Constraints:
 
     def _compile(self, constraint: Constraint) -> None:
         begin = time.monotonic()
+        with self._lock:
+            compiling = self._compiling[constraint]
+            compiling.begun = True
+            for guide, _ in compiling.waiting:
+                guide.leave_queue()
         compiled: _Compiled | None = None
         error = ""
         try:
@@ -150,7 +166,7 @@ class Constraints:
         except Exception as failure:
             error = f"the grammar failed: {failure}"
         with self._lock:
-            waiting = self._compiling.pop(constraint)
+            waiting = self._compiling.pop(constraint).waiting
             self.counters.compiled += 1
             self.counters.compile_seconds += time.monotonic() - begin
             if compiled is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -56,10 +57,15 @@ class Guide:
 
     # --- the engine's thread -----------------------------------------------------------------
 
-    def begin_work(self) -> None:
-        self._since = time.monotonic()
+    def begin_work(self, *, queued: bool = False) -> None:
+        """``queued``: it has to wait for others' work first; ``leave_queue`` tells of its end."""
+        self._since = math.inf if queued else time.monotonic()
         self._done.clear()
         self.phase = Phase.WORKING
+
+    def leave_queue(self) -> None:
+        """The work on it begins: its time counts from now on. For any thread."""
+        self._since = time.monotonic()
 
     @property
     def is_working(self) -> bool:

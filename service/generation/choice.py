@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.messages import Finished as SequenceRecord
 from engine.messages import FinishReason, TokenLogprobs
 from service.engine_sequence import EngineSequence
-from service.errors import EngineFailedError, QuireError
+from service.errors import EngineFailedError, InvalidRequestError, QuireError
 from service.generation.detokenizer import Detokenizer
 from service.generation.events import Event, Finished
 from service.generation.parser import OutputParser
@@ -31,6 +32,13 @@ class StopRules:
     token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     show: bool = False
+
+
+def failure_of(record: SequenceRecord) -> QuireError:
+    """Why a sequence that the engine ended has no answer."""
+    if record.is_refusal:
+        return InvalidRequestError(f"The output cannot be constrained as asked: {record.error}.")
+    return EngineFailedError(record.error or "the engine stopped this request")
 
 
 class Choice:
@@ -179,7 +187,7 @@ class Choice:
         record = self.sequence.finished
         assert record is not None
         if record.reason not in (FinishReason.STOP, FinishReason.LENGTH):
-            self._fail(EngineFailedError(record.error or "the engine stopped this request"))
+            self._fail(failure_of(record))
             return
         tail = self._detokenizer.flush()
         if tail:

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class JsonSchema(msgspec.Struct, frozen=True, kw_only=True):
+class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """One JSON value that matches ``schema`` (an object, or true for any value). With ``strict``,
     a keyword that cannot be enforced is an error; without it, left out and reported."""
 
@@ -57,27 +57,27 @@ class JsonSchema(msgspec.Struct, frozen=True, kw_only=True):
     any_whitespace: bool = True  # False: none between the JSON's tokens
 
 
-class JsonObject(msgspec.Struct, frozen=True, kw_only=True):
+class JsonObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Any JSON object."""
 
     param: str
 
 
-class Regex(msgspec.Struct, frozen=True, kw_only=True):
+class Regex(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A text that the whole pattern matches, in the syntax of Rust's regex crate."""
 
     pattern: str
     param: str
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class Choice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Exactly one of these texts."""
 
     options: tuple[str, ...]
     param: str
 
 
-class Grammar(msgspec.Struct, frozen=True, kw_only=True):
+class Grammar(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A text of a context-free grammar: Lark's notation, or llama.cpp's GBNF; ``auto`` tells them
     apart by GBNF's ``::=``."""
 
@@ -105,13 +105,15 @@ class ToolShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConstraintRequest(msgspec.Struct, frozen=True, kw_only=True):
     """All that one request asks. With ``answer`` and tools that may be called, the model answers
-    in that form or calls tools."""
+    in that form or calls tools. ``may_free``: the grammar of a custom tool's text is left out where
+    it cannot be enforced inside the model's calls."""
 
     answer: AnswerShape | None = None
     tools: tuple[ToolShape, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
     opening: Opening = Opening.TEXT
+    may_free: bool = False
     # The model may reason before it answers, if its format has reasoning: nobody switched it off,
     # and the prompt does not end behind it.
     reasoning: bool = True

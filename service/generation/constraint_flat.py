@@ -11,9 +11,11 @@ import json
 import re
 from typing import NamedTuple
 
+from engine.messages import MAX_GRAMMAR_CHARS
 from service.generation.constraint_lark import quoted
 
 MAX_REGEX_CHARS = 64 * 1024
+_MAX_DEPTH = 64  # of parentheses, and of rules in rules
 
 _COMMON = {
     "CR": r"\r",
@@ -40,7 +42,7 @@ _TOKEN = re.compile(
     |(?P<range>"[^"\\]"\s*\.\.\s*"[^"\\]")
     |(?P<string>"(?:\\.|[^"\\\n])*"i?)
     |(?P<regex>/(?![/*])(?:\\.|[^/\\\n])+/[a-z]*)
-    |(?P<repeat>[*+?]|\{\s*\d*\s*,?\s*\d*\s*\}|~\s*\d+(?:\s*\.\.\s*\d+)?)
+    |(?P<repeat>[*+?]|\{[\s\d,]{1,64}\}|~\s*\d+(?:\s*\.\.\s*\d+)?)
     |(?P<bracket>[()|\[\]:])
     |(?P<name>!?\w+)
     |(?P<other>.)""",
@@ -59,6 +61,8 @@ class _Token(NamedTuple):
 
 def flat_regex(grammar: str) -> str:
     """The regex whose matches are the grammar's texts. Raises CannotFlattenError."""
+    if len(grammar) > MAX_GRAMMAR_CHARS // 4:
+        raise CannotFlattenError("it is too large")
     return _Flattener(_definitions(grammar)).rule("start")
 
 
@@ -105,6 +109,7 @@ class _Flattener:
         self._open: set[str] = set()
         self._tokens: list[_Token] = []
         self._place = 0
+        self._depth = 0
 
     def rule(self, name: str) -> str:
         if name in self._written:
@@ -130,23 +135,30 @@ class _Flattener:
         return self._tokens[self._place] if self._place < len(self._tokens) else None
 
     def _alternatives(self) -> str:
-        options = [self._sequence()]
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise CannotFlattenError(f"it is nested more than {_MAX_DEPTH} levels deep")
+        written = _Pieces()
+        written.add(self._sequence())
         while self._next() == ("bracket", "|"):
             self._place += 1
-            options.append(self._sequence())
-        return f"(?:{'|'.join(options)})"
+            written.add("|")
+            written.add(self._sequence())
+        self._depth -= 1
+        return f"(?:{written.text})"
 
     def _sequence(self) -> str:
-        parts = []
+        written = _Pieces()
         while (token := self._next()) is not None and token.text not in ("|", ")", "]"):
             part = self._item(token)
+            repeats = []
             while (following := self._next()) is not None and following.kind == "repeat":
                 self._place += 1
-                part = f"(?:{part}{_count(following.text)})"
-            parts.append(part)
-            if sum(map(len, parts)) > MAX_REGEX_CHARS:
-                raise CannotFlattenError("the grammar is too large")
-        return "".join(parts)
+                repeats.append(f"{_count(following.text)})")
+            written.add("(?:" * len(repeats))
+            written.add(part)
+            written.add("".join(repeats))
+        return written.text
 
     def _item(self, token: _Token) -> str:
         self._place += 1
@@ -171,11 +183,31 @@ class _Flattener:
         return inside if closing == ")" else f"{inside}?"
 
 
+class _Pieces:
+    """A regex in the making, bounded."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def add(self, piece: str) -> None:
+        self._size += len(piece)
+        if self._size > MAX_REGEX_CHARS:
+            raise CannotFlattenError("the grammar is too large")
+        self._pieces.append(piece)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
 def _count(repeat: str) -> str:
     """A regex's repetition out of Lark's."""
     if repeat in ("*", "+", "?"):
         return repeat
     bounds = re.sub(r"[\s{}~]", "", repeat).replace("..", ",")
+    if not re.fullmatch(r"\d*,?\d*", bounds):
+        raise CannotFlattenError(f"'{repeat[:40]}' is no count")
     return "{" + (f"0{bounds}" if bounds.startswith(",") else bounds) + "}"
 
 

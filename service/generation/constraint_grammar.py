@@ -9,14 +9,13 @@ reasoning.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 
 import msgspec
 
 from engine.messages import MAX_GRAMMAR_CHARS, Constraint
-from service.errors import InternalError, InvalidRequestError
+from service.errors import InvalidRequestError
 from service.generation.constraint import (
     AnswerShape,
     Choice,
@@ -42,8 +41,7 @@ from service.generation.constraint_lark import (
     tag,
 )
 from service.generation.constraint_schema import eased, enforceable, schema_grammar
-from service.generation.constraint_trial import GrammarTrial, TrialFailedError
-from service.generation.formats import PLAIN, Opening, OutputFormat, ToolCallTags
+from service.generation.formats import Opening, OutputFormat, ToolCallTags
 
 # How ambiguous a grammar may be that a client wrote; a parser's row of a JSON schema's grammar can
 # be wide (four items for each optional property), but costs little.
@@ -53,57 +51,7 @@ _MAX_OPTIONS = 10_000
 _CLIENT_GRAMMAR = "client"
 
 
-async def constraint_of(
-    request: ConstraintRequest,
-    output_format: OutputFormat,
-    token_ids: TokenIds,
-    trial: GrammarTrial,
-    left_out: list[str] | None = None,
-) -> Constraint | None:
-    """What the engine is told; None when nothing has to be constrained. ``left_out`` gains the
-    paths of what is asked of the answer without ``strict`` and cannot be enforced.
-
-    Raises InvalidRequestError, naming the field, for what cannot be enforced or does not compile
-    within its bounds; InternalError when that cannot be tried.
-    """
-    if not _asks_anything(request):
-        return None
-    try:
-        request = await _in_lark(request, trial)
-        # Large schemas take a while to check and write; other streams go on meanwhile.
-        paths: list[str] = []
-        constraint = await asyncio.to_thread(
-            constraint_for, request, output_format, token_ids, left_out=paths
-        )
-        if constraint is None:
-            return None
-        error = await trial.try_out(constraint) or await _fault_alone(request, trial)
-        if error is None:
-            if left_out is not None:
-                left_out += paths
-            return constraint
-        for eased_request, eased_paths in _eased(request):
-            other = constraint_for(eased_request, output_format, token_ids)
-            if other is not None and not await trial.try_out(other):
-                if left_out is not None:
-                    left_out += [*paths, *eased_paths]
-                return other
-        if any(not tool.strict for tool in request.tools):
-            # A schema that nobody called strict shall not make a call impossible.
-            loose = await asyncio.to_thread(
-                constraint_for, request, output_format, token_ids, exact=False
-            )
-            if loose is not None and loose != constraint and not await trial.try_out(loose):
-                return loose
-        raise InvalidRequestError(
-            f"The output cannot be constrained as asked: {_readable(error)}",
-            param=await _culprit(request, output_format, token_ids, trial),
-        )
-    except TrialFailedError as failure:
-        raise InternalError(f"{failure}.") from failure
-
-
-def _eased(request: ConstraintRequest) -> Iterator[tuple[ConstraintRequest, list[str]]]:
+def eased_requests(request: ConstraintRequest) -> Iterator[tuple[ConstraintRequest, list[str]]]:
     """The same with less asked of an answer that need not be strict, and the paths of what is
     not."""
     answer = request.answer
@@ -112,60 +60,6 @@ def _eased(request: ConstraintRequest) -> Iterator[tuple[ConstraintRequest, list
     for schema, _, paths in eased(answer.schema, answer.param):
         easier = msgspec.structs.replace(answer, schema=schema)
         yield msgspec.structs.replace(request, answer=easier), paths
-
-
-async def _fault_alone(request: ConstraintRequest, trial: GrammarTrial) -> str | None:
-    """What is wrong with the answer's form alone: behind reasoning, or beside calls, a form that no
-    text has would show only when it is too late."""
-    if request.answer is None:
-        return None
-    alone = constraint_for(ConstraintRequest(answer=request.answer), PLAIN, _no_tokens)
-    return None if alone is None else await trial.try_out(alone)
-
-
-def _no_tokens(_: str) -> None:
-    return None
-
-
-async def _in_lark(request: ConstraintRequest, trial: GrammarTrial) -> ConstraintRequest:
-    """The same, with a GBNF grammar put into Lark's notation."""
-    answer = request.answer
-    if not isinstance(answer, Grammar) or not _is_gbnf(answer):
-        return request
-    _check_size(answer.text, answer.param)
-    text, error = await trial.to_lark(answer.text)
-    if error is not None:
-        raise InvalidRequestError(
-            f"The grammar is not sound GBNF: {_readable(error)}", param=answer.param
-        )
-    return msgspec.structs.replace(
-        request, answer=Grammar(text=text, param=answer.param, syntax="lark")
-    )
-
-
-def _is_gbnf(grammar: Grammar) -> bool:
-    return grammar.syntax == "gbnf" or (grammar.syntax == "auto" and "::=" in grammar.text)
-
-
-async def _culprit(
-    request: ConstraintRequest,
-    output_format: OutputFormat,
-    token_ids: TokenIds,
-    trial: GrammarTrial,
-) -> str | None:
-    """The field whose grammar fails also when it stands alone."""
-    if request.answer is not None and await _fault_alone(request, trial) is not None:
-        return request.answer.param
-    for tool in request.tools:
-        alone = ConstraintRequest(tools=(tool,), tool_choice="required")
-        constraint = constraint_for(alone, output_format, token_ids)
-        if constraint is not None and await trial.try_out(constraint) is not None:
-            return tool.param
-    return request.answer.param if request.answer is not None else "tools"
-
-
-def _readable(error: str) -> str:
-    return f"{error.rstrip('.')}."
 
 
 def constraint_for(
@@ -179,7 +73,7 @@ def constraint_for(
     """The grammar of a request, not tried yet. ``exact``: forced calls follow also the schemas of
     tools that are not strict; ``left_out`` gains the paths of what the answer's schema asks and
     the grammar does not enforce. Raises InvalidRequestError."""
-    if not _asks_anything(request):
+    if not asks_anything(request):
         return None
     tools = _callable_tools(request)
     forced = _forces_a_call(request)
@@ -230,7 +124,11 @@ def _forces_a_call(request: ConstraintRequest) -> bool:
     return request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
 
 
-def _asks_anything(request: ConstraintRequest) -> bool:
+def is_gbnf(grammar: Grammar) -> bool:
+    return grammar.syntax == "gbnf" or (grammar.syntax == "auto" and "::=" in grammar.text)
+
+
+def asks_anything(request: ConstraintRequest) -> bool:
     """Whether the answer has a form, a call is forced, or calls are to follow any rule."""
     if request.answer is not None or _forces_a_call(request):
         return True
@@ -317,12 +215,12 @@ class _Builder:
             case JsonObject():
                 return self.rules.add(schema_grammar({"type": "object"}))
             case Regex(pattern=regex, param=param):
-                _check_size(regex, param)
+                check_size(regex, param)
                 return self.rules.add(pattern(regex), terminal=True)
             case Choice(options=options, param=param):
                 return self.rules.add(_options(options, param), terminal=True)
             case Grammar(text=text, param=param):
-                _check_size(text, param)
+                check_size(text, param)
                 self._client_grammar = shape
                 return f"@{_CLIENT_GRAMMAR}"
 
@@ -390,7 +288,8 @@ class _Builder:
         return self.rules.add(f"{text} ({block} {text})* ({unfinished})?")
 
 
-def _check_size(text: str, param: str) -> None:
+def check_size(text: str, param: str) -> None:
+    """Raises InvalidRequestError for a text too long to constrain output by."""
     if len(text) > MAX_GRAMMAR_CHARS // 4:
         raise InvalidRequestError(
             f"More than {MAX_GRAMMAR_CHARS // 4} characters are too many to constrain output by.",
@@ -403,5 +302,5 @@ def _options(options: tuple[str, ...], param: str) -> str:
         raise InvalidRequestError("There must be at least one choice.", param=param)
     if len(options) > _MAX_OPTIONS:
         raise InvalidRequestError(f"More than {_MAX_OPTIONS} choices.", param=param)
-    _check_size("".join(options), param)
+    check_size("".join(options), param)
     return " | ".join(literal(option) for option in options)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from service.errors import ContextTooLongError, InvalidRequestError
-from service.prompt.tokenizer import THREAD_CHARS, EncodedText, Tokenizer
+from service.prompt.tokenizer import EncodedText, Tokenizer, TooManyTokensError
 
 Text = str | tuple[str, str]
-
-# What it costs to encode any text at all, in characters.
-_TEXT_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """``second_text``: tokens before a pair's second text, for models that tell them apart."""
 
-    token_ids: list[int]
+    token_ids: Sequence[int]
     second_text: int | None = None
 
 
@@ -50,28 +46,52 @@ def truncation(
     return Truncation(longest if asked == -1 else asked, "end" if side == "left" else "start")
 
 
-async def encode_texts(
+def encode_texts(
     texts: Sequence[Text],
     tokenizer: Tokenizer,
     *,
+    names: Sequence[str],
+    longest: int,
     add_special_tokens: bool = True,
     truncated: Truncation | None = None,
 ) -> list[Input]:
-    """Token ids of each; long work is done in a thread."""
-    work = len(texts) * _TEXT_CHARS + sum(map(_num_chars, texts))
+    """Token ids of each. ``names``: how the request calls them.
 
-    def encode() -> list[Input]:
-        encode_text = tokenizer.encode_text
-        return [
-            _input(encode_text(text, add_special_tokens=add_special_tokens), truncated)
-            for text in texts
-        ]
+    Raises ContextTooLongError for a text that has surely more tokens than ``longest`` and is not
+    to be truncated, InvalidRequestError for what is no Unicode text.
+    """
+    inputs = []
+    for text, name in zip(texts, names, strict=True):
+        try:
+            part = _of_use(text, tokenizer, longest, truncated)
+            encoded = tokenizer.encode_text(part, add_special_tokens=add_special_tokens)
+        except TooManyTokensError as error:
+            raise ContextTooLongError(
+                f"This model takes at most {longest} tokens at once, but '{name}' has more. "
+                "Shorten it, or set 'truncate_prompt_tokens' to -1.",
+                param=name,
+            ) from error
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError(f"'{name}' is not Unicode text.", param=name) from error
+        inputs.append(_input(encoded, truncated))
+    return inputs
 
-    return encode() if work < THREAD_CHARS else await asyncio.to_thread(encode)
 
-
-def _num_chars(text: Text) -> int:
-    return len(text) if isinstance(text, str) else sum(map(len, text))
+def _of_use(text: Text, tokenizer: Tokenizer, longest: int, truncated: Truncation | None) -> Text:
+    """As much of a long text as truncation may leave; of a pair, of its second text, and of its
+    first as much as can be left at all. Raises TooManyTokensError."""
+    if truncated is None:
+        for one in (text,) if isinstance(text, str) else text:
+            tokenizer.check_within(one, longest)
+        return text
+    limit, from_end = truncated.limit, truncated.keep == "end"
+    if isinstance(text, str):
+        return tokenizer.part_with(text, limit, from_end=from_end)
+    first, second = text
+    return (
+        tokenizer.part_with(first, limit, from_end=False),
+        tokenizer.part_with(second, limit, from_end=from_end),
+    )
 
 
 def _input(encoded: EncodedText, truncated: Truncation | None) -> Input:

@@ -79,7 +79,7 @@ class PooledTexts:
         request, one = self.request, self.request.inputs[index]
         try:
             sequence = self._link.embed(
-                one.token_ids,
+                list(one.token_ids),
                 second_text=one.second_text,
                 dimensions=request.dimensions,
                 activate=request.activate,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,15 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from service.prompt.vocabulary import Vocabulary, read_vocabulary
 
-# Encoding takes about half a microsecond a character; texts beyond this would stall the other
-# streams.
-THREAD_CHARS = 4 * 1024
+# How much of a long text is encoded at first, in characters for each token that may be kept.
+# English has between four and five.
+_CHARS_PER_TOKEN = 10
+# Where a text is cut, a few tokens differ from those of the whole.
+_EDGE_TOKENS = 64
+
+
+class TooManyTokensError(ValueError):
+    """The text has more tokens than are of use."""
 
 
 class EncodedText:
@@ -54,11 +59,11 @@ class Tokenizer:
         special = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added = {token.content: token_id for token_id, token in added.items()}
         self.vocabulary: Vocabulary = read_vocabulary(tokens, special, json.loads(text)["decoder"])
+        self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Raises UnicodeEncodeError for a text with half a surrogate pair in it."""
-        # Unlike ``encode``, the library's batch calls let go of the GIL: a thread's long text would
-        # otherwise hold up the event loop for seconds.
+        # Unlike ``encode``, the library's batch calls let go of the GIL.
         encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         ids: list[int] = encoded[0].ids
         return ids
@@ -69,11 +74,39 @@ class Tokenizer:
         encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return EncodedText(encoded[0])
 
-    async def encode_async(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Like ``encode``; a long text is encoded in a thread."""
-        if len(text) < THREAD_CHARS:
-            return self.encode(text, add_special_tokens=add_special_tokens)
-        return await asyncio.to_thread(self.encode, text, add_special_tokens=add_special_tokens)
+    def encode_within(self, text: str, most: int, *, add_special_tokens: bool) -> list[int]:
+        """As ``encode``, for a text that is of no use with more than ``most`` tokens; a few more
+        may come. Raises TooManyTokensError, and UnicodeEncodeError."""
+        self.check_within(text, most)
+        return self.encode(text, add_special_tokens=add_special_tokens)
+
+    def check_within(self, text: str, most: int) -> None:
+        """Raises TooManyTokensError for a long text that surely has more than ``most`` tokens: its
+        beginning alone has twice as many. No more is encoded than shows that."""
+        window = _CHARS_PER_TOKEN * most
+        while 2 * window < len(text):
+            if len(self.encode(text[:window], add_special_tokens=False)) >= 2 * most:
+                raise TooManyTokensError(f"more than {most} tokens")
+            window *= 4
+
+    def encode_part(
+        self, text: str, most: int, *, from_end: bool, add_special_tokens: bool
+    ) -> list[int]:
+        """As ``encode``, for a text of which at most ``most`` tokens are kept, from its end or its
+        beginning: no more of a long text is encoded than holds these. Raises UnicodeEncodeError."""
+        part = self.part_with(text, most, from_end=from_end)
+        return self.encode(part, add_special_tokens=add_special_tokens)
+
+    def part_with(self, text: str, most: int, *, from_end: bool) -> str:
+        """A part of a long text, its end or its beginning, with at least ``most`` tokens. Raises
+        UnicodeEncodeError."""
+        window = _CHARS_PER_TOKEN * (most + _EDGE_TOKENS)
+        while 2 * window < len(text):
+            part = text[-window:] if from_end else text[:window]
+            if len(self.encode(part, add_special_tokens=False)) >= most + _EDGE_TOKENS:
+                return part
+            window *= 4
+        return text
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = False) -> str:
         """A whole text at once, by the tokenizer's own decoder."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from litestar import Request, Response
@@ -129,7 +129,7 @@ async def finish_whole(
     await unless_client_leaves(receive, _complete(exchange, generation, answer))
 
 
-async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def unless_client_leaves(receive: Receive, work: Awaitable[T]) -> T:
     """What ``work`` returns or raises; ClientGoneError as soon as the client leaves."""
     left = asyncio.ensure_future(client_left(receive))
     working = asyncio.ensure_future(work)

@@ -15,7 +15,7 @@ import msgspec
 from service.errors import ErrorBody
 from service.routes.operations import Health
 from service.routes.pages import Landing
-from service.routes.responses_stored import DeletedResponse, ItemList
+from service.routes.responses_stored import DeletedResponse
 from service.wire.chat import ChatRequest
 from service.wire.chat_answer import ChatCompletion
 from service.wire.completions import CompletionRequest
@@ -29,6 +29,7 @@ from service.wire.rerank import RerankAnswer, RerankRequest, ScoreList, ScoreReq
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_answer import ResponseObject
 from service.wire.responses_compaction import CompactedResponse, InputTokens
+from service.wire.responses_list import ItemList
 from service.wire.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,

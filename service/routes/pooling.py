@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.pooling.inputs import Input, check_lengths
+from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
 from service.routes.exchange import Exchange
 from service.routes.services import Services
@@ -21,7 +21,6 @@ class Pooled:
 
 async def pooled_vectors(
     inputs: Sequence[Input],
-    names: Sequence[str],
     services: Services,
     exchange: Exchange,
     *,
@@ -30,9 +29,8 @@ async def pooled_vectors(
     priority: int = 0,
     cache_salt: str = "",
 ) -> Pooled:
-    """``names``: how the request calls each input. Raises QuireError."""
+    """Raises QuireError."""
     engine = services.engine
-    check_lengths(inputs, names, longest=engine.max_model_len)
     pooled = PooledTexts(
         services.link,
         PoolingRequest(

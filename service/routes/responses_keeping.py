@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from service.errors import (
@@ -13,16 +11,13 @@ from service.errors import (
     StoreUnavailableError,
 )
 from service.generation.run import Run, RunRegistry
-from service.prompt.conversation import JsonObject
+from service.preparation.jobs import History
 from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
 from service.wire.responses_answer import Ending, ResponseAnswer
-from service.wire.responses_input import with_ids
 
 # In the scope's state of a request on a connection that knows what it continues: those items.
 EARLIER = "quire_earlier_items"
-
-_ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_i?\d{1,6}\Z")
 
 
 class Keeping:
@@ -30,7 +25,8 @@ class Keeping:
     The subject of its run, if it has one.
 
     ``promised``: the request said that it shall be stored, so an answer that cannot be is a
-    failure. Otherwise it is told as it is, saying that it is not stored.
+    failure. Otherwise it is told as it is, saying that it is not stored. ``items`` and ``context``
+    are JSON lists.
     """
 
     def __init__(
@@ -40,8 +36,8 @@ class Keeping:
         response_id: str,
         owner: str,
         created: int,
-        items: list[JsonObject],
-        context: list[JsonObject],
+        items: bytes,
+        context: bytes,
         promised: bool,
         wanted: bool,
     ) -> None:
@@ -55,7 +51,7 @@ class Keeping:
             expires_at=created + int(max(1, store.limits.ttl)),
             status="in_progress",
             body=b"",
-            input=with_ids(items, response_id),
+            input=items,
             context=context,
         )
         self._ending: Ending | None = None
@@ -147,48 +143,25 @@ class Archive:
             return _died(record)
         return record
 
-    async def history(self, previous_id: str | None) -> list[JsonObject]:
-        """The items before a request that names this one. Raises as ``find`` does, and
+    async def history(self, previous_id: str | None) -> History | None:
+        """What a request that names this one goes on from. Raises as ``find`` does, and
         InvalidRequestError for one that has not ended."""
         if previous_id is None:
-            return []
+            return None
         record = await self.find(previous_id, "previous_response_id")
         if record.status in RUNNING:
             raise InvalidRequestError(
                 f"Response '{previous_id}' has not ended yet.", param="previous_response_id"
             )
-        return record.conversation
+        return _history(record)
 
-    async def resolve(self, items: list[JsonObject], history: list[JsonObject]) -> list[JsonObject]:
-        """``items`` with each item_reference replaced by what it refers to."""
-        if not any(_is_reference(item) for item in items):
-            return items
-        known = {item["id"]: item for item in history if isinstance(item.get("id"), str)}
-        resolved = []
-        for index, item in enumerate(items):
-            if not _is_reference(item):
-                resolved.append(item)
-                continue
-            resolved.append(await self._referred(item.get("id"), known, f"input[{index}].id"))
-        return resolved
-
-    async def _referred(
-        self, item_id: object, known: dict[str, JsonObject], param: str
-    ) -> JsonObject:
-        if not isinstance(item_id, str):
-            raise InvalidRequestError(f"Missing required parameter: '{param}'.", param=param)
-        match = _ITEM_ID.match(item_id)
-        if item_id not in known and match is not None:
-            record = await self.find(f"resp_{match[1]}", param)
-            known |= {item["id"]: item for item in record.conversation}
-        if item_id not in known:
-            raise NotFoundError(f"Item with id '{item_id[:80]}' not found.", param=param)
-        return known[item_id]
+    async def items_of(self, response_id: str) -> History:
+        """Raises as ``find`` does."""
+        return _history(await self.find(response_id))
 
 
-def _is_reference(item: JsonObject) -> bool:
-    kind = item.get("type")
-    return kind == "item_reference" or (kind is None and "id" in item and "role" not in item)
+def _history(record: StoredResponse) -> History:
+    return History(context=record.context, input=record.input, body=record.body)
 
 
 def _died(record: StoredResponse) -> StoredResponse:

@@ -10,9 +10,11 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 
 from service.errors import InvalidRequestError, NotFoundError
-from service.prompt.conversation import JsonObject
+from service.preparation.jobs import Answered, ItemsJob, Noted
+from service.preparation.steps import Work, perform
 from service.routes.answering import HttpRequest, exchange_of, respond
 from service.routes.exchange import key_owner
+from service.routes.prepare import client_of, limits_of, prepared_elsewhere
 from service.routes.replay import first_wanted, follow_run, replayed
 from service.routes.responses_keeping import Archive, Keeping
 from service.routes.services import Services
@@ -20,14 +22,6 @@ from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
 _DEFAULT_ITEMS = 20
-
-
-class ItemList(msgspec.Struct, frozen=True, kw_only=True):
-    object: Literal["list"] = "list"
-    data: list[JsonObject]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,30 +121,24 @@ async def list_input_items(
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequestError("'order' is asc or desc.", param="order")
-    record = await _archive(request, services).find(response_id)
-    items = [*record.context, *record.input]
-    if order == "desc":
-        items.reverse()
-    page, more = _page(items, limit, query.get("after"))
-    exchange.succeed("stop")
-    answer = ItemList(
-        data=page,
-        first_id=page[0]["id"] if page else None,
-        last_id=page[-1]["id"] if page else None,
-        has_more=more,
+    stored = await _archive(request, services).items_of(response_id)
+    client = client_of(request, services)
+    job = ItemsJob(
+        body=b"",
+        limits=limits_of(services),
+        engine=services.engine,
+        stored=stored,
+        limit=limit,
+        newest_first=order == "desc",
+        after=query.get("after"),
     )
-    return respond(exchange, msgspec.json.encode(answer))
-
-
-def _page(items: list[JsonObject], limit: int, after: str | None) -> tuple[list[JsonObject], bool]:
-    """At most ``limit`` items after the one with the id ``after``, and whether more follow."""
-    start = 0
-    if after is not None:
-        places = [index for index, item in enumerate(items) if item["id"] == after]
-        if not places:
-            raise InvalidRequestError(f"There is no item '{after[:80]}'.", param="after")
-        start = places[0] + 1
-    return items[start : start + limit], len(items) > start + limit
+    if services.preparation.is_quick(job):
+        listed = perform(Work(job, Noted(), services.preparation.model))
+    else:
+        listed = await prepared_elsewhere(job, Noted(), client)
+    assert isinstance(listed, Answered)
+    exchange.succeed("stop")
+    return respond(exchange, listed.body)
 
 
 def _number(text: Any, name: str) -> int:

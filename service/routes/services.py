@@ -14,6 +14,7 @@ from service.generation.constraint_trial import GrammarTrial
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
 from service.observer import Telemetry
+from service.preparation.processes import Preparation
 from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
@@ -35,6 +36,7 @@ class Services:
     drain: Drain
     supervision: Supervision
     telemetry: Telemetry
+    preparation: Preparation
     grammar_trial: GrammarTrial
     signer: Signer
     store: ResponseStore

@@ -30,6 +30,7 @@ from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.routes.answering import AnswerStream, stream_events
 from service.routes.exchange import Exchange, KeyRing
+from service.routes.prepare import Client
 from service.routes.services import Services
 from service.rpc.running import RunningCalls
 from service.rpc.status import Metadata, status_of
@@ -67,6 +68,8 @@ class Call:
         self.services = services
         self.running = running
         self.owner = owner
+        # A client that leaves cancels its call.
+        self.client = Client(services, exchange)
         self._context = context
         self._begun = False
 

@@ -6,17 +6,14 @@ decoder: there is one set of bounds, rules and error texts.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from service.errors import InvalidRequestError
-from service.prompt.tokenizer import THREAD_CHARS
 from service.rpc import parts
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 from service.wire.chat import ChatRequest, decode_chat
@@ -27,14 +24,6 @@ from service.wire.embeddings import EmbeddingRequest, decode_embeddings
 _JSON = "_json"
 
 Fields = dict[str, Any]
-T = TypeVar("T")
-
-
-async def decoded(data: bytes, read: Callable[[bytes], T]) -> T:
-    """``read(data)``, in a thread if it may take long: streams go on meanwhile."""
-    if len(data) < THREAD_CHARS:
-        return read(data)
-    return await asyncio.to_thread(read, data)
 
 
 def read_embedding(data: bytes, ignored: Ignored | None = None) -> EmbeddingRequest:
@@ -73,13 +62,8 @@ def read_message(kind: Any, data: bytes) -> Any:
         raise InvalidRequestError(f"The message is not a {name}.") from None
 
 
-def read_chat(
-    data: bytes, *, max_choices: int, ignored: Ignored | None = None
-) -> tuple[ChatRequest, int]:
-    """Also: the size of the body that would have asked for the same over HTTP, in bytes.
-
-    Raises InvalidRequestError.
-    """
+def read_chat(data: bytes, *, max_choices: int, ignored: Ignored | None = None) -> ChatRequest:
+    """Raises InvalidRequestError."""
     fields = _streaming(_fields(read_message(pb.ChatRequest, data)))
     for tool in fields.get("tools", ()):
         tool["type"] = "function"
@@ -90,8 +74,7 @@ def read_chat(
             fields["tool_choice"] = named
         else:
             fields["tool_choice"] = choice.get("mode")
-    body = msgspec.json.encode(fields)
-    return decode_chat(body, max_choices=max_choices, ignored=ignored), len(body)
+    return decode_chat(msgspec.json.encode(fields), max_choices=max_choices, ignored=ignored)
 
 
 def read_completion(

@@ -3,99 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from typing import Final, NamedTuple
 
-from service.generation.constraint import ConstraintRequest
-from service.generation.formats import PLAIN
 from service.pooling.scores import floats_of
+from service.preparation.jobs import (
+    GrpcChatJob,
+    GrpcCompletionJob,
+    GrpcEmbeddingsJob,
+    PreparedChat,
+    PreparedCompletion,
+    PreparedEmbeddings,
+)
 from service.routes.embeddings import embedded
 from service.routes.models import model_card
-from service.routes.prepare import (
-    completion_generation,
-    completion_prompts,
-    constrained,
-    start_conversation,
-)
+from service.routes.prepare import prepare, start
 from service.rpc.call import Call, Method
-from service.rpc.decode import decoded, read_chat, read_completion, read_embedding, read_known
+from service.rpc.decode import read_known
 from service.rpc.events import ChatEvents, GenerateEvents
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
-from service.wire.chat import chat_conversation
-from service.wire.structured_output import answer_shape
 
 SERVICE: Final = "quire.v1.Quire"
 
 
 async def chat(call: Call, message: bytes) -> None:
-    services, exchange = call.services, call.exchange
-    record = exchange.record
-    read = functools.partial(
-        read_chat, max_choices=services.settings.max_choices, ignored=exchange.ignored
-    )
-    asked, size = await decoded(message, read)
+    services, record = call.services, call.exchange.record
     record.operation, record.stream = "chat", True
-    record.model = services.model_name(asked.model)
-    services.admission.check(exchange.caller)
-    generation = await start_conversation(
-        chat_conversation(asked),
-        asked,
-        services,
-        exchange,
-        body_size=size,
-        token_limit=asked.token_limit,
-        logprobs=asked.engine_logprobs,
-        answer=answer_shape(asked),
+    prepared = await prepare(
+        GrpcChatJob, PreparedChat, message, call.client, admit=call.client.admit
     )
+    generation = await start(prepared, call.client)
     events = ChatEvents(
         generation,
         services.checkpoint.vocabulary,
         model=record.model,
         created=int(time.time()),
-        logprobs=asked.engine_logprobs,
+        logprobs=prepared.request.engine_logprobs,
     )
     await call.stream(generation, events)
 
 
 async def generate(call: Call, message: bytes) -> None:
-    services, exchange = call.services, call.exchange
-    record = exchange.record
-    read = functools.partial(
-        read_completion, max_choices=services.settings.max_choices, ignored=exchange.ignored
-    )
-    asked = await decoded(message, read)
+    services, record = call.services, call.exchange.record
     record.operation, record.stream = "text_completion", True
-    record.model = services.model_name(asked.model)
-    services.admission.check(exchange.caller)
-    prompts, _ = await completion_prompts(asked, services)
-    wanted = completion_generation(asked, prompts, services, record)
-    form = ConstraintRequest(answer=answer_shape(asked))
-    wanted = await constrained(wanted, form, PLAIN, services, exchange.ignored)
-    generation = services.generator.start(wanted, exchange.caller)
-    exchange.began(generation)
+    prepared = await prepare(
+        GrpcCompletionJob, PreparedCompletion, message, call.client, admit=call.client.admit
+    )
+    generation = await start(prepared, call.client)
     events = GenerateEvents(
         generation,
         services.checkpoint.vocabulary,
         model=record.model,
         created=int(time.time()),
-        logprobs=asked.logprobs,
+        logprobs=prepared.request.logprobs,
     )
     await call.stream(generation, events)
 
 
 async def embed(call: Call, message: bytes) -> None:
-    services, exchange = call.services, call.exchange
-    record = exchange.record
-    asked = await decoded(message, functools.partial(read_embedding, ignored=exchange.ignored))
+    record = call.exchange.record
     record.operation = "embeddings"
-    record.model = services.model_name(asked.model)
-    pooled = await embedded(asked, services, exchange)
+    prepared = await prepare(
+        GrpcEmbeddingsJob, PreparedEmbeddings, message, call.client, admit=call.client.admit_open
+    )
+    pooled = await embedded(prepared, call.client)
     response = pb.EmbedResponse(model=record.model, prompt_tokens=pooled.prompt_tokens)
     for vector in pooled.vectors:
         response.embeddings.add(values=floats_of(vector))
         await asyncio.sleep(0)  # thousands of vectors would hold up others' streams
-    exchange.succeed("stop")
+    call.exchange.succeed("stop")
     await call.send(response.SerializeToString())
 
 

@@ -13,9 +13,9 @@ JsonObject = dict[str, Any]
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
-    before them. ``events``: the stream as it was sent, where one was kept. ``owner``: the digest of
-    the key that made it. ``abandoned``: it was still in progress, and whoever worked on it has not
-    said so for as long as that counts."""
+    before them; each a JSON list. ``events``: the stream as it was sent, where one was kept.
+    ``owner``: the digest of the key that made it. ``abandoned``: it was still in progress, and
+    whoever worked on it has not said so for as long as that counts."""
 
     id: str
     owner: str
@@ -23,8 +23,8 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
     status: str
     body: bytes
-    input: list[JsonObject]
-    context: list[JsonObject] = []
+    input: bytes
+    context: bytes = b"[]"
     events: bytes | None = None
     abandoned: bool = False
 
@@ -32,8 +32,3 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     def response(self) -> JsonObject:
         decoded: JsonObject = msgspec.json.decode(self.body)
         return decoded
-
-    @property
-    def conversation(self) -> list[JsonObject]:
-        """All items up to and including the answer."""
-        return [*self.context, *self.input, *self.response["output"]]

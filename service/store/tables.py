@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import zlib
 
-import msgspec
 from advanced_alchemy.base import DefaultBase
 from sqlalchemy import BigInteger, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -40,8 +39,8 @@ class ResponseRow(DefaultBase):
 
 def to_row(record: StoredResponse) -> ResponseRow:
     """Compresses: for a thread."""
-    packed_input = zlib.compress(msgspec.json.encode(record.input))
-    context = zlib.compress(msgspec.json.encode(record.context))
+    packed_input = zlib.compress(record.input)
+    context = zlib.compress(record.context)
     body = zlib.compress(record.body)
     events = None if record.events is None else zlib.compress(record.events)
     return ResponseRow(
@@ -67,7 +66,7 @@ def from_row(row: ResponseRow) -> StoredResponse:
         expires_at=row.expires_at,
         status=row.status,
         body=zlib.decompress(row.body),
-        input=msgspec.json.decode(zlib.decompress(row.input)),
-        context=msgspec.json.decode(zlib.decompress(row.context)),
+        input=zlib.decompress(row.input),
+        context=zlib.decompress(row.context),
         events=None if row.events is None else zlib.decompress(row.events),
     )

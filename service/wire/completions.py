@@ -115,7 +115,7 @@ def split_prompts(prompt: str | list[Any], *, name: str = "prompt") -> list[str]
     if not prompt:
         raise InvalidRequestError(f"'{name}' must not be empty.", param=name)
     kind = type(prompt[0])
-    if any(type(item) is not kind for item in prompt):
+    if len(set(map(type, prompt))) > 1:
         raise InvalidRequestError(
             f"'{name}' must be a string, a list of strings, a list of token ids or a list of such "
             "lists, not a mixture.",

@@ -36,9 +36,17 @@ class Ignored:
     """What a request holds that does nothing here, as paths in the request's order. ``refuse``: an
     unknown field, other than in messages and tools, is an error instead."""
 
-    def __init__(self, *, refuse: bool = False) -> None:
-        self.names: list[str] = []
-        self.meant: dict[str, str] = {}  # what unknown fields seem to be misspellings of
+    def __init__(
+        self,
+        *,
+        refuse: bool = False,
+        names: list[str] | None = None,
+        meant: dict[str, str] | None = None,
+    ) -> None:
+        """``names`` and ``meant`` are added to, where they are given."""
+        self.names: list[str] = [] if names is None else names
+        # What unknown fields seem to be misspellings of.
+        self.meant: dict[str, str] = {} if meant is None else meant
         self.refuse = refuse
 
     def add(self, *names: str) -> None:

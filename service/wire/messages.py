@@ -217,7 +217,7 @@ def decode_messages(body: bytes, ignored: Ignored | None = None) -> MessagesRequ
     return request
 
 
-def decode_count(body: bytes, ignored: Ignored | None = None) -> PromptFields:
+def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
     """Raises InvalidRequestError."""
     ignored = ignored or Ignored()
     request = decode(_count_decoder, body, ignored)

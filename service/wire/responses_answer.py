@@ -108,6 +108,31 @@ class Ending(msgspec.Struct, frozen=True):
     output: list[bytes]  # its items
 
 
+class Echoed(msgspec.Struct, frozen=True):
+    """Fields that each response object tells back, as JSON: written once, however large."""
+
+    instructions: bytes
+    metadata: bytes
+    text: bytes
+    tool_choice: bytes
+    tools: bytes
+
+
+def echoed_fields(request: ResponsesRequest) -> Echoed:
+    return Echoed(
+        instructions=_json(request.instructions),
+        metadata=_json(request.metadata or {}),
+        text=_json(_echoed_text(request)),
+        tool_choice=_json(request.tool_choice or "auto"),
+        tools=_json(_echoed_tools(request)),
+    )
+
+
+def _written(json: bytes) -> Any:
+    """A field's value that is JSON already."""
+    return msgspec.Raw(json)
+
+
 class ResponseAnswer:
     """One request's answer. ``on_end`` hears how it ended. ``stored`` is what it says of itself;
     where that has become untrue, an end that was told to nobody is made anew. ``compacts``: its
@@ -124,6 +149,7 @@ class ResponseAnswer:
         created: int,
         model: str,
         ignored: list[str],
+        echoed: Echoed | None = None,
         stored: bool = True,
         seal: Callable[[str], str] | None = None,
         compacts: bool = False,
@@ -140,8 +166,7 @@ class ResponseAnswer:
         self._ignored = ignored
         self._seal = seal
         self.stored = stored
-        self._text = msgspec.Raw(_json(_echoed_text(request)))
-        self._tools = msgspec.Raw(_json(_echoed_tools(request)))
+        self._echoed = echoed or echoed_fields(request)
         self._stream = ResponseStream(self, generation, self._builder(), on_end=on_end)
 
     def follow(self, choices: list[Choice]) -> None:
@@ -189,7 +214,7 @@ class ResponseAnswer:
         """The response as JSON."""
         request = self._request
         params = self._generation.request.params
-        reasoning = request.reasoning
+        reasoning, echoed = request.reasoning, self._echoed
         return _json(
             ResponseObject(
                 id=self.id,
@@ -199,7 +224,7 @@ class ResponseAnswer:
                 completed_at=int(time.time()) if status == "completed" else None,
                 error=error,
                 incomplete_details=incomplete,
-                instructions=request.instructions,
+                instructions=_written(echoed.instructions),
                 max_output_tokens=request.max_output_tokens,
                 max_tool_calls=request.max_tool_calls,
                 model=self._model,
@@ -215,15 +240,15 @@ class ResponseAnswer:
                 service_tier="default",
                 store=self.stored,
                 temperature=params.temperature,
-                text=self._text,
-                tool_choice=request.tool_choice or "auto",
-                tools=self._tools,
+                text=_written(echoed.text),
+                tool_choice=_written(echoed.tool_choice),
+                tools=_written(echoed.tools),
                 top_logprobs=request.top_logprobs or 0,
                 top_p=params.top_p,
                 truncation=request.truncation or "disabled",
                 usage=usage,
                 user=request.user,
-                metadata=request.metadata or {},
+                metadata=_written(echoed.metadata),
                 ignored=self._ignored or msgspec.UNSET,
                 timings=(
                     timings_of(self._generation)

@@ -43,25 +43,29 @@ def read_request(
     history: list[JsonObject],
     items: list[JsonObject],
     unseal: Callable[[str], str],
+    *,
+    most_chars: int | None = None,
 ) -> ReadRequest:
     """``history``: the items before ``items``, from ``previous_response_id``; references among
-    ``items`` are resolved already. ``unseal`` opens encrypted reasoning.
+    ``items`` are resolved already. ``unseal`` opens encrypted reasoning. ``most_chars``: of the
+    whole conversation's text.
 
-    Raises InvalidRequestError.
+    Raises InvalidRequestError; ContextTooLongError for more text.
     """
     before = placed(history, "previous_response_id")
     own = placed(items, "input")
-    everything = read_tools(request.tools or [])
-    for path, tools in additional_tools([*before, *own]):
-        everything = everything.joined(read_tools(tools, path))
+    added = additional_tools([*before, *own])
+    everything = Toolbox.joined(
+        [read_tools(request.tools or []), *(read_tools(tools, path) for path, tools in added)]
+    )
     choice, toolbox = choose_tools(request.tool_choice, everything)
     ignored = [*ignored_fields(request), *toolbox.ignored]
-    writer = MessageWriter(everything, unseal, ignored)
+    writer = MessageWriter(everything, unseal, ignored, most_chars=most_chars)
     for item in [*_instructions(request), *before, *own]:
         writer.write(item)
     reasoning = request.reasoning
     conversation = Conversation(
-        messages=writer.messages,
+        messages=writer.finished(),
         tools=toolbox.definitions(),
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from service.errors import InvalidRequestError
+from service.errors import ContextTooLongError, InvalidRequestError
 from service.prompt.conversation import JsonObject, call_arguments
 from service.wire.decode import convert
 from service.wire.parts import medium_of, part_text
@@ -153,16 +153,44 @@ _PREFIXES = {
 
 
 class MessageWriter:
-    """Turns items into messages, one by one. ``unseal`` opens encrypted reasoning; ``ignored``
-    gains what was left out."""
+    """Turns items into messages, one by one; ``finished`` gives them. ``unseal`` opens encrypted
+    reasoning; ``ignored`` gains what was left out. ``most_chars``: of all texts together."""
 
-    def __init__(self, toolbox: Toolbox, unseal: Callable[[str], str], ignored: list[str]) -> None:
-        self.messages: list[JsonObject] = []
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        unseal: Callable[[str], str],
+        ignored: list[str],
+        *,
+        most_chars: int | None = None,
+    ) -> None:
+        self._messages: list[JsonObject] = []  # their texts are lists of pieces, joined at the end
         self._toolbox = toolbox
         self._unseal = unseal
         self._ignored = ignored
+        self._most_chars = most_chars
+        self._chars = 0
         self._turn: JsonObject | None = None  # the assistant's, still open
         self._names: dict[str, str] = {}  # of the tools, by call id
+
+    def finished(self) -> list[JsonObject]:
+        """The messages. Nothing may be written afterwards."""
+        for message in self._messages:
+            separator = "\n\n" if message["role"] == "system" else "\n"
+            message["content"] = separator.join(message["content"])
+            if "reasoning_content" in message:
+                message["reasoning_content"] = "".join(message["reasoning_content"])
+        return self._messages
+
+    def _count(self, text: str, path: str) -> str:
+        self._chars += len(text)
+        if self._most_chars is not None and self._chars > self._most_chars:
+            raise ContextTooLongError(
+                f"The conversation has more than {self._most_chars} characters, which is more than "
+                "this model's context can hold. Shorten it.",
+                param=path,
+            )
+        return text
 
     def write(self, placed: PlacedItem) -> None:
         """Raises InvalidRequestError."""
@@ -178,10 +206,12 @@ class MessageWriter:
         text = _text_of(message.content, f"{placed.path}.content")
         if message.role == "assistant":
             turn = self._assistant(closed_by=("tool_calls",))
-            turn["content"] = f"{turn['content']}\n{text}" if turn["content"] else text
+            self._count(text, placed.path)
+            if text or turn["content"]:
+                turn["content"].append(text)
             return
         role = "system" if message.role == "developer" else message.role
-        self._add({"role": role, "content": text})
+        self._add({"role": role, "content": [text]}, placed.path)
 
     def _reasoning(self, placed: PlacedItem) -> None:
         item = convert(placed.item, ReasoningItem, placed.path)
@@ -196,7 +226,7 @@ class MessageWriter:
                 ) from error
         if text:
             turn = self._assistant(closed_by=("tool_calls", "content"))
-            turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+            turn.setdefault("reasoning_content", []).append(self._count(text, placed.path))
 
     def _compaction(self, placed: PlacedItem) -> None:
         """One that another server made says nothing here; it is reported like what nothing runs."""
@@ -206,14 +236,17 @@ class MessageWriter:
         except SealError:
             self._ignored.append(f"{placed.path}.{placed.kind}")
             return
-        self._add(summary_message(summary))
+        message = summary_message(summary)
+        self._add({**message, "content": [message["content"]]}, placed.path)
 
     def _function_call(self, placed: PlacedItem) -> None:
         call = convert(placed.item, FunctionCallItem, placed.path)
+        self._count(call.arguments, placed.path)
         self._call(call.call_id, call.name, call.namespace, call_arguments(call.arguments))
 
     def _custom_call(self, placed: PlacedItem) -> None:
         call = convert(placed.item, CustomCallItem, placed.path)
+        self._count(call.input, placed.path)
         self._call(call.call_id, call.name, call.namespace, {CUSTOM_INPUT: call.input})
 
     def _call(self, call_id: str, name: str, namespace: str | None, arguments: Any) -> None:
@@ -233,30 +266,33 @@ class MessageWriter:
         message: JsonObject = {
             "role": "tool",
             "tool_call_id": item.call_id,
-            "content": _text_of(
-                item.output, f"{placed.path}.output", ignored=self._ignored, of_a_tool=True
-            ),
+            "content": [
+                _text_of(
+                    item.output, f"{placed.path}.output", ignored=self._ignored, of_a_tool=True
+                )
+            ],
         }
         if item.call_id in self._names:
             message["name"] = self._names[item.call_id]
-        self._add(message)
+        self._add(message, placed.path)
 
-    def _add(self, message: JsonObject) -> None:
+    def _add(self, message: JsonObject, path: str) -> None:
         """Instructions at the start come in several messages; templates know one."""
         self._turn = None
-        last = self.messages[-1] if self.messages else None
-        leading = len(self.messages) == 1 and last is not None and last["role"] == "system"
-        if message["role"] == "system" and leading and last is not None:
-            last["content"] = f"{last['content']}\n\n{message['content']}"
+        [text] = message["content"]
+        self._count(text, path)
+        last = self._messages[-1] if len(self._messages) == 1 else None
+        if message["role"] == "system" and last is not None and last["role"] == "system":
+            last["content"].append(text)
             return
-        self.messages.append(message)
+        self._messages.append(message)
 
     def _assistant(self, *, closed_by: tuple[str, ...]) -> JsonObject:
         """The assistant's open message; a new one where it already has what comes after."""
         turn = self._turn
         if turn is None or any(turn.get(key) for key in closed_by):
-            turn = self._turn = {"role": "assistant", "content": ""}
-            self.messages.append(turn)
+            turn = self._turn = {"role": "assistant", "content": []}
+            self._messages.append(turn)
         return turn
 
 

@@ -8,6 +8,7 @@ code_interpreter, …): nothing here runs them, so they are left out and reporte
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from engine.messages import MAX_GRAMMAR_CHARS
 from service.errors import InvalidRequestError
 from service.generation.constraint import Grammar, Regex, ToolShape
 from service.prompt.conversation import NamedTool, ToolChoice, ToolDefinition
@@ -41,7 +43,7 @@ class FunctionTool(msgspec.Struct, frozen=True):
 
 class GrammarFormat(msgspec.Struct, frozen=True, tag="grammar"):
     syntax: Literal["lark", "regex"]
-    definition: str
+    definition: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS // 4)]
 
 
 class FreeFormat(msgspec.Struct, frozen=True, tag="text"):
@@ -73,6 +75,15 @@ class ServedTool(NamedTuple):
         return isinstance(self.tool, CustomTool)
 
 
+class ClientTool(msgspec.Struct, frozen=True):
+    """What the client calls the tool that the model knows as ``flat``."""
+
+    flat: str
+    name: str
+    namespace: str | None
+    custom: bool
+
+
 class Toolbox:
     """``tools`` by the name that the model knows; ``ignored``: what is not served, as names."""
 
@@ -91,6 +102,30 @@ class Toolbox:
                 )
             self.tools[flat] = tool
 
+    @functools.cached_property
+    def _flat_names(self) -> dict[tuple[str, str | None], str]:
+        """By the client's names; under None as the namespace, the first tool of that name."""
+        names: dict[tuple[str, str | None], str] = {}
+        for flat, tool in self.tools.items():
+            names.setdefault((tool.name, None), flat)
+            names.setdefault((tool.name, tool.namespace), flat)
+        return names
+
+    def names(self) -> list[ClientTool]:
+        return [
+            ClientTool(flat, tool.name, tool.namespace, tool.custom)
+            for flat, tool in self.tools.items()
+        ]
+
+    @staticmethod
+    def named(names: Iterable[ClientTool]) -> Toolbox:
+        """What an answer needs of a toolbox: how its tools are called."""
+        box = Toolbox((), [])
+        for tool in names:
+            kind = CustomTool(tool.name) if tool.custom else FunctionTool(tool.name)
+            box.tools[tool.flat] = ServedTool(tool.name, tool.namespace, kind, "tools")
+        return box
+
     def definitions(self) -> tuple[ToolDefinition, ...]:
         return tuple(_definition(flat, tool) for flat, tool in self.tools.items())
 
@@ -100,16 +135,19 @@ class Toolbox:
 
     def flat_name(self, name: str, namespace: str | None) -> str:
         """The model's name of a tool that the client named; its own if it is not here."""
-        for flat, tool in self.tools.items():
-            if tool.name == name and namespace in (None, tool.namespace):
-                return flat
-        return name
+        return self._flat_names.get((name, namespace), name)
 
-    def joined(self, other: Toolbox) -> Toolbox:
-        """Both together; what is told again later in a conversation replaces what was."""
-        known = {(tool.name, tool.namespace): tool for tool in self.tools.values()}
-        known |= {(tool.name, tool.namespace): tool for tool in other.tools.values()}
-        return Toolbox(known.values(), [*self.ignored, *other.ignored])
+    @staticmethod
+    def joined(boxes: Iterable[Toolbox]) -> Toolbox:
+        """All together; what is told again later in a conversation replaces what was. Raises
+        InvalidRequestError for more tools than there may be."""
+        known: dict[tuple[str, str | None], ServedTool] = {}
+        ignored: list[str] = []
+        for box in boxes:
+            known |= {(tool.name, tool.namespace): tool for tool in box.tools.values()}
+            ignored += box.ignored
+        _check_count(len(known), "tools")
+        return Toolbox(known.values(), ignored)
 
     def restricted(self, allowed: set[str]) -> Toolbox:
         """Only the tools whose flat name is in ``allowed``."""
@@ -124,9 +162,13 @@ def read_tools(raw: list[dict[str, Any]], path: str = "tools") -> Toolbox:
     ignored: list[str] = []
     for index, tool in enumerate(raw):
         _read_tool(tool, f"{path}[{index}]", None, served, ignored)
-    if len(served) > MAX_TOOLS:
-        raise InvalidRequestError(f"There may be at most {MAX_TOOLS} tools.", param=path)
+    _check_count(len(served), path)
     return Toolbox(served, ignored)
+
+
+def _check_count(count: int, path: str) -> None:
+    if count > MAX_TOOLS:
+        raise InvalidRequestError(f"There may be at most {MAX_TOOLS} tools.", param=path)
 
 
 def _read_tool(

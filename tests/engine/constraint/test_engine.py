@@ -213,6 +213,31 @@ def test_a_grammar_that_takes_too_long_fails_its_sequence(
     answer = engine.run_one(WORD)
     assert answer.finished.reason is FinishReason.ERROR
     assert "too long" in str(answer.finished.error)
+    assert answer.finished.is_refusal
+
+
+def test_the_time_of_others_compiles_does_not_count(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, opened = threading.Semaphore(0), threading.Event()
+
+    def slow(*args: object) -> object:
+        begun.release()
+        assert opened.wait(30)
+        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
+    crowd = [engine.submit(lark(f'start: "{word}"')) for word in "ab"]
+    assert all(begun.acquire(timeout=30) for _ in crowd)  # both threads are at work
+    queued = engine.submit(WORD)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("engine.constraint.guide.PATIENCE_SECONDS", 0.0)
+        told: dict[int, Answer] = {}
+        while len(told) < len(crowd):
+            engine._note(engine.core.step()[1], {}, told)
+        assert sorted(told) == sorted(crowd)
+    opened.set()
+    assert engine.run()[queued].finished.reason is FinishReason.STOP
 
 
 def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(

@@ -25,9 +25,10 @@ from service.generation.constraint import (
     Regex,
     ToolShape,
 )
-from service.generation.constraint_grammar import constraint_of
 from service.generation.constraint_trial import GrammarTrial
 from service.generation.formats import OutputFormat, ReasoningTags, ToolCallTags
+from service.preparation.forms import WriteForm, asked_of, constraint_of, write_form
+from service.preparation.jobs import Form, Noted
 from tests.engine.constraint.hostile import GRAMMARS
 from tests.service.generation.grammars import accepts, token_id
 from tests.service.tiny_model import write_tiny_model
@@ -56,6 +57,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def asked(answer: AnswerShape, **fields: object) -> ConstraintRequest:
     return ConstraintRequest(answer=answer, **fields)  # type: ignore[arg-type]  # test's own
+
+
+async def constrained(request: ConstraintRequest, trial: GrammarTrial) -> Constraint:
+    form = asked_of(request)
+    assert form is not None
+
+    async def write(what: WriteForm) -> Form:
+        return write_form(form, what, FORMAT, token_id, Noted())
+
+    constraint = (await constraint_of(form, write, trial)).constraint
+    assert constraint is not None
+    return constraint
 
 
 async def test_a_sound_grammar_passes(trial: GrammarTrial) -> None:
@@ -94,7 +107,7 @@ async def test_an_unsound_one_is_the_request_s_own_error(
     trial: GrammarTrial, answer: AnswerShape, said: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=said) as refused:
-        await constraint_of(asked(answer), FORMAT, token_id, trial)
+        await constrained(asked(answer), trial)
     assert refused.value.param == "f"
     assert "\n" not in refused.value.message
 
@@ -109,7 +122,7 @@ async def test_the_tool_at_fault_is_named(trial: GrammarTrial) -> None:
     )
     request = ConstraintRequest(tools=(good, bad), answer=JsonObject(param="response_format"))
     with pytest.raises(InvalidRequestError) as refused:
-        await constraint_of(request, FORMAT, token_id, trial)
+        await constrained(request, trial)
     assert refused.value.param == "tools.1.function.parameters"
 
 
@@ -118,13 +131,13 @@ async def test_a_loose_tool_with_an_unsound_schema_can_still_be_required(
 ) -> None:
     tool = ToolShape(name="b", parameters={"properties": {"x": {"type": "strin"}}}, param="t")
     request = ConstraintRequest(tools=(tool,), tool_choice="required")
-    constraint = await constraint_of(request, FORMAT, token_id, trial)
+    constraint = await constrained(request, trial)
     said = '<tool_call>{"name": "b", "arguments": {"x": [1]}}</tool_call>'
     assert accepts(constraint, said)
 
 
 async def test_llama_cpp_s_notation_is_understood(trial: GrammarTrial) -> None:
-    constraint = await constraint_of(asked(Grammar(text=GBNF, param="g")), FORMAT, token_id, trial)
+    constraint = await constrained(asked(Grammar(text=GBNF, param="g")), trial)
     assert accepts(constraint, "axz((y))")
     assert not accepts(constraint, "a(")
 
@@ -132,7 +145,7 @@ async def test_llama_cpp_s_notation_is_understood(trial: GrammarTrial) -> None:
 async def test_choices_are_taken_literally(trial: GrammarTrial) -> None:
     options = ('a"b', "c\\d", "e\nf", "g/h", "(i)", "ü", "")
     answer = Choice(options=options, param="choice")
-    constraint = await constraint_of(asked(answer, reasoning=False), FORMAT, token_id, trial)
+    constraint = await constrained(asked(answer, reasoning=False), trial)
     assert all(accepts(constraint, option) for option in options)
     assert not accepts(constraint, 'a"')
 
@@ -189,7 +202,7 @@ async def test_who_stops_waiting_leaves_no_verdict_for_the_next(trial: GrammarTr
 async def test_closing_ends_the_processes(tmp_path: Path) -> None:
     trial = GrammarTrial(write_tiny_model(tmp_path / "tiny"))
     assert await trial.try_out(WORD) is None
-    [child] = [p._child for p in trial._processes if p._child is not None]
+    [pid] = [process.pid for process in trial._processes if process.pid is not None]
     await trial.close()
     with pytest.raises(ProcessLookupError):
-        os.kill(child.pid, 0)
+        os.kill(pid, 0)

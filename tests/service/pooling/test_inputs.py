@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import (
     Input,
+    Text,
     Truncation,
     check_lengths,
     encode_texts,
@@ -64,19 +65,21 @@ def test_truncation_keeps_exactly_its_limit(texts: list[int | None], limit: int,
     assert len(kept) == limit
 
 
-async def test_pairs_are_read_together_and_tell_where_the_second_text_begins(
+def test_pairs_are_read_together_and_tell_where_the_second_text_begins(
     tokenizer: Tokenizer,
 ) -> None:
-    [pair, text] = await encode_texts([("fox dog", "lazy"), "fox"], tokenizer)
+    texts: list[Text] = [("fox dog", "lazy"), "fox"]
+    [pair, text] = encode_texts(texts, tokenizer, names=["a", "b"], longest=512)
     first = tokenizer.encode("fox dog", add_special_tokens=True)
     assert pair.token_ids[: len(first)] == first
     assert pair.second_text == len(first)
     assert text == Input(tokenizer.encode("fox", add_special_tokens=True))
 
 
-async def test_long_and_many_texts_are_encoded_like_short_ones(tokenizer: Tokenizer) -> None:
+def test_long_and_many_texts_are_encoded_like_short_ones(tokenizer: Tokenizer) -> None:
     texts = [f"fox {number} " * (number % 7) for number in range(300)]
-    inputs = await encode_texts(texts, tokenizer)
+    names = ["input"] * len(texts)
+    inputs = encode_texts(texts, tokenizer, names=names, longest=512)
     assert [one.token_ids for one in inputs] == [
         tokenizer.encode(text, add_special_tokens=True) for text in texts
     ]
@@ -104,3 +107,34 @@ def test_the_input_that_is_too_long_or_empty_is_named() -> None:
     assert caught.value.param == "input[1]"
     with pytest.raises(InvalidRequestError, match="'input' is empty"):
         check_lengths([Input([])], ["input"], longest=8)
+
+
+def test_no_more_of_a_text_that_is_too_long_is_encoded_than_shows_it(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode = Tokenizer.encode
+
+    def counting(self: Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
+        encoded.append(len(text))
+        return encode(self, text, add_special_tokens=add_special_tokens)
+
+    monkeypatch.setattr(Tokenizer, "encode", counting)
+    text = "fox " * 250_000
+    for one in (text, (text, "dog"), ("dog", text)):
+        with pytest.raises(ContextTooLongError, match=r"'input\[0\]' has more") as refused:
+            encode_texts([one], tokenizer, names=["input[0]"], longest=512)
+        assert refused.value.param == "input[0]"
+    assert sum(encoded) < 20_000
+
+
+def test_truncation_of_a_long_text_keeps_what_truncation_of_all_tokens_would(
+    tokenizer: Tokenizer,
+) -> None:
+    text = "".join(f"fox {number} dog " for number in range(20_000))
+    for keep in ("start", "end"):
+        cut = Truncation(64, keep)  # type: ignore[arg-type]  # one of the two
+        [one] = encode_texts([text], tokenizer, names=["input"], longest=64, truncated=cut)
+        whole = tokenizer.encode_text(text, add_special_tokens=True)
+        kept = [whole.ids[place] for place in kept_places(whole.text_of_token, cut)]
+        assert one.token_ids == kept

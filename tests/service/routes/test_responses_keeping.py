@@ -9,6 +9,7 @@ import pytest
 
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.run import RunLimits, RunRegistry
+from service.preparation.steps import resolved
 from service.routes.responses_keeping import Archive
 from tests.service.store.test_store import end_lease, opened, record
 
@@ -40,12 +41,15 @@ async def test_items_are_found_by_reference_in_any_response_of_the_same_owner(
         stored = msgspec.structs.replace(
             record(f"resp_{key}"),
             body=msgspec.json.encode({"output": [item]}),
-            input=[],
-            context=[],
+            input=b"[]",
+            context=b"[]",
         )
         await store.put(stored)
         reference = {"type": "item_reference", "id": item["id"]}
-        assert await Archive(store, RUNS, "me").resolve([reference], []) == [item]
-        for owner, wanted in (("you", item["id"]), ("me", f"msg_{key}_1"), ("me", "msg_x")):
+        found = await Archive(store, RUNS, "me").items_of(f"resp_{key}")
+        assert resolved([reference], [], {f"resp_{key}": found}) == [item]
+        with pytest.raises(NotFoundError):
+            await Archive(store, RUNS, "you").items_of(f"resp_{key}")
+        for wanted, referred in ((item["id"], {}), (f"msg_{key}_1", {f"resp_{key}": found})):
             with pytest.raises(NotFoundError):
-                await Archive(store, RUNS, owner).resolve([{"id": wanted}], [])
+                resolved([{"id": wanted}], [], referred)

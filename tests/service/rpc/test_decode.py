@@ -51,7 +51,7 @@ def by_http(body: dict[str, Any]) -> ChatRequest:
 
 
 def by_grpc(message: pb.ChatRequest) -> ChatRequest:
-    request, _ = read_chat(message.SerializeToString(), max_choices=16)
+    request = read_chat(message.SerializeToString(), max_choices=16)
     return request
 
 

@@ -1,0 +1,130 @@
+"""A child process that answers one request at a time, in frames of ``engine.messages``, over its
+standard input and output. It is started when first needed, ended when it takes too long or nobody
+wants its answer any more, and started again for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from engine.messages import FRAME_HEADER
+from engine.python_command import python_command
+from service.child_process import child_environment
+
+# A process that is not ready by then is given up.
+START_SECONDS = 60.0
+
+T = TypeVar("T")
+
+
+class ChildStartError(RuntimeError):
+    """The process could not be started, or did not become ready."""
+
+
+class ChildTooSlowError(RuntimeError):
+    """It took longer than it may; it has been ended."""
+
+
+class ChildDiedError(RuntimeError):
+    """It ended before it answered: out of memory, as a rule."""
+
+
+class ChildWorker:
+    """``module`` is run as ``python -m``. It is sent ``greeting`` first, and says that it is
+    ready by a frame of any content; then it gets frames and answers them."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        max_answer_bytes: int,
+        greeting: Callable[[], bytes] | None = None,
+    ) -> None:
+        self._command = python_command("-m", module, *arguments)
+        self._max_answer_bytes = max_answer_bytes
+        self._greeting = greeting
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None while there is no process."""
+        return None if self._child is None else self._child.pid
+
+    async def ask(self, request: bytes, read: Callable[[bytes], T | None], *, seconds: float) -> T:
+        """What ``read`` makes of the answer's frames: of the first one for which it is not None.
+        The time counts once the process is ready.
+
+        Raises ChildStartError, ChildTooSlowError or ChildDiedError; what ``read`` raises passes.
+        """
+        child = await self._running()
+        try:
+            async with asyncio.timeout(seconds):
+                await _write(child, request)
+                while (answer := read(await self._read(child))) is None:
+                    pass
+                return answer
+        except TimeoutError as error:
+            self._kill()
+            raise ChildTooSlowError(f"more than {seconds:g} s") from error
+        except (OSError, EOFError) as error:
+            self._kill()
+            raise ChildDiedError("it ended") from error
+        except BaseException:  # nobody will read this answer: the next one must not
+            self._kill()
+            raise
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._child is not None and self._child.returncode is None:
+            return self._child
+        try:
+            self._child = child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=child_environment(os.environ),
+            )
+        except OSError as error:
+            raise ChildStartError(str(error)) from error
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                if self._greeting is not None:
+                    await _write(child, self._greeting())
+                await self._read(child)
+        except BaseException as error:
+            self._kill()
+            if isinstance(error, TimeoutError | OSError | EOFError):
+                raise ChildStartError("the process did not become ready") from error
+            raise
+        return child
+
+    async def _read(self, child: asyncio.subprocess.Process) -> bytes:
+        assert child.stdout is not None
+        header = await child.stdout.readexactly(FRAME_HEADER.size)
+        (size,) = FRAME_HEADER.unpack(header)
+        if size > self._max_answer_bytes:
+            raise EOFError("an answer that is too long")
+        return await child.stdout.readexactly(size)
+
+    def _kill(self) -> None:
+        if self._child is not None and self._child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._child.kill()
+        self._child = None
+
+    async def close(self) -> None:
+        child = self._child
+        self._kill()
+        if child is not None:
+            await child.wait()
+
+
+async def _write(child: asyncio.subprocess.Process, frame: bytes) -> None:
+    """Returns once the pipe has taken nearly all of it."""
+    assert child.stdin is not None
+    child.stdin.write(FRAME_HEADER.pack(len(frame)))
+    child.stdin.write(frame)
+    await child.stdin.drain()

@@ -1,0 +1,119 @@
+"""``python -m service.preparation``: prepares requests for an API worker, one at a time.
+
+A process of its own, because nothing can interrupt a chat template or a tokenizer: whoever started
+this one ends it when a job takes too long or is wanted no more. It reads jobs from standard input
+and answers each on standard output, in frames of ``engine.messages``; it ends with its input. Its
+memory is bounded beyond what the tokenizer takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from engine.lifetime import watch_parent
+from engine.messages import FRAME_HEADER
+from service.checkpoint import load_checkpoint
+from service.errors import InternalError, InvalidRequestError, QuireError
+from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
+from service.preparation.sending import packed
+from service.preparation.steps import Model, Work, perform
+from service.wire.responses_seal import ReasoningSeal
+from service.wire.signatures import Signer
+
+MAX_MEMORY_BYTES = 1 << 30
+_NICENESS = 5
+
+
+def serve(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer until the input ends."""
+    decoder: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
+
+    def stage(name: str, param: str | None) -> None:
+        _send(sink, Stage(name, param))
+
+    while (frame := _read(source)) is not None:
+        noted = Noted()
+        reply: Reply
+        try:
+            job = decoder.decode(frame)
+            del frame
+            reply = packed(perform(Work(job, noted, model_of, stage)))
+            del job
+        except QuireError as error:
+            reply = failure(error, noted)
+        except MemoryError:
+            reply = _too_much(noted)
+        except Exception as error:
+            fault = InternalError("The server had an error while processing the request.")
+            trace = "".join(traceback.format_exception(error))
+            reply = msgspec.structs.replace(failure(fault, noted), trace=trace)
+        _send(sink, reply)
+
+
+def _too_much(noted: Noted) -> Failed:
+    error = InvalidRequestError("The request needs too much memory to prepare; send less.")
+    return msgspec.structs.replace(failure(error, noted), is_last=True)
+
+
+def _read(source: BinaryIO) -> bytes | None:
+    header = source.read(FRAME_HEADER.size)
+    if len(header) < FRAME_HEADER.size:
+        return None
+    (size,) = FRAME_HEADER.unpack(header)
+    return source.read(size)
+
+
+def _send(sink: BinaryIO, reply: Reply | None) -> None:
+    body = b"" if reply is None else msgspec.msgpack.encode(reply)
+    sink.write(FRAME_HEADER.pack(len(body)))
+    sink.write(body)
+    sink.flush()
+
+
+def _bound_memory() -> None:
+    """From now on the process may grow by so much."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * resource.getpagesize() + MAX_MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m service.preparation", description=__doc__)
+    parser.add_argument("--model", required=True, help="the model's directory")
+    parser.add_argument("--tool-call-parser", default="auto")
+    parser.add_argument("--reasoning-parser", default="auto")
+    options = parser.parse_args(argv)
+    watch_parent(lambda: os._exit(0))
+    # Threads of its own would take the cores of the engine.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    greeting = _read(source)
+    if greeting is None:
+        return 0
+    setup = msgspec.msgpack.decode(greeting, type=Setup)
+    checkpoint = load_checkpoint(
+        Path(options.model),
+        tool_call_parser=options.tool_call_parser,
+        reasoning_parser=options.reasoning_parser,
+    )
+    model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
+    _bound_memory()
+    _send(sink, None)
+    serve(model, source, sink)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""The preparation processes of an API worker: two at most, started when first needed, at which
+owners take turns. A job that takes too long, or whose client leaves, ends its process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from observability.logging import get_logger
+from service.child_worker import (
+    ChildDiedError,
+    ChildStartError,
+    ChildTooSlowError,
+    ChildWorker,
+)
+from service.errors import InternalError, InvalidRequestError
+from service.preparation.jobs import (
+    Done,
+    Failed,
+    Job,
+    Noted,
+    Prepared,
+    Reply,
+    Setup,
+    Stage,
+    error_of,
+)
+from service.preparation.sending import unpacked
+from service.preparation.steps import STEPS, Model
+from service.turns import Turns
+
+# Bodies up to this are prepared on the event loop, where that takes no longer than this small.
+IN_LOOP_BYTES = 4 * 1024
+JOB_SECONDS = 10.0
+# A job that nobody wants any more may end by itself so long: a new process costs more.
+_GRACE_SECONDS = 0.25
+_PROCESSES = 2
+_LARGE_BYTES = 256 * 1024
+_MOST_WAITING = 256
+_MOST_BYTES = 64 * 1024 * 1024
+_MAX_REPLY_BYTES = 64 * 1024 * 1024
+
+_log = get_logger()
+
+
+class Preparation:
+    """``model``: what requests are prepared with on the event loop. ``arguments``: the processes'
+    own."""
+
+    def __init__(self, model: Model, arguments: tuple[str, ...], setup: Setup) -> None:
+        self.model = model
+        self._processes = [
+            ChildWorker(
+                "service.preparation",
+                arguments,
+                max_answer_bytes=_MAX_REPLY_BYTES,
+                greeting=lambda: msgspec.msgpack.encode(setup),
+            )
+            for _ in range(_PROCESSES)
+        ]
+        self._abandoned: set[asyncio.Task[Done]] = set()
+        # Last in, first out: the second process starts only when there is work for two.
+        self._idle = list(self._processes)
+        self._turns = Turns(
+            _PROCESSES,
+            large=_LARGE_BYTES,
+            most_waiting=_MOST_WAITING,
+            most_bytes=_MOST_BYTES,
+            what="their preparation",
+        )
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that run."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
+    def is_quick(self, job: Job) -> bool:
+        """Whether the event loop does it: little work, by nobody's template but our own."""
+        template_is_ours = self.model.checkpoint.has_own_template
+        uses_template = STEPS[type(job)].uses_template
+        return job.size <= IN_LOOP_BYTES and (template_is_ours or not uses_template)
+
+    async def run(self, job: Job, noted: Noted, owner: str) -> Prepared:
+        """What the job's step returns or raises, done in a process. ``noted`` gains what the step
+        noted. Raises OverloadedError when too much waits, and InvalidRequestError for what takes
+        more time or memory than it may."""
+        frame = msgspec.msgpack.encode(job)
+        begun = asyncio.Event()
+        work = asyncio.create_task(self._in_turn(frame, noted, owner, begun))
+        try:
+            done = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._abandon(work, _GRACE_SECONDS if begun.is_set() else 0.0)
+            raise
+        result = await unpacked(job, done)
+        _copy(result.noted, noted)
+        return result
+
+    def _abandon(self, work: asyncio.Task[Done], seconds: float) -> None:
+        """Its client has left: end it, after a while."""
+        self._abandoned.add(work)
+        ending = asyncio.get_running_loop().call_later(seconds, work.cancel)
+
+        def ended(_: asyncio.Task[Done]) -> None:
+            ending.cancel()
+            self._abandoned.discard(work)
+            if not work.cancelled():
+                work.exception()  # nobody is there to be told
+
+        work.add_done_callback(ended)
+
+    async def _in_turn(self, frame: bytes, noted: Noted, owner: str, begun: asyncio.Event) -> Done:
+        async with self._turns.turn(owner, len(frame)):
+            begun.set()
+            process = self._idle.pop()
+            try:
+                return await self._ask(process, frame, noted)
+            finally:
+                self._idle.append(process)
+
+    async def _ask(self, process: ChildWorker, frame: bytes, noted: Noted) -> Done:
+        reached = Stage("")
+
+        def read(answer: bytes) -> Done | Failed | None:
+            nonlocal reached
+            found: Reply = msgspec.msgpack.decode(answer, type=Reply)
+            if not isinstance(found, Stage):
+                return found
+            reached = found
+            return None
+
+        try:
+            reply: Done | Failed = await process.ask(frame, read, seconds=JOB_SECONDS)
+        except ChildTooSlowError as error:
+            _log.warning("a preparation was ended", stage=reached.name, bytes=len(frame))
+            raise InvalidRequestError(_too_slow(reached), param=reached.param) from error
+        except ChildDiedError as error:
+            _log.warning("a preparation process died", stage=reached.name, bytes=len(frame))
+            raise InvalidRequestError(
+                "The request needs too much memory to prepare; send less.", param=reached.param
+            ) from error
+        except ChildStartError as error:
+            raise InternalError("Requests cannot be prepared on this server.") from error
+        if isinstance(reply, Done):
+            return reply
+        if reply.is_last:
+            await process.close()
+        if reply.trace:
+            _log.error("unexpected exception in a preparation process", trace=reply.trace)
+        _copy(reply.noted, noted)
+        raise error_of(reply)
+
+    async def close(self) -> None:
+        for work in self._abandoned:
+            work.cancel()
+        for process in self._processes:
+            await process.close()
+
+
+def _too_slow(reached: Stage) -> str:
+    if reached.name == "template":
+        return (
+            f"The model's chat template took more than {JOB_SECONDS:.0f} s on these messages; "
+            "send fewer, or have its author look at it."
+        )
+    return f"The request took more than {JOB_SECONDS:.0f} s to prepare; send less."
+
+
+def _copy(source: Noted, target: Noted) -> None:
+    for field in msgspec.structs.fields(Noted):
+        setattr(target, field.name, getattr(source, field.name))
+
+
+def arguments_for(
+    directory: Path, *, tool_call_parser: str, reasoning_parser: str
+) -> tuple[str, ...]:
+    """Of a preparation process."""
+    return (
+        *("--model", str(directory)),
+        *("--tool-call-parser", tool_call_parser),
+        *("--reasoning-parser", reasoning_parser),
+    )

@@ -1,0 +1,162 @@
+"""Text to token ids, within what the model can take: a text that is surely too long is not encoded
+whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from service.checkpoint import Checkpoint
+from service.errors import ContextTooLongError, InvalidRequestError
+from service.prompt.conversation import Conversation
+from service.prompt.template import ChatTemplate, TemplateError
+from service.prompt.tokenizer import TooManyTokensError
+from service.wire.sampling import SamplingFields, truncated
+
+# Beside the variables that a template itself reads, clients may set these whatever the template.
+_COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})
+_RESERVED_VARIABLES = frozenset(
+    {"messages", "tools", "add_generation_prompt", "continue_final_message"}
+)
+# Token ids of all prompts of one request.
+MAX_PROMPT_TOKENS = 1 << 22
+# What /tokenize and count_tokens encode at most, if the context is no longer.
+_MAX_COUNTED_CHARS = 1 << 20
+_COUNTED_CHARS_PER_TOKEN = 8
+
+Stage = Callable[[str, str | None], None]
+"""Is told what begins: a name, and the request's field that it is about."""
+
+
+def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Stage) -> str:
+    """The prompt's text by the checkpoint's template.
+
+    Raises InvalidRequestError, also for what the template itself raises.
+    """
+    template = checkpoint.template
+    param = conversation.param
+    if template is None:
+        raise InvalidRequestError(
+            "This model has no chat template; use /v1/completions.", param=param
+        )
+    variables = _template_variables(conversation, template)
+    stage("template", param)
+    try:
+        text = template.render(
+            conversation.messages,
+            tools=conversation.template_tools(),
+            documents=conversation.documents or variables.get("documents"),
+            add_generation_prompt=conversation.add_generation_prompt,
+            continue_final_message=conversation.continue_final_message,
+            variables=variables,
+        )
+    except TemplateError as error:
+        raise InvalidRequestError(f"{error}.", param=param) from error
+    stage("tokenizer", param)
+    return text
+
+
+def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:
+    """Raises InvalidRequestError for a variable that no template of this model reads."""
+    known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
+    for name in conversation.variables:
+        if name not in known:
+            raise InvalidRequestError(
+                f"The chat template does not read '{name}'.", param=f"chat_template_kwargs.{name}"
+            )
+    return {**conversation.thinking_variables(), **conversation.variables}
+
+
+def encoded(
+    text: str, checkpoint: Checkpoint, *, context: int, param: str, add_special_tokens: bool
+) -> list[int]:
+    """Raises ContextTooLongError for a text that has surely more tokens than ``context``; one with
+    a few more may pass. InvalidRequestError for what is no Unicode text."""
+    try:
+        return checkpoint.tokenizer.encode_within(
+            text, context, add_special_tokens=add_special_tokens
+        )
+    except TooManyTokensError as error:
+        raise ContextTooLongError(
+            f"This model's maximum context length is {context} tokens, but your {param} resulted "
+            f"in more than {context} tokens. Shorten the {param}.",
+            param=param,
+        ) from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+
+
+def prompt_ids(
+    text: str,
+    sampling: SamplingFields,
+    checkpoint: Checkpoint,
+    *,
+    context: int,
+    param: str,
+    add_special_tokens: bool,
+) -> list[int]:
+    """The token ids that ``truncate_prompt_tokens`` leaves. Raises as ``encoded`` does."""
+    wanted = sampling.truncate_prompt_tokens
+    size = context - 1 if wanted == -1 else wanted
+    if size is None or size >= context:
+        return encoded(
+            text,
+            checkpoint,
+            context=context,
+            param=param,
+            add_special_tokens=add_special_tokens,
+        )
+    try:
+        ids = checkpoint.tokenizer.encode_part(
+            text,
+            size,
+            from_end=sampling.truncation_side == "left",
+            add_special_tokens=add_special_tokens,
+        )
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+    return truncated(ids, sampling, context)
+
+
+def room(prompt_tokens: int, context: int, param: str) -> int:
+    """Tokens left for output. Raises ContextTooLongError."""
+    if prompt_tokens >= context:
+        raise ContextTooLongError(
+            f"This model's maximum context length is {context} tokens, but your {param} resulted "
+            f"in {prompt_tokens} tokens. Shorten the {param}.",
+            param=param,
+        )
+    return context - prompt_tokens
+
+
+def check_together(prompt_tokens: int, param: str) -> None:
+    """Raises ContextTooLongError for more token ids than one request may bring."""
+    if prompt_tokens > MAX_PROMPT_TOKENS:
+        raise ContextTooLongError(
+            f"All '{param}' together may have at most {MAX_PROMPT_TOKENS} tokens.", param=param
+        )
+
+
+def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:
+    """Raises InvalidRequestError for an id that is no token."""
+    if ids and max(ids) >= vocab_size:
+        raise InvalidRequestError(
+            f"'{param}' holds the token id {max(ids)}, but ids end at {vocab_size - 1}.",
+            param=param,
+        )
+
+
+def check_counted(text: str, context: int, param: str) -> None:
+    """Raises InvalidRequestError for a text that is too long only to be counted."""
+    most = max(_MAX_COUNTED_CHARS, _COUNTED_CHARS_PER_TOKEN * context)
+    if len(text) > most:
+        raise InvalidRequestError(
+            f"At most {most} characters are tokenized at once; '{param}' has {len(text)}.",
+            param=param,
+        )
+
+
+def most_conversation_chars(checkpoint: Checkpoint, context: int) -> int:
+    """What no conversation that fits the context has more characters than: each token is as long
+    as the longest."""
+    return max(1 << 20, context * checkpoint.tokenizer.longest_token)

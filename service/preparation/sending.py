@@ -1,0 +1,159 @@
+"""A step's result on its way from a preparation process: compact. The worker gets token ids as
+arrays, and of the request only what answers are made with."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from array import array
+from typing import Any
+
+import msgspec
+
+from service.preparation.jobs import (
+    Answered,
+    ChatJob,
+    CompletionJob,
+    CountTokensJob,
+    DetokenizeJob,
+    Done,
+    EmbeddingsJob,
+    Form,
+    FormJob,
+    GrpcChatJob,
+    GrpcCompletionJob,
+    GrpcEmbeddingsJob,
+    InputTokensJob,
+    ItemsJob,
+    Job,
+    MessagesJob,
+    Needs,
+    Prepared,
+    PreparedChat,
+    PreparedCompletion,
+    PreparedEmbeddings,
+    PreparedGeneration,
+    PreparedInputs,
+    PreparedMessages,
+    PreparedRerank,
+    PreparedResponse,
+    PreparedScore,
+    RerankJob,
+    ResponsesJob,
+    ScoreJob,
+    TokenizeJob,
+)
+from service.wire.chat import ChatRequest, FunctionDefinition, Message
+from service.wire.completions import CompletionRequest
+from service.wire.embeddings import EmbeddingRequest
+from service.wire.messages import InputMessage, MessagesRequest
+from service.wire.rerank import RerankRequest, ScoreRequest
+from service.wire.responses import ResponsesRequest
+
+# A field of more bytes does not travel, unless it is one that answers tell back.
+_SMALL_FIELD_BYTES = 16 * 1024
+# Token ids taken in between two turns of the event loop.
+_IDS_AT_ONCE = 256 * 1024
+
+RESULTS: dict[type[Job], Any] = {
+    **dict.fromkeys((ChatJob, GrpcChatJob), PreparedChat),
+    **dict.fromkeys((CompletionJob, GrpcCompletionJob), PreparedCompletion),
+    MessagesJob: PreparedMessages,
+    ResponsesJob: PreparedResponse | Needs,
+    InputTokensJob: Answered | Needs,
+    **dict.fromkeys((EmbeddingsJob, GrpcEmbeddingsJob), PreparedEmbeddings),
+    RerankJob: PreparedRerank,
+    ScoreJob: PreparedScore,
+    FormJob: Form,
+    **dict.fromkeys((CountTokensJob, TokenizeJob, DetokenizeJob, ItemsJob), Answered),
+}
+
+
+def packed(result: Prepared) -> Done:
+    token_ids: list[bytes] = []
+    changes: dict[str, Any] = {}
+    if isinstance(result, PreparedGeneration):
+        token_ids = [array("i", prompt).tobytes() for prompt in result.generation.prompts]
+        changes["generation"] = dataclasses.replace(result.generation, prompts=[])
+    elif isinstance(result, PreparedInputs):
+        token_ids = [array("i", one.token_ids).tobytes() for one in result.inputs]
+        changes["inputs"] = [dataclasses.replace(one, token_ids=()) for one in result.inputs]
+    request = getattr(result, "request", None)
+    if request is not None:
+        changes["request"] = lightened(request)
+    sent = msgspec.structs.replace(result, **changes)
+    return Done(msgspec.Raw(msgspec.msgpack.encode(sent)), token_ids)
+
+
+async def unpacked(job: Job, done: Done) -> Prepared:
+    """Lets the event loop turn where there is much."""
+    result: Prepared = msgspec.msgpack.decode(done.result, type=RESULTS[type(job)])
+    if isinstance(result, PreparedInputs):
+        inputs = [
+            dataclasses.replace(one, token_ids=array("i", ids))
+            for one, ids in zip(result.inputs, done.token_ids, strict=True)
+        ]
+        return msgspec.structs.replace(result, inputs=inputs)
+    if not isinstance(result, PreparedGeneration):
+        return result
+    prompts: list[list[int]] = []
+    taken = 0
+    for ids in done.token_ids:
+        prompts.append(array("i", ids).tolist())
+        taken += len(prompts[-1])
+        if taken > _IDS_AT_ONCE:
+            taken = 0
+            await asyncio.sleep(0)
+    generation = dataclasses.replace(result.generation, prompts=prompts)
+    return msgspec.structs.replace(result, generation=generation)
+
+
+# --- requests without what made the prompt -------------------------------------------------------
+
+_NO_MESSAGE = Message(role="user", content="")
+_NO_FUNCTION = FunctionDefinition(name="_")
+
+# What stands for the fields that must be there and that answers do not read.
+_STUBS: dict[type[msgspec.Struct], dict[str, Any]] = {
+    ChatRequest: {"messages": [_NO_MESSAGE]},
+    CompletionRequest: {"prompt": ""},
+    MessagesRequest: {"messages": [InputMessage(role="user", content="")]},
+    ResponsesRequest: {"input": "", "instructions": None, "tools": None, "tool_choice": None},
+    EmbeddingRequest: {"input": ""},
+    RerankRequest: {"query": ""},
+    ScoreRequest: {"text_1": "", "text_2": ""},
+}
+# Fields that answers tell back, however large; and those of which they only ask whether they are.
+_TOLD: dict[type[msgspec.Struct], frozenset[str]] = {RerankRequest: frozenset({"documents"})}
+_PRESENT: dict[type[msgspec.Struct], dict[str, Any]] = {ChatRequest: {"functions": [_NO_FUNCTION]}}
+
+
+def lightened(request: msgspec.Struct) -> msgspec.Struct:
+    """The request without what only the prompt was made of: for the encoders of answers."""
+    kind = type(request)
+    changes = dict(_STUBS.get(kind, {}))
+    told, present = _TOLD.get(kind, frozenset()), _PRESENT.get(kind, {})
+    for field in msgspec.structs.fields(kind):
+        name = field.name
+        if name in changes or name in told or _is_small(getattr(request, name)):
+            continue
+        if name in present:
+            changes[name] = present[name]
+        elif field.default is not msgspec.NODEFAULT:
+            changes[name] = field.default
+        elif field.default_factory is not msgspec.NODEFAULT:
+            changes[name] = field.default_factory()
+    if isinstance(request, ChatRequest) and request.echo:
+        changes["messages"] = request.messages[-1:]
+    if isinstance(request, RerankRequest) and not request.return_documents:
+        changes["documents"] = [""]
+    return msgspec.structs.replace(request, **changes)
+
+
+def _is_small(value: Any) -> bool:
+    if value is None or isinstance(value, bool | int | float):
+        return True
+    try:
+        return len(msgspec.msgpack.encode(value)) <= _SMALL_FIELD_BYTES
+    except (TypeError, ValueError, OverflowError, RecursionError):  # no message could hold it
+        return False

@@ -1,0 +1,112 @@
+"""One server, and what requests cost it: how long its event loop is held, and how much its worker
+grows.
+
+    with LawServer(folder) as server:
+        cost = server.cost_of([Ask("/v1/chat/completions", {...})] * 6)
+        cost.check()
+
+The loop's holds are CPU seconds of the loop's own thread, as the worker measures them itself
+(``quire_event_loop_hold_seconds``): no clock on a busy machine comes into it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pocket import MODEL_DIR
+from tests.service.running import Process, RunningService
+
+MOST_HELD_SECONDS = 0.05
+MOST_GROWTH_MIB = 256
+_HOLDS = "quire_event_loop_hold_seconds_bucket{le="
+# Longer contexts leave more work undone before a prompt is refused.
+SIMULATION = f"simulated:instant,context=131072,output=8,tokenizer={MODEL_DIR}"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request: a body to be sent as JSON, or bytes as they are."""
+
+    path: str
+    body: Any
+
+    @property
+    def data(self) -> bytes:
+        if isinstance(self.body, bytes):
+            return self.body
+        return json.dumps(self.body, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``held``: an upper bound of the loop's longest hold, in CPU seconds; ``growth``: of the
+    worker at its largest, and ``kept`` afterwards, in MiB."""
+
+    statuses: list[int]
+    held: float
+    growth: float
+    kept: float
+
+    def check(self) -> None:
+        assert all(status < 500 for status in self.statuses), self
+        assert self.held <= MOST_HELD_SECONDS, self
+        assert self.growth <= MOST_GROWTH_MIB, self
+        assert self.kept <= MOST_GROWTH_MIB / 2, self
+
+
+class LawServer(RunningService):
+    """A worker in front of a simulated model with pocket's tokenizer and template."""
+
+    def __init__(self, folder: Path, *worker_args: str, simulation: str = SIMULATION) -> None:
+        store = f"sqlite:///{folder}/store.sqlite3"
+        super().__init__(MODEL_DIR, folder, worker_args=("--store-url", store, *worker_args))
+        self._simulation = simulation
+
+    def start_engine(self) -> Process:
+        self.engine = Process(
+            self.folder / "engine.log",
+            *("-m", "engine", "--model", self._simulation, "--socket", str(self.engine_socket)),
+        )
+        self._started.append(self.engine)
+        return self.engine
+
+    def cost_of(self, asks: list[Ask]) -> Cost:
+        """Of these requests, sent at once."""
+        bodies = [(ask.path, ask.data) for ask in asks]
+        before, memory = self._holds(), self._memory("VmRSS")
+        self._forget_peak()
+        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+            statuses = list(pool.map(lambda ask: self.exchange("POST", *ask)[0], bodies))
+        after = self._holds()
+        held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)
+        return Cost(
+            statuses,
+            held,
+            self._memory("VmHWM") - memory,
+            self._memory("VmRSS") - memory,
+        )
+
+    def _holds(self) -> dict[float, float]:
+        """How many holds ended in each bucket, by its upper bound in seconds."""
+        found: dict[float, float] = {}
+        below = 0.0
+        for line in self.get("/metrics")[1].decode().splitlines():
+            if line.startswith(_HOLDS):
+                bound, count = line.removeprefix(_HOLDS).split("} ")
+                found[float(bound.strip('"'))] = float(count) - below
+                below = float(count)
+        assert found, "the worker measures no holds"
+        return found
+
+    def _memory(self, field: str) -> float:
+        for line in Path(f"/proc/{self.worker.popen.pid}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) / 1024
+        raise LookupError(field)
+
+    def _forget_peak(self) -> None:
+        Path(f"/proc/{self.worker.popen.pid}/clear_refs").write_text("5")

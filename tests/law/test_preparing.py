@@ -1,0 +1,165 @@
+"""A law of work: what one request may cost everybody else while it is prepared.
+
+Each of these once froze the event loop for seconds, or filled gigabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.law.measuring import Ask, LawServer
+
+CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"
+LETTERS = "abcdefghij klmnop. " * 400_000  # 7.6 MB
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
+    with LawServer(tmp_path_factory.mktemp("law")) as running:
+        # Processes and caches that every server comes to have are not what a request costs.
+        running.cost_of([Ask(CHAT, {"messages": said("word " * 2000), "max_tokens": 1})] * 8)
+        yield running
+
+
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": {"type": "object"}}
+
+
+def call(number: int) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": f"c{number}",
+        "name": f"tool{number % 1024}",
+        "arguments": "{}",
+    }
+
+
+def answered(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": text}
+
+
+CASES: dict[str, list[Ask]] = {
+    "six messages of 7.6 MB": [Ask(CHAT, {"messages": said(LETTERS)})] * 6,
+    "ten long texts to tokenize": [Ask("/tokenize", {"prompt": LETTERS[: 1 << 20]})] * 10,
+    "thousands of items that add a tool": [
+        Ask(
+            RESPONSES,
+            {
+                "input": [
+                    {"type": "additional_tools", "tools": [tool(f"tool{number}")]}
+                    for number in range(16_384)
+                ]
+            },
+        )
+    ],
+    "thousands of items of one turn": [
+        Ask(RESPONSES, {"input": [answered("a" * 450)] * 16_000}),
+    ],
+    "thousands of calls of a thousand tools": [
+        Ask(
+            RESPONSES,
+            {
+                "input": [call(number) for number in range(16_000)],
+                "tools": [tool(f"tool{number}") for number in range(1024)],
+            },
+        )
+    ],
+    "four million token ids": [Ask(COMPLETIONS, {"prompt": [5] * 3_900_000, "max_tokens": 1})],
+    "256 prompts": [Ask(COMPLETIONS, {"prompt": ["word and word " * 280] * 256, "max_tokens": 1})],
+    "long bad words": [
+        Ask(COMPLETIONS, {"prompt": "a", "bad_words": [f"{i} " * 200 for i in range(128)]})
+    ],
+    "a grammar of thousands of items": [
+        Ask(
+            RESPONSES,
+            {
+                "input": "a",
+                "tools": [
+                    {
+                        "type": "custom",
+                        "name": "c",
+                        "format": {
+                            "type": "grammar",
+                            "syntax": "lark",
+                            "definition": "start: " + '"a" ' * 8000,
+                        },
+                    }
+                ],
+                "tool_choice": "required",
+            },
+        )
+    ],
+    "many texts to embed": [Ask("/v1/embeddings", {"input": ["word " * 700] * 2048})],
+    "one text to be read with thousands": [
+        Ask("/v1/rerank", {"query": "word " * 1500, "documents": ["word"] * 2048})
+    ],
+    "much that is not known": [
+        Ask(RESPONSES, {"input": [{"type": "x" * 400}] * 16_000}),
+        Ask(
+            "/v1/messages",
+            {"model": "tiny", "max_tokens": 1, "messages": said("a")}
+            | {f"unknown{number}": 1 for number in range(100_000)},
+        ),
+    ],
+    "a great schema": [
+        Ask(
+            CHAT,
+            {
+                "messages": said("a"),
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {
+                        "schema": {"properties": {f"p{i}": {"enum": [i]} for i in range(60_000)}}
+                    },
+                },
+            },
+        )
+    ],
+    "what is told back": [
+        Ask(
+            RESPONSES,
+            {
+                "input": "a",
+                "instructions": "word " * 20_000,
+                "tools": [tool("t") | {"description": "word " * 20_000}],
+                "max_output_tokens": 4,
+                "stream": True,
+            },
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_preparing_it_holds_up_nobody(server: LawServer, name: str) -> None:
+    server.cost_of(CASES[name]).check()
+
+
+def test_a_long_history_holds_up_nobody(server: LawServer) -> None:
+    text = "word " * 20_000
+    first = {"input": text, "max_output_tokens": 1, "store": True}
+    status, stored = server.post(RESPONSES, first)
+    assert status == 200, stored
+    again = {"input": "more", "previous_response_id": stored["id"], "max_output_tokens": 1}
+    cost = server.cost_of([Ask(RESPONSES, again)])
+    assert cost.statuses == [200]
+    cost.check()
+    item = server.get(f"/v1/responses/{stored['id']}/input_items")[1]
+    assert b"word word" in item
+
+
+def test_thousands_of_references_to_a_long_item_hold_up_nobody(server: LawServer) -> None:
+    first = {"input": "word " * 20_000, "max_output_tokens": 1, "store": True}
+    _, stored = server.post(RESPONSES, first)
+    item = f"msg_{stored['id'].removeprefix('resp_')}_i0"
+    reference = {"type": "item_reference", "id": item}
+    cost = server.cost_of([Ask(RESPONSES, {"input": [reference] * 16_000})])
+    assert cost.statuses == [400]
+    cost.check()
