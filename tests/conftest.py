@@ -7,6 +7,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Tests share the machine: how long an example takes says nothing about it.
+settings.register_profile("quire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("quire")
 
 # Without a GPU, kernels run through Triton's interpreter. Triton reads this as it is imported.
 if not Path("/dev/nvidiactl").exists():

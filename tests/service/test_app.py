@@ -202,7 +202,8 @@ def test_unknown_fields_are_reported_on_every_route(open_client: TestClient[Lite
 def test_unknown_fields_are_refused_on_every_route_where_that_is_set(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    with TestClient(new_app(tiny_model, tmp_path, unknown_fields="refuse")) as client:
+    app = new_app(tiny_model, tmp_path, unknown_fields="refuse")
+    with TestClient(app, base_url="http://quire.localhost") as client:
         for path, body in SMALLEST.items():
             answer = client.post(path, json={"model": "m", **body, "mirostat": 2})
             assert answer.status_code == 400, path

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -83,6 +84,10 @@ async def test_a_verdict_is_remembered(
     assert await trial.try_out(WORD) is None
 
 
+def strict(schema: dict[str, Any]) -> JsonSchema:
+    return JsonSchema(schema=schema, param="f", strict=True)
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -90,11 +95,8 @@ async def test_a_verdict_is_remembered(
         (JsonSchema(schema={"$ref": "https://elsewhere.example/a"}, param="f"), "elsewhere"),
         (JsonSchema(schema={"type": "integer", "minimum": 3, "maximum": 1}, param="f"), "minimum"),
         (JsonSchema(schema={"enum": []}, param="f"), "Unsatisfiable"),
-        (JsonSchema(schema={"type": "string", "pattern": "(?=a)"}, param="f"), "look-ahead"),
-        (
-            JsonSchema(schema={"oneOf": [{"type": "number"}, {"type": "integer"}]}, param="f"),
-            "oneOf",
-        ),
+        (strict({"type": "string", "pattern": "(?=a)"}), "look-ahead"),
+        (strict({"oneOf": [{"type": "number"}, {"type": "integer"}]}), "oneOf"),
         (Regex(pattern="(", param="f"), "regex"),
         (Regex(pattern=r"(a)\1", param="f"), "backreferences"),
         (Grammar(text="start: missing\n", param="f"), "missing"),

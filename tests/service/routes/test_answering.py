@@ -23,6 +23,9 @@ from tests.service.wire.test_chat_answer import Played, one_each
 class Unwritable:
     """An answer that something unforeseen keeps from being encoded."""
 
+    def follow(self, choices: object) -> None:
+        pass
+
     def whole(self) -> NoReturn:
         raise TypeError("no bytes for this")
 
