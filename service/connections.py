@@ -194,19 +194,17 @@ class Connections:
 
 @contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
-    """A duplicate of it, so that it cannot become another one meanwhile; None if it is no socket
-    or is closed."""
+    """A duplicate of it, so that it cannot become another one meanwhile; None if it is not a socket
+    or is closed.
+
+    What is not a socket is never duplicated: closing any descriptor of a file gives up all locks
+    that the process has on that file, and SQLite relies on those.
+    """
     try:
-        own = os.dup(descriptor)
+        own = os.dup(descriptor) if _is_socket(descriptor) else None
     except OSError:
-        yield None
-        return
-    try:
-        is_socket = stat.S_ISSOCK(os.fstat(own).st_mode)
-    except OSError:
-        is_socket = False
-    if not is_socket:
-        os.close(own)
+        own = None
+    if own is None or not _is_socket(own):  # a file after all: see above why it stays open
         yield None
         return
     connection = socket.socket(fileno=own)
@@ -214,6 +212,13 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
         yield connection
     finally:
         connection.close()
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
 
 
 def _shut(connection: socket.socket) -> None:
