@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from pathlib import Path
 
@@ -105,10 +106,14 @@ def create_app(
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
     )
 
+    warming_up: list[asyncio.Task[None]] = []
+
     async def start() -> None:
         link.start()
+        warming_up.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
 
     async def stop() -> None:
+        warming_up.pop().cancel()
         await link.close()
         await services.runs.close()
         await services.store.close()

@@ -54,6 +54,11 @@ class ChildWorker:
         """None while there is no process."""
         return None if self._child is None else self._child.pid
 
+    async def start(self) -> None:
+        """Returns once it is ready, so that the first to ask does not wait for that. Raises
+        ChildStartError."""
+        await self._running()
+
     async def ask(self, request: bytes, read: Callable[[bytes], T | None], *, seconds: float) -> T:
         """What ``read`` makes of the answer's frames: of the first one for which it is not None.
         The time counts once the process is ready.

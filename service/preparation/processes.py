@@ -1,5 +1,6 @@
-"""The preparation processes of an API worker: two at most, started when first needed, at which
-owners take turns. A job that takes too long, or whose client leaves, ends its process."""
+"""The preparation processes of an API worker: two at most, at which owners take turns. They start
+when first needed; one starts with the worker where every conversation needs it. A job that takes
+too long, or whose client leaves, ends its process."""
 
 from __future__ import annotations
 
@@ -75,6 +76,20 @@ class Preparation:
     def pids(self) -> list[int]:
         """Of the processes that run."""
         return [process.pid for process in self._processes if process.pid is not None]
+
+    async def warm_up(self) -> None:
+        """Start a process where every conversation goes through one, so that the first client does
+        not wait for that."""
+        if self.model.checkpoint.has_own_template:
+            return
+        async with self._turns.turn("", 0):
+            process = self._idle.pop()
+            try:
+                await process.start()
+            except ChildStartError as error:
+                _log.error("a preparation process does not start", error=str(error))
+            finally:
+                self._idle.append(process)
 
     def is_quick(self, job: Job) -> bool:
         """Whether the event loop does it: little work, by nobody's template but our own."""
