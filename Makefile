@@ -68,7 +68,13 @@ $(AGENTS)/.installed: tests/agents/package.json
 	npm install --prefix $(AGENTS) --no-audit --no-fund
 	@touch $@
 
-test-agents: $(VENV)/.develop $(AGENTS)/.installed ## Run Codex CLI and Claude Code (from npm, 770 MB) against a scripted model
+# Every version is pinned (no resolver runs): resolving these takes pip longer than running them.
+$(AGENTS)/python/.installed: tests/agents/requirements.txt
+	$(PYTHON) -m venv $(AGENTS)/python
+	$(AGENTS)/python/bin/python -m pip install --quiet --no-deps -r tests/agents/requirements.txt
+	@touch $@
+
+test-agents: $(VENV)/.develop $(AGENTS)/.installed $(AGENTS)/python/.installed ## Run coding agents and client frameworks (1.5 GB from npm and PyPI)
 	$(BIN)/python -m pytest -m agents -q $(ARGS)
 
 lint: $(VENV)/.develop ## ruff, formatting, strict types
