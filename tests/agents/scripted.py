@@ -24,26 +24,30 @@ def call(name: str, **arguments: Any) -> str:
 
 
 class ScriptedServer:
-    """``url`` is the witness's."""
+    """``url`` is the witness's, ``own_url`` the server's: for what the witness does not forward."""
 
     def __init__(self, server: QuireServer, watched: Witness) -> None:
         self.url = watched.url
+        self.own_url = server.url
         self._server = server
         self._watched = watched
+
+    def logged(self, route: str, count: int) -> list[str]:
+        """How the first ``count`` requests of a route ended, in order."""
+
+        def told() -> list[str] | None:
+            lines = [line for line in self._server.log_lines() if line.get("event") == "request"]
+            outcomes = [line["outcome"] for line in lines if line["route"] == route]
+            return outcomes if len(outcomes) >= count else None
+
+        return until(told, 10, f"a log line of each request to {route}")
 
     def outcomes(self, path: str) -> list[str]:
         """How each request to ``path`` ended, in order. Nothing else was asked, and all of it was
         answered well."""
         assert set(self._watched.seen) <= {Seen("POST", path, 200), *PROBES}
         asked = sum(seen.path == path for seen in self._watched.seen)
-
-        def told() -> list[str] | None:
-            lines = [line for line in self._server.log_lines() if line.get("event") == "request"]
-            route = path.rpartition("/")[2]
-            outcomes = [line["outcome"] for line in lines if line["route"] == route]
-            return outcomes if len(outcomes) >= asked else None
-
-        return until(told, 10, f"a log line of each request to {path}")
+        return self.logged(path.rpartition("/")[2], asked)
 
 
 @contextmanager

@@ -91,6 +91,37 @@ def run_codex(folder: Path, replies: list[str], *, model: str) -> Turn:
         return Turn(work, done, server.outcomes("/v1/responses"))
 
 
+def test_its_own_provider_works_over_a_websocket(tmp_path: Path) -> None:
+    """With nothing but another base URL it speaks WebSocket first, and would try that for seconds
+    where it is not served."""
+    codex = str(program("codex"))
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    home.mkdir()
+    replies = [
+        call("exec_command", cmd="echo \"print('hello')\" > hello.py"),
+        call("exec_command", cmd="python3 hello.py > out.txt"),
+        DONE,
+    ]
+    with scripted_server(tmp_path, replies, "--served-model-name", "some-model") as server:
+        config = f'openai_base_url = "{server.own_url}/v1"\nmodel = "some-model"\n'
+        (home / "config.toml").write_text(f"{config}check_for_update_on_startup = false\n")
+        done = run_agent(
+            [*(codex, "exec", "--skip-git-repo-check", "--json", "-s", "danger-full-access"), TASK],
+            work=work,
+            home=home,
+            environ={
+                "CODEX_HOME": str(home),
+                "OPENAI_API_KEY": "unused",
+                "CODEX_API_KEY": "unused",
+            },
+        )
+        turn = Turn(work, done, server.logged("responses", 3))
+    turn.check(calls=2)
+    # It reports each attempt that fails, and that it falls back to HTTP.
+    assert [event for event in turn.events if event["type"] == "error"] == []
+
+
 def test_it_writes_runs_edits_and_reads(tmp_path: Path) -> None:
     turn = run_codex(
         tmp_path,

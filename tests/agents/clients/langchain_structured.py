@@ -21,7 +21,7 @@ class Answer(BaseModel):
 for method in ("json_schema", "function_calling"):
     for seed in range(4):
         model = ChatOpenAI(model=MODEL, base_url=f"{URL}/v1", api_key="unused", seed=seed)
-        structured = model.with_structured_output(Answer, method=method)
+        structured = model.with_structured_output(Answer, method=method, strict=True)
         for question in ("Hello", "What is 48 - 19?"):
             answer = structured.invoke(question)
             assert isinstance(answer, Answer), (method, seed, question, answer)
