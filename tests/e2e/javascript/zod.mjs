@@ -37,6 +37,7 @@ for (const [name, schema] of Object.entries(FORMS)) {
       const { output } = await generateText({
         model: provider("scripted"),
         prompt: "Hello",
+        maxOutputTokens: 300,
         output: Output.object({ schema }),
       });
       schema.parse(output);
