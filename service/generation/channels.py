@@ -1,4 +1,4 @@
-"""Messages whose header says what they are: Harmony's channels.
+"""Messages whose header says what they are: Harmony's channels, recipients, kinds of content.
 
 <|channel|>analysis<|message|>Let me see.<|end|>
 <|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{…}
@@ -7,35 +7,95 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from typing import Protocol
 
 from service.generation.calls.json_text import read_container
-from service.generation.calls.sink import CallSink
-from service.generation.calls.source import NotACallError, Source, Waiting
-from service.generation.formats.format import Channels
+from service.generation.calls.reader import read_calls
+from service.generation.calls.sink import CallSink, ToolSchemas
+from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
+from service.generation.formats.format import Channels, ToolCallTags
 
 _MAX_HEADER_CHARS = 512
 
 
 class HeaderSink(CallSink, Protocol):
-    def channel(self, *, reasoning: bool) -> None:
-        """What follows is text, or reasoning."""
+    def channel(self, *, reasoning: bool, shown: bool = True) -> None:
+        """What follows is text, or reasoning, or not shown."""
 
 
-def read_header(source: Source, sink: HeaderSink, channels: Channels, *, calls: bool) -> Waiting:
-    """A header, and where it is a call's, the call to its end. Raises NotACallError for what is no
-    header, and EndOfTextError."""
-    header = yield from source.text_until(channels.message, limit=_MAX_HEADER_CHARS)
-    call = re.search(channels.call, header) if calls else None
-    if call is None:
-        sink.channel(reasoning=re.search(channels.reasoning, header) is not None)
-        return
-    yield from source.space()
-    if (yield from source.peek()) != "{":
+def read_header(
+    source: Source,
+    sink: HeaderSink,
+    channels: Channels,
+    tags: ToolCallTags | None,
+    tools: ToolSchemas | None,
+) -> Waiting:
+    """A header, and where it is a call's, the call to its end. ``tools``: None where calls are not
+    looked for. Raises NotACallError for what is no header, and EndOfTextError."""
+    pieces: list[str] = []
+    size = 0
+
+    def collect(piece: str) -> None:
+        nonlocal size
+        size += len(piece)
+        if size > _MAX_HEADER_CHARS:
+            raise NotACallError
+        pieces.append(piece)
+
+    end = yield from source.until(*channels.message, *channels.closes, emit=collect)
+    if end not in channels.message:
         raise NotACallError
-    sink.begin(call["name"])
-    yield from read_container(source, sink.arguments)
-    sink.end()
+    if tools is not None and tags is not None and end == tags.open:
+        sink.channel(reasoning=False)
+        yield from read_calls(source, sink, tags, tools)
+        return
+    header = "".join(pieces) + end
+    reasoning = channels.is_reasoning(header)
+    name = None if tools is None else _called(channels, header, tools)
+    if name is None:
+        hidden = bool(channels.others) and re.search(channels.others, header) is not None
+        if not reasoning and not hidden and re.search(channels.text, header) is None:
+            raise NotACallError
+        sink.channel(reasoning=reasoning, shown=reasoning or not hidden)
+        return
+    yield from _call(source, sink, channels, name)
+    sink.channel(reasoning=False)
+
+
+def _called(channels: Channels, header: str, tools: ToolSchemas) -> str | None:
+    """The tool that the header calls."""
+    match = re.search(channels.call, header) if channels.call else None
+    if match is None:
+        return None
+    name = match["name"]
+    if channels.others and name not in tools and re.search(channels.others, header) is not None:
+        return None
+    return name
+
+
+def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Waiting:
+    """A call's arguments; models leave them out where there are none."""
+    if (yield from _is_empty(source, channels)):
+        sink.begin(name)
+        sink.arguments("{}")
+        sink.end()
+    elif (yield from source.peek()) == "{":
+        sink.begin(name)
+        yield from read_container(source, sink.arguments)
+        sink.end()
+    else:
+        raise NotACallError
     yield from source.space()
     yield from source.accept(*channels.closes)
-    sink.channel(reasoning=False)
+
+
+def _is_empty(source: Source, channels: Channels) -> Generator[None, None, bool]:
+    """Whether the message ends here. The tag that ends it may be a stop token, and so not come."""
+    try:
+        yield from source.space()
+    except EndOfTextError:
+        if source.truncated:
+            raise
+        return True
+    return (yield from source.at(*channels.closes)) is not None

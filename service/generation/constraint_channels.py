@@ -1,4 +1,4 @@
-"""Grammars for families whose messages have headers (Harmony): reasoning, answers and calls."""
+"""Grammars for families whose messages have headers: reasoning, answers and calls."""
 
 from __future__ import annotations
 
@@ -6,57 +6,77 @@ from engine.messages import MAX_GRAMMAR_CHARS
 from service.errors import InvalidRequestError
 from service.generation.constraint import ToolShape
 from service.generation.constraint_arguments import arguments_schema, is_binding
+from service.generation.constraint_calls import CallTerms
 from service.generation.constraint_lark import Rules, TokenIds, either, spelled, tag
 from service.generation.constraint_schema import schema_grammar
-from service.generation.formats import Channels
+from service.generation.formats import Channels, ToolCallTags
 
 
 class ChannelTerms:
-    """Terms for what a model writes from a message's header on."""
+    """Terms for what a model writes from a message's header on. ``tags``: how calls are written
+    where the header alone does not make them."""
 
-    def __init__(self, rules: Rules, channels: Channels, token_ids: TokenIds) -> None:
+    def __init__(
+        self, rules: Rules, channels: Channels, tags: ToolCallTags | None, token_ids: TokenIds
+    ) -> None:
         self._rules = rules
         self._channels = channels
+        self._tags = tags
         self._token_ids = token_ids
-        tags = [tag(text, token_ids) for text in (*channels.opens, *channels.closes)]
-        self._text = rules.text(*tags, tag(channels.message, token_ids))
+        ends = [*channels.opens, *channels.closes, *channels.message]
+        if tags is not None:
+            ends.append(tags.open)
+        # A line's end may end a header, and still is text.
+        self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip()))
 
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""
-        return f"({self._message_before(self._channels.reasoning_name)})? {term}"
+        header = self._channels.reasoning_header
+        return f"({self._message_before(header)})? {term}" if header else term
 
     def answer(self, term: str) -> str:
-        return f"{self._header(self._channels.answer_name)} {term}"
+        return f"{self._spelled(self._channels.text_headers[0])} {term}"
 
-    def call(self, tools: tuple[ToolShape, ...], *, exact: bool) -> str:
-        """One call: these families make one at a time."""
+    def calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
+        """One call, or with ``many`` any number where the family makes several at a time."""
         terms: list[str] = []
         for tool in tools:
-            header = spelled(self._channels.written.format(name=tool.name), self._token_ids)
-            schema = arguments_schema(tool, exact=exact)
-            terms.append(f"{header} {schema_grammar(schema, lenient=not is_binding(tool))}")
+            header = self._spelled(self._channels.written.format(name=tool.name))
+            terms.append(f"{header} {self._body(tool, exact=exact)}")
             if sum(map(len, terms)) > MAX_GRAMMAR_CHARS:
                 raise InvalidRequestError(
                     "The tools' schemas are too large together to constrain calls by them.",
                     param=tool.param,
                 )
-        return self._rules.add(either(terms))
+        one = self._rules.add(either(terms))
+        if not many or not self._channels.next_call:
+            return one
+        return self._rules.add(f"{one} ({self._spelled(self._channels.next_call)} {one})*")
 
-    def free(self, call: str, *, reasoning: bool) -> str:
-        """Any messages, with a call behind them or not; without ``reasoning`` none of that."""
-        names = [self._channels.answer_name, "commentary"]
-        if reasoning:
-            names.insert(0, self._channels.reasoning_name)
-        before = self._rules.add(either([self._message_before(name) for name in names]))
-        last = self._rules.add(either([f"{self._header(name)} {self._text}" for name in names]))
-        return self._rules.add(f"{before}* ({call} | {last})")
+    def _body(self, tool: ToolShape, *, exact: bool) -> str:
+        if self._channels.call or self._tags is None:
+            schema = arguments_schema(tool, exact=exact)
+            return schema_grammar(schema, lenient=not is_binding(tool))
+        terms = CallTerms(self._rules, self._tags, (tool,), self._token_ids, exact=exact)
+        return terms.term(many=False)
 
-    def _header(self, name: str) -> str:
+    def free(self, calls: str, *, reasoning: bool) -> str:
+        """Any messages, with calls behind them or not; without ``reasoning`` none of that."""
         channels = self._channels
-        return spelled(f"{channels.opens[-1]}{name}{channels.message}", self._token_ids)
+        headers = [header for header in channels.text_headers if header]
+        if reasoning and channels.reasoning_header:
+            headers.insert(0, channels.reasoning_header)
+        before = self._rules.add(either([self._message_before(header) for header in headers]))
+        last = either([f"{self._spelled(header)} {self._text}" for header in headers])
+        return self._rules.add(f"{before}* ({calls} | {self._rules.add(last)})")
 
-    def _message_before(self, name: str) -> str:
+    def _message_before(self, header: str) -> str:
         """A message, up to where the next one's header begins."""
         channels = self._channels
-        text = self._rules.text_to(tag(channels.closes[0], self._token_ids))
-        return f"{self._header(name)} {text} {spelled(channels.between, self._token_ids)}"
+        end = channels.closes[0] if channels.closes else channels.between
+        text = self._rules.text_to(tag(end, self._token_ids))
+        between = channels.between if channels.closes else ""
+        return f"{self._spelled(header)} {text} {self._spelled(between)}"
+
+    def _spelled(self, text: str) -> str:
+        return spelled(text, self._token_ids)

@@ -154,7 +154,9 @@ class _Builder:
         self._in_reasoning = request.opening is Opening.REASONING
         self._channels: ChannelTerms | None = None
         if output_format.channels is not None and request.opening is Opening.HEADER:
-            self._channels = ChannelTerms(self.rules, output_format.channels, token_ids)
+            self._channels = ChannelTerms(
+                self.rules, output_format.channels, self._calls, token_ids
+            )
         tags = output_format.reasoning if request.reasoning or self._in_reasoning else None
         self._reasoning: tuple[Tag, Tag] | None = None
         if tags is not None:
@@ -229,18 +231,19 @@ class _Builder:
     def calls(self, tools: tuple[ToolShape, ...], *, exact: bool) -> str:
         """One call, or several where they may be parallel and none is named."""
         single = isinstance(self._request.tool_choice, NamedTool)
+        many = self._request.parallel_tool_calls and not single
         if self._channels is not None:
-            return self._channels.call(tools, exact=exact)
+            return self._channels.calls(tools, exact=exact, many=many)
         terms = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=exact)
-        return terms.term(many=self._request.parallel_tool_calls and not single)
+        return terms.term(many=many)
 
     def free_text_with_calls(self, tools: tuple[ToolShape, ...]) -> str:
         """Any text with any number of calls in it; at most one, at its end, where they must not be
         parallel."""
-        if self._channels is not None:
-            call = self._channels.call(tools, exact=False)
-            return self._channels.free(call, reasoning=self._request.reasoning)
         many = self._request.parallel_tool_calls
+        if self._channels is not None:
+            messages = self._channels.calls(tools, exact=False, many=many)
+            return self._channels.free(messages, reasoning=self._request.reasoning)
         calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
         opening_text = opening_of_calls(self._call_tags)
         if not opening_text:

@@ -74,6 +74,7 @@ class OutputParser:
         self._spans = spans
         self._mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
         self._in_reasoning = opening is Opening.REASONING
+        self._shown = True  # False: the message is for somebody else, its text is dropped
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
         self._fresh = self._reads_bare_calls  # an answer begins here: such calls may come
@@ -107,7 +108,7 @@ class OutputParser:
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
         free = not (self._held or self._after_tag or self._fresh) and self._source is None
-        if free and (text in self._plain or self._is_plain(text)):
+        if free and self._shown and (text in self._plain or self._is_plain(text)):
             # Nothing before it is open, so its span needs no looking up.
             self._events.append(self._kind(text, self._end, tokens))
             self._end = tokens
@@ -148,7 +149,7 @@ class OutputParser:
         """No more text comes. ``truncated``: the model was cut off (``length``), so that an
         unfinished call is a call all the same and not text."""
         while self._source is not None:
-            self._source.end()
+            self._source.end(truncated=truncated)
             if self._read(truncated=truncated) or self._source is None:
                 while self._step():
                     pass
@@ -197,13 +198,15 @@ class OutputParser:
         return None
 
     def _enter(self, tag: str) -> None:
-        size = self._held.index(tag) + len(tag)
+        start = self._held.index(tag)
+        size = start + len(tag)
         meaning = self._meanings[tag]
         if meaning is _Meaning.CALLS:
             self._start_calls(size)
             return
         if meaning is _Meaning.HEADER:
-            self._start_header(size)
+            assert self._channels is not None
+            self._start_header(start if tag in self._channels.message else size)
             return
         self._drop(size)
         self._after_tag = True
@@ -212,6 +215,7 @@ class OutputParser:
 
     def _switch(self, *, reasoning: bool) -> None:
         self._in_reasoning = reasoning
+        self._shown = True
         self._after_tag = True
         self._fresh = self._reads_bare_calls and not reasoning
         self._watch()
@@ -232,7 +236,8 @@ class OutputParser:
     def _start_header(self, size: int) -> None:
         assert self._channels is not None
         source = self._begin_reading(size)
-        self._reader = read_header(source, self, self._channels, calls=self._calls_in_channels)
+        tools = self._tools if self._calls_in_channels else None
+        self._reader = read_header(source, self, self._channels, self._tags, tools)
         self._in_header = True
 
     def _begin_reading(self, size: int) -> Source:
@@ -256,7 +261,9 @@ class OutputParser:
             self._release(source)
         except EndOfTextError:
             # What stands between calls, or behind the last, is a tag that was not finished.
-            if truncated or self._in_header or self.calls > self._calls_before:
+            # A header that was not finished says nothing, but text without one is text.
+            header = self._in_header and self._opened > 0
+            if truncated or header or self.calls > self._calls_before:
                 self._stop_reading(source)
                 self._held = ""
             else:
@@ -325,9 +332,10 @@ class OutputParser:
 
     # --- what a header says (HeaderSink) ---------------------------------------------------------
 
-    def channel(self, *, reasoning: bool) -> None:
-        """What follows is text, or reasoning."""
+    def channel(self, *, reasoning: bool, shown: bool = True) -> None:
+        """What follows is text, or reasoning, or not shown."""
         self._in_reasoning = reasoning
+        self._shown = shown
         self._fresh = False
         self._watch()
 
@@ -400,6 +408,8 @@ class OutputParser:
         if not text:
             return
         self._offset += len(text)
+        if not self._shown:
+            return
         end = self._spans.tokens_before(self._offset)
         self._events.append(self._kind(text, self._end, end))
         self._end = end

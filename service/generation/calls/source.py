@@ -28,9 +28,10 @@ class NotACallError(Exception):
 
 class Source:
     """``offset`` counts the characters read so far, from where the text began. What is read between
-    ``watch`` and ``settle`` may turn out to be nothing but text, and is kept as ``unsettled``."""
+    ``watch`` and ``settle`` may turn out to be nothing but text, and is kept as ``unsettled``.
+    ``truncated``: the text ended where the model was cut off."""
 
-    __slots__ = ("_ended", "_position", "_read", "_text", "_watching", "offset")
+    __slots__ = ("_ended", "_position", "_read", "_text", "_watching", "offset", "truncated")
 
     def __init__(self, text: str, offset: int) -> None:
         self.offset = offset
@@ -39,6 +40,7 @@ class Source:
         self._read: list[str] = []
         self._watching = True
         self._ended = False
+        self.truncated = False
 
     # --- for whoever drives the reader -----------------------------------------------------------
 
@@ -46,8 +48,9 @@ class Source:
         self._text = self._text[self._position :] + text
         self._position = 0
 
-    def end(self) -> None:
+    def end(self, *, truncated: bool) -> None:
         self._ended = True
+        self.truncated = truncated
 
     @property
     def rest(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -126,22 +127,41 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messages with a header that says what they are (Harmony): ``message`` ends the header.
+    """Messages with a header that says what they are (Harmony, Muse, Inkling, Functionary).
 
-    ``reasoning`` is a regex that a reasoning message's header matches, ``call`` one with the group
-    ``name`` for a call's. Every other message is text. To write, there are the headers ``written``
-    (a call's), ``reasoning_name`` and ``answer_name``, and what stands ``between`` two messages.
+    One of ``opens`` begins a header, one of ``message`` ends it; a tag that is both is a header of
+    its own. One of ``closes`` ends the message. Regexes are searched in the header and the tag that
+    ends it:
+
+    - ``call``, with the group ``name``: what follows is that call's arguments as JSON. Without it,
+      calls stand in messages as the format's ``calls`` say.
+    - ``reasoning``: what follows is reasoning.
+    - ``others``: the message is for neither the client nor its tools and is not shown, unless
+      ``call`` names a tool of the request.
+    - ``text``: what follows is text. What matches nothing is not a header; an empty ``text``
+      matches everything.
+
+    To write, there are whole headers: ``written`` (a call's, with ``{name}`` in it),
+    ``reasoning_header``, ``text_headers`` (the answer's first), what stands ``between`` the tag
+    that closes a message and the next header, and ``next_call`` between a call's end and the next
+    call's header (empty: one call is made at a time).
     """
 
     opens: tuple[Delimiter, ...]
-    message: Delimiter
+    message: tuple[Delimiter, ...]
     closes: tuple[Delimiter, ...]
-    reasoning: str
-    call: str
-    written: str
-    reasoning_name: str
-    answer_name: str
+    text_headers: tuple[str, ...]
     between: str
+    written: str = ""
+    reasoning_header: str = ""
+    next_call: str = ""
+    call: str = ""
+    reasoning: str = ""
+    others: str = ""
+    text: str = ""
+
+    def is_reasoning(self, header: str) -> bool:
+        return bool(self.reasoning) and re.search(self.reasoning, header) is not None
 
 
 class OutputFormat(msgspec.Struct, frozen=True):
@@ -161,11 +181,13 @@ class OutputFormat(msgspec.Struct, frozen=True):
         if self.reasoning is not None:
             tags += (*self.reasoning.opens, *self.reasoning.closes)
         if self.channels is not None:
-            tags += (*self.channels.opens, self.channels.message, *self.channels.closes)
+            tags += (*self.channels.opens, *self.channels.message, *self.channels.closes)
             tags += _special_parts(self.channels.written)
         call = self.tool_call
         if call is not None:
             tags += (call.open, call.close, *call.around, *_body_tags(call.body))
+        # A tag may be spelled with several special tokens.
+        tags += [part for tag in tags for part in _special_parts(tag)]
         return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 

@@ -56,8 +56,8 @@ def _is_behind_reasoning(channels: Channels, prompt: str) -> bool:
 
 
 def _in_channel(channels: Channels, prompt: str) -> Opening:
-    start = prompt.rfind(channels.opens[0])
-    header, message, _ = prompt[max(start, 0) :].partition(channels.message)
-    if not message:
+    rest = prompt[max(prompt.rfind(channels.opens[0]), 0) :]
+    found = re.search("|".join(map(re.escape, channels.message)), rest)
+    if found is None:
         return Opening.HEADER
-    return Opening.REASONING if re.search(channels.reasoning, header) else Opening.TEXT
+    return Opening.REASONING if channels.is_reasoning(rest[: found.end()]) else Opening.TEXT
