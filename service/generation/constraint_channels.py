@@ -72,11 +72,9 @@ class ChannelTerms:
 
     def _message_before(self, header: str) -> str:
         """A message, up to where the next one's header begins."""
-        channels = self._channels
-        end = channels.closes[0] if channels.closes else channels.between
+        end, following = self._channels.between
         text = self._rules.text_to(tag(end, self._token_ids))
-        between = channels.between if channels.closes else ""
-        return f"{self._spelled(header)} {text} {self._spelled(between)}"
+        return f"{self._spelled(header)} {text} {self._spelled(following)}"
 
     def _spelled(self, text: str) -> str:
         return spelled(text, self._token_ids)

@@ -142,16 +142,16 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
       matches everything.
 
     To write, there are whole headers: ``written`` (a call's, with ``{name}`` in it),
-    ``reasoning_header``, ``text_headers`` (the answer's first), what stands ``between`` the tag
-    that closes a message and the next header, and ``next_call`` between a call's end and the next
-    call's header (empty: one call is made at a time).
+    ``reasoning_header``, ``text_headers`` (the answer's first), what stands ``between`` a message
+    and the next header (the tag that closes it, and what follows), and ``next_call`` between a
+    call's end and the next call's header (empty: one call is made at a time).
     """
 
     opens: tuple[Delimiter, ...]
     message: tuple[Delimiter, ...]
     closes: tuple[Delimiter, ...]
     text_headers: tuple[str, ...]
-    between: str
+    between: tuple[Delimiter, str]
     written: str = ""
     reasoning_header: str = ""
     next_call: str = ""

@@ -98,7 +98,7 @@ def _text(token: int) -> str:
 
 
 def calls_in(text: str, shipped: ShippedFormat) -> list[tuple[str, Any]]:
-    """The complete calls of a text; there must be nothing else in it."""
+    """The complete calls of a text; there must be nothing else in it but reasoning."""
     calls: list[tuple[str, Any]] = []
     name, arguments = "", ""
     for kind, *values in summary(
@@ -111,6 +111,8 @@ def calls_in(text: str, shipped: ShippedFormat) -> list[tuple[str, Any]]:
                 arguments += values[0]
             case "end":
                 calls.append((name, json.loads(arguments)))
+            case "reasoning":
+                pass
             case _:
                 pytest.fail(f"{kind}: {values} in {text!r}")
     return calls
@@ -140,8 +142,7 @@ def test_forced_calls_are_read_back_as_calls_that_match_their_schemas(
 @FORMATS
 def test_a_named_tool_is_called_once(shipped: ShippedFormat) -> None:
     asked = constraint(shipped, tool_choice=NamedTool("ping"))
-    text = walk(asked, 1)
-    assert text is not None
+    text = next(filter(None, (walk(asked, seed) for seed in range(8))))
     assert calls_in(text, shipped) == [("ping", {})]
 
 
