@@ -15,6 +15,7 @@ import msgspec
 
 from pocket import MODEL_DIR
 from service.generation.formats import OutputFormat, detect_format, read_response_template
+from service.prompt.probe import written_by
 from service.prompt.template import ChatTemplate
 from service.prompt.tokenizer import Tokenizer
 from service.prompt.vocabulary import Vocabulary
@@ -72,22 +73,34 @@ def load_checkpoint(
     source = _template_source(directory, config)
     generation = _read_json(directory / "generation_config.json")
     declared = config.get("response_template") or _read_json(directory / "response_template.json")
+    tokenizer = Tokenizer(directory / "tokenizer.json")
+    template = None if source is None else ChatTemplate(source, special)
     return Checkpoint(
         directory=directory,
-        tokenizer=Tokenizer(directory / "tokenizer.json"),
-        template=None if source is None else ChatTemplate(source, special),
+        tokenizer=tokenizer,
+        template=template,
         defaults=msgspec.convert(generation, SamplingDefaults),
-        output_format=_output_format(declared, source or "", tool_call_parser, reasoning_parser),
+        output_format=_output_format(
+            declared, template, tokenizer.vocabulary, tool_call_parser, reasoning_parser
+        ),
         special_tokens=special,
     )
 
 
-def _output_format(declared: Any, template: str, calls: str, reasoning: str) -> OutputFormat:
+def _output_format(
+    declared: Any,
+    template: ChatTemplate | None,
+    vocabulary: Vocabulary,
+    calls: str,
+    reasoning: str,
+) -> OutputFormat:
     """What the checkpoint itself declares comes before what its chat template shows."""
     own = read_response_template(declared)
-    if own is None or (calls, reasoning) != ("auto", "auto"):
-        return detect_format(template, calls=calls, reasoning=reasoning)
-    return own
+    if own is not None and (calls, reasoning) == ("auto", "auto"):
+        return own
+    shown = "" if template is None else f"{template.source}\n{written_by(template)}"
+    tokens = "\n".join(vocabulary.token_text)
+    return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from service.generation.calls.json_text import loads
 from service.generation.calls.reader import read_calls
 from service.generation.calls.sink import ToolSchemas, check_name
 from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
+from service.generation.calls.mark import read_mark
 from service.generation.channels import read_header
 from service.generation.events import (
     Event,
@@ -40,6 +41,7 @@ class _Meaning(enum.Enum):
     REASONING = enum.auto()  # what follows is reasoning
     TEXT = enum.auto()
     NOTHING = enum.auto()
+    MARK = enum.auto()  # nothing either, but the white space around it is the text's
     CALLS = enum.auto()
     HEADER = enum.auto()
 
@@ -77,7 +79,12 @@ class OutputParser:
         self._shown = True  # False: the message is for somebody else, its text is dropped
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
-        self._fresh = self._reads_bare_calls  # an answer begins here: such calls may come
+        # What the output may begin with when the tag that opens reasoning is lost.
+        self._bare_reasoning = ""
+        if self._reasoning is not None and opening is Opening.TEXT:
+            self._bare_reasoning = self._reasoning.bare
+        # An answer begins here: what is not in tags may come.
+        self._fresh = self._reads_bare_calls or bool(self._bare_reasoning)
         self._held = ""
         self._offset = 0  # characters of the text that events or dropped tags account for
         self._end = 0  # tokens that events account for
@@ -86,6 +93,7 @@ class OutputParser:
         self._opened = 0  # characters of the tag, and white space before it, that began the reading
         self._calls_before = 0  # the reading
         self._in_header = False  # the reader is at one
+        self._in_mark = False
         self._call_open = False
         self._arguments: list[str] = []  # of the open call
         self.calls = 0  # tool calls begun
@@ -176,7 +184,9 @@ class OutputParser:
             self._emit_text(self._take_held(len(self._held) - self._possible_tag()))
             return False
         start, tag = found
-        before = self._held[:start].rstrip()
+        before = self._held[:start]
+        if self._meanings[tag] is not _Meaning.MARK:
+            before = before.rstrip()
         self._emit_text(self._take_held(len(before)))
         self._enter(tag)
         return True
@@ -190,6 +200,14 @@ class OutputParser:
             return False
         self._after_tag = False
         if self._fresh and not self._in_reasoning:
+            bare, self._bare_reasoning = self._bare_reasoning, ""
+            if bare and rest.startswith(bare):
+                self._drop(len(self._held) - len(rest) + len(bare))
+                self._switch(reasoning=True)
+                return True
+            if bare.startswith(rest):
+                self._bare_reasoning = bare
+                return False
             self._fresh = False
             if self._tags is not None and rest[0] == self._tags.bare:
                 self._drop(len(self._held) - len(rest))
@@ -207,6 +225,9 @@ class OutputParser:
         if meaning is _Meaning.HEADER:
             assert self._channels is not None
             self._start_header(start if tag in self._channels.message else size)
+            return
+        if meaning is _Meaning.MARK:
+            self._start_mark(size, tag)
             return
         self._drop(size)
         self._after_tag = True
@@ -231,7 +252,6 @@ class OutputParser:
         assert self._tags is not None
         source = self._begin_reading(size)
         self._reader = read_calls(source, self, self._tags, self._tools)
-        self._in_header = False
 
     def _start_header(self, size: int) -> None:
         assert self._channels is not None
@@ -240,10 +260,20 @@ class OutputParser:
         self._reader = read_header(source, self, self._channels, self._tags, tools)
         self._in_header = True
 
+    def _start_mark(self, size: int, tag: str) -> None:
+        end = dict(self._format.marks)[tag]
+        if not end:
+            self._drop(size)
+            return
+        source = self._begin_reading(size)
+        self._reader = read_mark(source, end)
+        self._in_mark = True
+
     def _begin_reading(self, size: int) -> Source:
         source = self._source = Source(self._held, self._offset)
         source.take(size)
         self._held = ""
+        self._in_header = self._in_mark = False
         self._opened = size
         self._calls_before = self.calls
         return source
@@ -262,7 +292,7 @@ class OutputParser:
         except EndOfTextError:
             # What stands between calls, or behind the last, is a tag that was not finished.
             # A header that was not finished says nothing, but text without one is text.
-            header = self._in_header and self._opened > 0
+            header = self._in_header and self._opened > 0 and not self._in_mark
             if truncated or header or self.calls > self._calls_before:
                 self._stop_reading(source)
                 self._held = ""
@@ -277,7 +307,7 @@ class OutputParser:
         self._held = source.rest
         self._source = self._reader = None
         self._call_open = False
-        self._after_tag = True
+        self._after_tag = not self._in_mark
 
     def _release(self, source: Source) -> None:
         """It was no call: what looked like one is text. A later tag in it still counts."""
@@ -355,6 +385,7 @@ class OutputParser:
     def _meanings_now(self) -> Iterable[tuple[str, _Meaning]]:
         form = self._format
         yield from ((tag, _Meaning.NOTHING) for tag in form.ignored)
+        yield from ((tag, _Meaning.MARK) for tag, _ in form.marks)
         if self._reasoning is not None:
             if self._in_reasoning:
                 yield from ((tag, _Meaning.TEXT) for tag in self._reasoning.closes)

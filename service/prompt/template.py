@@ -117,6 +117,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
+        max_chars: int = MAX_PROMPT_CHARS,
     ) -> str:
         """The prompt's text. Raises TemplateError."""
         if continue_final_message:
@@ -130,7 +131,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            text = _bounded(self._template.generate(context))
+            text = _bounded(self._template.generate(context), max_chars)
         except SecurityError as error:
             raise TemplateError(f"the chat template did what it must not: {error}") from error
         except jinja2.TemplateError as error:
@@ -142,13 +143,13 @@ class ChatTemplate:
         return _cut_at_mark(text) if continue_final_message else text
 
 
-def _bounded(pieces: Iterable[str]) -> str:
+def _bounded(pieces: Iterable[str], max_chars: int) -> str:
     kept: list[str] = []
     size = 0
     for piece in pieces:
         size += len(piece)
-        if size > MAX_PROMPT_CHARS:
-            raise TemplateError(f"the chat template wrote more than {MAX_PROMPT_CHARS} characters")
+        if size > max_chars:
+            raise TemplateError(f"the chat template wrote more than {max_chars} characters")
         kept.append(piece)
     return "".join(kept)
 

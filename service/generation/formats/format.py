@@ -13,10 +13,12 @@ Delimiter = Annotated[str, Meta(min_length=1, max_length=128)]
 
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Text between ``open`` and ``close`` is reasoning. ``other_opens`` and ``other_closes`` are
-    further spellings that models use."""
+    further spellings that models use. ``bare``: what an output begins with when its reasoning has
+    lost the tag that opens it."""
 
     open: Delimiter
     close: Delimiter
+    bare: str = ""
     other_opens: tuple[Delimiter, ...] = ()
     other_closes: tuple[Delimiter, ...] = ()
 
@@ -108,6 +110,8 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Calls stand between ``open`` and ``close``, as ``body`` says: one, or several.
 
     - Without ``close`` they end where the body does.
+    - ``json``: calls that begin with a brace, or a bracket and a brace, are JSON as this says,
+      whatever ``body`` is.
     - ``bare``: the first character of calls that stand in no tags. Such calls are looked for where
       an answer begins, and only names of the request's own tools make one.
     - ``around``: tags of a section that holds the calls; they mean nothing by themselves.
@@ -119,6 +123,7 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: str
     close: str = ""
     body: Body = JsonBody()
+    json: JsonBody | None = None
     bare: str = ""
     around: tuple[Delimiter, ...] = ()
     section: tuple[str, str] = ("", "")
@@ -166,18 +171,21 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class OutputFormat(msgspec.Struct, frozen=True):
     """None where a family has no such thing. White space around the tags belongs to them.
-    ``ignored`` are further tags that mean nothing to a client. ``name`` is for logs."""
+    ``ignored`` are further tags that mean nothing to a client. ``marks`` are such tags inside text,
+    whose white space around them is the text's: what they begin with, and end with if they hold
+    more. ``name`` is for logs."""
 
     reasoning: ReasoningTags | None = None
     tool_call: ToolCallTags | None = None
     channels: Channels | None = None
     ignored: tuple[str, ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
     name: str = ""
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Every tag, for a tokenizer that declares some of them special."""
-        tags: list[str] = [*self.ignored]
+        tags: list[str] = [*self.ignored, *(mark for mark, _ in self.marks)]
         if self.reasoning is not None:
             tags += (*self.reasoning.opens, *self.reasoning.closes)
         if self.channels is not None:

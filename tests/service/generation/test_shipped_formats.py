@@ -30,9 +30,9 @@ SHIPPED = [*shipped_formats("tool_calls"), *shipped_formats("reasoning")]
 
 def output_format(shipped: ShippedFormat) -> OutputFormat:
     if shipped.reasoning is not None:
-        return OutputFormat(reasoning=shipped.reasoning, ignored=shipped.ignored)
+        return OutputFormat(shipped.reasoning, ignored=shipped.ignored, marks=shipped.marks)
     think = None if shipped.channels else detect_format("<think>").reasoning
-    return OutputFormat(think, shipped.calls, shipped.channels, shipped.ignored)
+    return OutputFormat(think, shipped.calls, shipped.channels, shipped.ignored, shipped.marks)
 
 
 def opening(shipped: ShippedFormat) -> Opening:
