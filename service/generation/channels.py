@@ -46,7 +46,7 @@ def read_header(
     end = yield from source.until(*channels.message, *channels.closes, emit=collect)
     if end not in channels.message:
         raise NotACallError
-    if tools is not None and tags is not None and end == tags.open:
+    if tools is not None and tags is not None and end in tags.opens:
         sink.channel(reasoning=False)
         yield from read_calls(source, sink, tags, tools)
         return

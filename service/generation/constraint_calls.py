@@ -40,6 +40,14 @@ from service.generation.formats import (
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
 _STRING = frozenset({"string"})
+# What says that an argument is text, and that it is JSON.
+_ATTRIBUTES = {
+    "string": ('" string=\\"true\\""', '" string=\\"false\\""'),
+    "type": (
+        '" type=\\"string\\""',
+        '" type=\\"" /number|boolean|null|object|array/ "\\""',
+    ),
+}
 
 
 def opening_of_calls(tags: ToolCallTags) -> str:
@@ -149,11 +157,16 @@ class CallTerms:
 
     def _parameters(self, body: ParametersBody, tool: ToolShape) -> str:
         space = self._space
-        head = self._spelled(body.call_open + tool.name + body.name_end)
+        head = self._spelled(body.call_open + _escaped(tool.name, body) + body.name_end)
+        if body.name_attributes:
+            before, _, after = body.name_attributes.partition("{index}")
+            head += f" {self._spelled(before)} /[0-9]{{1,3}}/ {self._spelled(after + body.tag_end)}"
 
         def written(key: str, value: str, is_text: bool) -> str:
-            attribute = f' string="{"true" if is_text else "false"}">' if body.attributes else ""
-            opening = self._spelled(f"{body.key_open}{key}{body.key_end}{attribute}")
+            opening = self._spelled(f"{body.key_open}{_escaped(key, body)}{body.key_end}")
+            if body.attributes:
+                of_text, of_json = _ATTRIBUTES[body.attributes]
+                opening += f" {of_text if is_text else of_json} {self._spelled(body.tag_end)}"
             between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
             return f"{opening} {between} {value} {space}"
 
@@ -175,7 +188,7 @@ class CallTerms:
             opening = self._spelled(body.key_open)
             rest = self._spelled(body.key_end)
             if body.attributes:
-                rest += ' " string=\\"" /true|false/ "\\">"'
+                rest += f" {either(_ATTRIBUTES[body.attributes])} {self._spelled(body.tag_end)}"
             between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
             return f"({opening} {_ANY_KEY} {rest} {between} {text_value({})} {space})*"
 
@@ -301,6 +314,10 @@ class CallTerms:
 
     def _after(self, opening: str, term: str) -> str:
         return f"{self._spelled(opening)} {term}" if opening else term
+
+
+def _escaped(text: str, body: ParametersBody) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;") if body.escaped else text
 
 
 def _pointer(key: str) -> str:

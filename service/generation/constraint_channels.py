@@ -25,7 +25,7 @@ class ChannelTerms:
         self._token_ids = token_ids
         ends = [*channels.opens, *channels.closes, *channels.message]
         if tags is not None:
-            ends.append(tags.open)
+            ends += tags.opens
         # A line's end may end a header, and still is text.
         self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip()))
 

@@ -253,9 +253,7 @@ class _Builder:
         closing = self._closing_of_reasoning()
         text = self._free_text(opening)
         until = self.rules.add(
-            f"{text} {opening.term}"
-            if opening.token_id is not None
-            else self.rules.text_to(opening)
+            f"{text} {opening.term}" if opening.special else self.rules.text_to(opening)
         )
         if many:
             body = f"({until} {call})* {text}"
@@ -283,7 +281,7 @@ class _Builder:
     def _free_text(self, opening: Tag) -> str:
         """Text without a call's opening tag; with blocks of reasoning in it, finished or not."""
         text = self.rules.text(opening)
-        if self._reasoning is None or self._reasoning[0].token_id is None:
+        if self._reasoning is None or not self._reasoning[0].special:
             return text
         first, last = self._reasoning
         block = f"{first.term} {self.rules.text_to(last)}"

@@ -43,18 +43,17 @@ def _quoted(char: str) -> str:
 
 
 class Tag(NamedTuple):
-    """A delimiter of an output format. ``token_id``: the one token that spells it, if there is."""
+    """A delimiter of an output format, the ``term`` that spells it, and whether that holds tokens
+    of its own, which no text contains."""
 
     text: str
-    token_id: int | None
-
-    @property
-    def term(self) -> str:
-        return literal(self.text) if self.token_id is None else f"<[{self.token_id}]>"
+    term: str
+    special: bool
 
 
 def tag(text: str, token_ids: TokenIds) -> Tag:
-    return Tag(text, token_ids(text))
+    term = spelled(text, token_ids)
+    return Tag(text, term, special=term != literal(text))
 
 
 # How families spell tokens of their own inside a longer delimiter.
@@ -107,7 +106,7 @@ class Rules:
 
     def text_to(self, end: Tag) -> str:
         """Any text up to and with the first ``end``."""
-        if end.token_id is None:
+        if not end.special:
             return self.add(f"/(?s:.*){quoted(end.text)}/", option="[lazy]")
         return self.add(f"{self.text(end)} {end.term}")
 

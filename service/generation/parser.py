@@ -165,8 +165,8 @@ class OutputParser:
         if truncated:
             held = self._possible_tag()
             half_tag = self._held[kept - held :].lstrip()
-            if len(half_tag) > 1 and not half_tag[0].isalnum():
-                kept -= held  # it would have been a tag; a word may be the text's own
+            if len(half_tag) > 1 and not "".join(half_tag.split()).isalnum():
+                kept -= held  # it would have been a tag; words may be the text's own
         self._emit_text(self._take_held(kept))
 
     # --- one step of the machine: True while there may be more to do -----------------------------
@@ -396,8 +396,7 @@ class OutputParser:
             yield from ((tag, _Meaning.HEADER) for tag in self._channels.opens)
         if self._tags is not None:
             yield from ((tag, _Meaning.NOTHING) for tag in self._tags.around)
-            if self._tags.open:
-                yield self._tags.open, _Meaning.CALLS
+            yield from ((tag, _Meaning.CALLS) for tag in self._tags.opens)
 
     def _first_tag(self) -> tuple[int, str] | None:
         if self._search is None:

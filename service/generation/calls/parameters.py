@@ -7,12 +7,13 @@ from collections.abc import Generator
 from typing import Protocol
 
 from service.generation.calls.coercion import parameter_types, to_json
-from service.generation.calls.json_text import dumps, string_inside
+from service.generation.calls.json_text import dumps, read_container, string_inside
 from service.generation.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.generation.calls.source import Emit, NotACallError, Source, Waiting
 from service.generation.formats.format import ParametersBody
 
-_STRING_ATTRIBUTE = re.compile(r"\bstring\s*=\s*\"?(true|false)")
+_STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
+_NAMES_OF_STRINGS = ("true", "string")
 _NULLS = ("null", "None")
 _STRING, _NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
 
@@ -42,9 +43,15 @@ def _call(
         name = yield from source.text_until(body.name_end, limit=MAX_NAME_CHARS)
     else:
         name = yield from source.text_until(body.key_open, *ends, limit=MAX_NAME_CHARS, keep=True)
-    name = name.strip()
+    name = _plain(name, body)
+    if body.name_attributes:
+        yield from source.text_until(body.tag_end, limit=MAX_NAME_CHARS)
     sink.begin(name)
     schema = tools.get(name)
+    yield from source.space()
+    if body.object_open and (yield from source.accept(body.object_open)):
+        yield from _object(source, sink, body)
+        return
     opening = "{"
     while True:
         yield from source.space()
@@ -52,10 +59,10 @@ def _call(
             break
         pieces: list[str] = []
         yield from source.until(body.key_end, emit=pieces.append)
-        key = "".join(pieces).strip()
+        key = _plain("".join(pieces), body)
         types = parameter_types(schema, key)
         if body.attributes:
-            types = yield from _attributes(source, types)
+            types = yield from _attributes(source, body, types)
         if body.value_open:
             yield from source.space()
             yield from source.accept(body.value_open)
@@ -70,14 +77,35 @@ def _call(
         yield from source.accept(body.call_close)
 
 
-def _attributes(source: Source, types: frozenset[str]) -> Generator[None, None, frozenset[str]]:
+def _plain(text: str, body: ParametersBody) -> str:
+    """A name, or a key, as it is meant."""
+    text = text.strip()
+    return text.replace("&quot;", '"').replace("&amp;", "&") if body.escaped else text
+
+
+def _object(source: Source, sink: CallSink, body: ParametersBody) -> Waiting:
+    """All arguments as one object."""
+    yield from source.until(body.tag_end, emit=lambda _: None)
+    yield from source.space()
+    if (yield from source.peek()) != "{":
+        raise NotACallError
+    yield from read_container(source, sink.arguments)
+    sink.end()
+    for close in (body.object_close, body.call_close):
+        yield from source.space()
+        yield from source.accept(close)
+
+
+def _attributes(
+    source: Source, body: ParametersBody, types: frozenset[str]
+) -> Generator[None, None, frozenset[str]]:
     """What the attributes behind a key say of its value's type."""
     pieces: list[str] = []
-    yield from source.until(">", emit=pieces.append)
+    yield from source.until(body.tag_end, emit=pieces.append)
     match = _STRING_ATTRIBUTE.search("".join(pieces))
     if match is None:
         return types
-    if match[1] == "true":
+    if match[1] in _NAMES_OF_STRINGS:
         return _STRING
     # It is no string; which other type it is the schema knows, or the text itself shows.
     return types - _STRING or frozenset({"number", "boolean", "null", "object", "array"})

@@ -70,8 +70,12 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
     - ``call_open NAME name_end … call_close`` is one call. Without ``name_end`` the name ends where
       the first argument begins; without ``call_open`` the call's own tags hold one call.
     - ``key_open KEY key_end value_open VALUE value_close`` is one argument.
-    - ``attributes``: after the key come XML attributes up to ``>``; ``string="true"`` or
-      ``"false"`` tells whether the value is text or JSON.
+    - ``attributes``: after the key come XML attributes up to ``tag_end``. ``string="true"`` or
+      ``"false"``, or ``type="string"`` or another type, tells whether the value is text or JSON.
+    - ``name_attributes``: after the name come attributes up to ``tag_end``; they are written like
+      this, with ``{index}`` for a number, and mean nothing.
+    - ``escaped``: quotes and ampersands in names and keys are XML's ``&quot;`` and ``&amp;``.
+    - ``object_open … tag_end JSON object_close`` may stand for all arguments.
     - ``trims_newline``: a line break after the opening and before the closing tag is no part of
       the value.
     - ``untyped_json``: a value whose type the tool's schema does not tell is JSON where it can be.
@@ -84,7 +88,12 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
     name_end: str = ""
     call_close: str = ""
     value_open: str = ""
-    attributes: bool = False
+    attributes: Literal["", "string", "type"] = ""
+    name_attributes: str = ""
+    tag_end: Delimiter = ">"
+    escaped: bool = False
+    object_open: str = ""
+    object_close: str = ""
     trims_newline: bool = False
     untyped_json: bool = False
 
@@ -109,6 +118,7 @@ Body = JsonBody | NamedJsonBody | ParametersBody | PythonBody | RelaxedBody
 class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Calls stand between ``open`` and ``close``, as ``body`` says: one, or several.
 
+    - ``other_opens``: further spellings of ``open`` that models use.
     - Without ``close`` they end where the body does.
     - ``json``: calls that begin with a brace, or a bracket and a brace, are JSON as this says,
       whatever ``body`` is.
@@ -122,6 +132,7 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     open: str
     close: str = ""
+    other_opens: tuple[Delimiter, ...] = ()
     body: Body = JsonBody()
     json: JsonBody | None = None
     bare: str = ""
@@ -129,6 +140,10 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     section: tuple[str, str] = ("", "")
     several: bool = False
     ids: Literal["random", "nine"] = "random"
+
+    @property
+    def opens(self) -> tuple[str, ...]:
+        return tuple(tag for tag in (self.open, *self.other_opens) if tag)
 
 
 class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -193,7 +208,7 @@ class OutputFormat(msgspec.Struct, frozen=True):
             tags += _special_parts(self.channels.written)
         call = self.tool_call
         if call is not None:
-            tags += (call.open, call.close, *call.around, *_body_tags(call.body))
+            tags += (*call.opens, call.close, *call.around, *_body_tags(call.body))
         # A tag may be spelled with several special tokens.
         tags += [part for tag in tags for part in _special_parts(tag)]
         return tuple(dict.fromkeys(tag for tag in tags if tag))

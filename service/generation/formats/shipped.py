@@ -126,7 +126,9 @@ def _suffixed(plain: OutputFormat, suffix: str, shown: str) -> OutputFormat:
     def written(part: Any) -> Any:
         match part:
             case str():
-                return f"{part[:-1]}{found[1]}>" if part.startswith("<") and part[-1] == ">" else part
+                return (
+                    f"{part[:-1]}{found[1]}>" if part.startswith("<") and part[-1] == ">" else part
+                )
             case list():
                 return [written(item) for item in part]
             case dict():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.generation.constraint_lark import Rules, Tag, literal, pattern, quoted
+from service.generation.constraint_lark import Rules, literal, pattern, quoted, tag
 from tests.service.generation.grammars import accepts, grammar, spelled, token_id
 
 # A tag's text is no tag: it is spelled like any other.
@@ -59,7 +59,7 @@ def test_a_pattern_keeps_its_meaning(regex: str, text: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_free_text_is_anything_but_the_tags_spelled_out(parts: list[str]) -> None:
     rules = Rules()
-    text = rules.text(Tag("<tool_call>", None))
+    text = rules.text(tag("<tool_call>", lambda _: None))
     said = "".join(parts)
     expected = re.search("<tool_call>", said) is None
     assert spelled(grammar(rules.source(text)), said) == expected
@@ -68,8 +68,17 @@ def test_free_text_is_anything_but_the_tags_spelled_out(parts: list[str]) -> Non
 @pytest.mark.parametrize("known", [True, False], ids=["a token", "text"])
 def test_text_to_a_tag_ends_at_the_first_one(known: bool) -> None:
     rules = Rules()
-    end = Tag("</think>" if known else "[end]", token_id("</think>") if known else None)
+    end = tag("</think>" if known else "[end]", token_id)
     source = grammar(rules.source(f'{rules.text_to(end)} "!"'))
     assert accepts(source, f"hm, so{end.text}!")
     assert accepts(source, f"{end.text}!")
     assert not accepts(source, f"hm{end.text}hm{end.text}!")
+
+
+def test_text_to_a_tag_of_several_tokens_ends_where_they_all_stand() -> None:
+    """Such as <|close|>think<|sep|>, of which two parts are tokens."""
+    rules = Rules()
+    end = tag("</think>x<tool_call>", token_id)
+    source = grammar(rules.source(f'{rules.text_to(end)} "!"'))
+    assert accepts(source, f"hm, so{end.text}!")
+    assert not accepts(source, "hm</think>y<tool_call>!")
