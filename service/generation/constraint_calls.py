@@ -29,6 +29,7 @@ from service.generation.constraint_lark import (
 )
 from service.generation.constraint_schema import nested, schema_grammar
 from service.generation.formats import (
+    ElementsBody,
     JsonBody,
     NamedJsonBody,
     ParametersBody,
@@ -124,6 +125,8 @@ class CallTerms:
                 return self._named_json(body, tool)
             case ParametersBody() as body:
                 return self._parameters(body, tool)
+            case ElementsBody() as body:
+                return self._elements(body, tool)
             case PythonBody():
                 return self._python(tool)
             case RelaxedBody() as body:
@@ -194,6 +197,33 @@ class CallTerms:
 
         arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
         return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
+
+    def _elements(self, body: ElementsBody, tool: ToolShape) -> str:
+        """Values that are not text are JSON: nested elements cannot be held to a schema."""
+        space, mark = self._space, self._spelled(body.mark)
+
+        def written(key: str, value: str, is_text: bool) -> str:
+            return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
+
+        def text_value(part: dict[str, Any]) -> str:
+            shape = text_terminal(part, quoted(body.mark))
+            if shape is None:
+                return self._rules.text_to(tag(body.mark, self._token_ids))
+            return f"{self._rules.add(shape, terminal=True)} {mark}"
+
+        def json_value(part: dict[str, Any]) -> str:
+            return f"{schema_grammar(part, lenient=not is_binding(tool))} {mark}"
+
+        def any_argument() -> str:
+            element = self._rules.name()
+            text = self._rules.text(tag(body.mark, self._token_ids))
+            inside = f"({text} | ({space} {element})* {space}) {mark}"
+            self._rules.define(element, f'{mark} "<" {_ANY_KEY} ">" {inside} "</" {_ANY_KEY} ">"')
+            return f"({element} {space})*"
+
+        arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
+        head = self._spelled(f'{body.mark}{body.call_open}"{tool.name}">')
+        return f"{head} {space} {arguments} {self._spelled(body.mark + body.call_close)}"
 
     def _python(self, tool: ToolShape) -> str:
         anything = self._any_value("True", "False", "None", quote=None)

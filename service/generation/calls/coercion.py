@@ -24,6 +24,43 @@ def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
     return frozenset(_types(part, schema, _MAX_REFERENCES))
 
 
+def schema_types(part: Any, root: Any) -> frozenset[str]:
+    """The JSON types that ``part`` of the schema ``root`` allows; empty if it does not tell."""
+    return frozenset(_types(part, root, _MAX_REFERENCES)) if isinstance(root, dict) else frozenset()
+
+
+def in_schema(part: Any, key: str | int, root: Any) -> Any:
+    """The schema of a property, or of an array's item, of what ``part`` of the schema ``root``
+    describes; None if it does not tell."""
+    return _inner(part, key, root, _MAX_REFERENCES) if isinstance(root, dict) else None
+
+
+def _inner(part: Any, key: str | int, root: dict[str, Any], references: int) -> Any:
+    if not isinstance(part, dict) or references < 0:
+        return None
+    if isinstance(reference := part.get("$ref"), str):
+        return _inner(_resolve(reference, root), key, root, references - 1)
+    if isinstance(key, int):
+        first = part.get("prefixItems")
+        if isinstance(first, list) and key < len(first):
+            return first[key]
+        found = part.get("items")
+    else:
+        properties = part.get("properties")
+        found = properties.get(key) if isinstance(properties, dict) else None
+        if found is None:
+            found = part.get("additionalProperties")
+    if isinstance(found, dict):
+        return found
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        parts = part.get(keyword)
+        for option in parts if isinstance(parts, list) else ():
+            found = _inner(option, key, root, references - 1)
+            if found is not None:
+                return found
+    return None
+
+
 def _types(part: Any, root: dict[str, Any], references: int) -> set[str]:
     if not isinstance(part, dict) or references < 0:
         return set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from service.generation.calls.elements import read_elements
 from service.generation.calls.json_body import read_json, read_named_json
 from service.generation.calls.parameters import read_parameters
 from service.generation.calls.python_body import read_python
@@ -11,6 +12,7 @@ from service.generation.calls.relaxed import read_relaxed
 from service.generation.calls.sink import CallSink, ToolSchemas
 from service.generation.calls.source import Source, Waiting
 from service.generation.formats.format import (
+    ElementsBody,
     JsonBody,
     NamedJsonBody,
     ParametersBody,
@@ -35,6 +37,8 @@ def read_calls(source: Source, sink: CallSink, tags: ToolCallTags, tools: ToolSc
             yield from read_named_json(source, sink, body, tags.close)
         case ParametersBody():
             yield from read_parameters(source, sink, body, tags.close, tools)
+        case ElementsBody():
+            yield from read_elements(source, sink, body, tags.close, tools)
         case PythonBody():
             yield from read_python(source, sink, body, tools)
         case RelaxedBody():

@@ -3,6 +3,7 @@
 from service.generation.formats.format import (
     PLAIN,
     Channels,
+    ElementsBody,
     JsonBody,
     NamedJsonBody,
     OutputFormat,
@@ -24,6 +25,7 @@ from service.generation.formats.shipped import (
 __all__ = [
     "PLAIN",
     "Channels",
+    "ElementsBody",
     "JsonBody",
     "NamedJsonBody",
     "Opening",

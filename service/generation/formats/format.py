@@ -98,6 +98,19 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
     untyped_json: bool = False
 
 
+class ElementsBody(msgspec.Struct, frozen=True, tag="elements", forbid_unknown_fields=True):
+    """Calls as nested elements, ``mark`` before each tag, with an element for each argument:
+    ``<invoke name="NAME"><KEY>VALUE</KEY></invoke>``. A value may be elements again: an object's
+    members, or an array's items, as the tool's schema says.
+
+    ``call_open "NAME"> … call_close`` is one call.
+    """
+
+    mark: Delimiter
+    call_open: Delimiter
+    call_close: Delimiter
+
+
 class PythonBody(msgspec.Struct, frozen=True, tag="python", forbid_unknown_fields=True):
     """Calls as Python: ``[get_weather(city="Oslo"), ping()]``; without ``brackets``, one a line."""
 
@@ -112,7 +125,7 @@ class RelaxedBody(msgspec.Struct, frozen=True, tag="relaxed", forbid_unknown_fie
     quote: Delimiter
 
 
-Body = JsonBody | NamedJsonBody | ParametersBody | PythonBody | RelaxedBody
+Body = JsonBody | NamedJsonBody | ParametersBody | ElementsBody | PythonBody | RelaxedBody
 
 
 class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,6 +241,8 @@ def _body_tags(body: Body) -> tuple[str, ...]:
                 *(body.call_open, body.name_end, body.call_close),
                 *(body.key_open, body.key_end, body.value_open, body.value_close),
             )
+        case ElementsBody():
+            return (body.mark,)
         case RelaxedBody():
             return (body.quote,)
         case JsonBody() | PythonBody():
