@@ -14,7 +14,12 @@ from typing import Any
 import msgspec
 
 from pocket import MODEL_DIR
-from service.generation.formats import OutputFormat, detect_format, read_response_template
+from service.generation.formats import (
+    AUTO_NAMES,
+    OutputFormat,
+    detect_format,
+    read_response_template,
+)
 from service.prompt.probe import written_by
 from service.prompt.template import ChatTemplate
 from service.prompt.tokenizer import Tokenizer
@@ -96,7 +101,7 @@ def _output_format(
 ) -> OutputFormat:
     """What the checkpoint itself declares comes before what its chat template shows."""
     own = read_response_template(declared)
-    if own is not None and (calls, reasoning) == ("auto", "auto"):
+    if own is not None and calls in AUTO_NAMES and reasoning in AUTO_NAMES:
         return own
     shown = "" if template is None else f"{template.source}\n{written_by(template)}"
     tokens = "\n".join(vocabulary.token_text)

@@ -16,6 +16,7 @@ from service.generation.formats.format import (
 from service.generation.formats.opening import Opening, opening_of, reasoning_is_over
 from service.generation.formats.response_template import read_response_template
 from service.generation.formats.shipped import (
+    AUTO_NAMES,
     ShippedFormat,
     detect_format,
     named_format,
@@ -23,6 +24,7 @@ from service.generation.formats.shipped import (
 )
 
 __all__ = [
+    "AUTO_NAMES",
     "PLAIN",
     "Channels",
     "ElementsBody",

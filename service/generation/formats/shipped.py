@@ -20,6 +20,10 @@ from service.generation.formats.format import (
     ToolCallTags,
 )
 
+# What the checkpoint declares, or else what its chat template shows. The later names are those that
+# other servers have for a checkpoint's own ``response_template``.
+AUTO_NAMES = ("auto", "hf", "response_template")
+
 _FOLDER = Path(__file__).parent
 
 
@@ -141,7 +145,7 @@ def _suffixed(plain: OutputFormat, suffix: str, shown: str) -> OutputFormat:
 def _chosen(kind: str, name: str | None, template: str) -> ShippedFormat | None:
     if name == "none":
         return None
-    if name not in (None, "auto"):
+    if name is not None and name not in AUTO_NAMES:
         return named_format(kind, str(name))
     fitting = [
         (sum(map(len, markers)), shipped)
