@@ -1,0 +1,65 @@
+"""What a chat template writes is looked at before the first request, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.formats import detect_format
+from service.prompt.probe import written_by
+from service.prompt.template import ChatTemplate
+
+LOOP = """
+{%- for message in messages -%}
+{%- if message.reasoning_content -%}{{ open }}{{ message.reasoning_content }}{{ close }}{%- endif -%}
+{%- for call in message.tool_calls or [] -%}{{ write(call.function) }}{%- endfor -%}
+{%- endfor -%}
+"""
+DSML = """
+{%- set mark = '｜DSML｜' -%}{%- set open, close = '<think>', '</think>' -%}
+{%- macro write(function) -%}
+{{ '<' + mark + 'function_calls>' }}{{ '<' + mark + 'invoke name="' + function.name + '">' }}
+{%- for key, value in function.arguments.items() -%}
+{{ '<' + mark + 'parameter name="' + key + '" string="true">' + value }}
+{%- endfor -%}
+{%- endmacro -%}
+"""
+SUFFIX = """
+{%- set tail = ':open' -%}
+{%- set open, close = '<think{}>'.format(tail), '</think{}>'.format(tail) -%}
+{%- macro write(function) -%}
+{{ '<tool_calls{}><tool_call{}>'.format(tail, tail) + function.name + '<tool_sep{}>'.format(tail) }}
+{%- endmacro -%}
+"""
+TEXT_ARGUMENTS = """
+{%- set open, close = '', '' -%}
+{%- macro write(function) -%}{{ '>' * 3 + 'all\\n' + function.arguments.lower() }}{%- endmacro -%}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        pytest.param(DSML + LOOP, "think+deepseek_v32", id="a tag put together"),
+        pytest.param(SUFFIX + LOOP, "hy_v3+hy_v3", id="a suffix of every tag"),
+        pytest.param(TEXT_ARGUMENTS + LOOP, "functionary_v32", id="arguments as text"),
+        pytest.param(
+            "{{ raise_exception('no tools') if tools }}<tool_call>", "hermes", id="refuses it all"
+        ),
+    ],
+)
+def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -> None:
+    template = ChatTemplate(source)
+    assert detect_format(f"{source}\n{written_by(template)}").name == name
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "{% macro again() %}{{ again() }}{{ again() }}{% endmacro %}{{ again() }}",
+        "{{ 'x' * 1000000 }}",
+    ],
+    ids=["a loop that does not end", "recursion that does not end", "far too much text"],
+)
+def test_a_template_that_knows_no_bounds_is_judged_by_its_source(source: str) -> None:
+    assert written_by(ChatTemplate(source)) == ""
