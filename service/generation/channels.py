@@ -20,8 +20,8 @@ _MAX_HEADER_CHARS = 512
 
 
 class HeaderSink(CallSink, Protocol):
-    def channel(self, *, reasoning: bool, shown: bool = True) -> None:
-        """What follows is text, or reasoning, or not shown."""
+    def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
+        """What follows is text, or reasoning, or not shown; with calls in it, or not."""
 
 
 def read_header(
@@ -57,7 +57,8 @@ def read_header(
         hidden = bool(channels.others) and re.search(channels.others, header) is not None
         if not reasoning and not hidden and re.search(channels.text, header) is None:
             raise NotACallError
-        sink.channel(reasoning=reasoning, shown=reasoning or not hidden)
+        calls = re.search(channels.calls_in, header) is not None
+        sink.channel(reasoning=reasoning, shown=reasoning or not hidden, calls=calls)
         return
     yield from _call(source, sink, channels, name)
     sink.channel(reasoning=False)

@@ -76,6 +76,7 @@ class OutputParser:
         self._spans = spans
         self._mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
         self._in_reasoning = opening is Opening.REASONING
+        self._calls_here = True  # calls may stand in this message
         self._shown = True  # False: the message is for somebody else, its text is dropped
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
@@ -236,7 +237,7 @@ class OutputParser:
 
     def _switch(self, *, reasoning: bool) -> None:
         self._in_reasoning = reasoning
-        self._shown = True
+        self._shown = self._calls_here = True
         self._after_tag = True
         self._fresh = self._reads_bare_calls and not reasoning
         self._watch()
@@ -362,10 +363,11 @@ class OutputParser:
 
     # --- what a header says (HeaderSink) ---------------------------------------------------------
 
-    def channel(self, *, reasoning: bool, shown: bool = True) -> None:
-        """What follows is text, or reasoning, or not shown."""
+    def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
+        """What follows is text, or reasoning, or not shown; with calls in it, or not."""
         self._in_reasoning = reasoning
         self._shown = shown
+        self._calls_here = calls
         self._fresh = False
         self._watch()
 
@@ -394,7 +396,7 @@ class OutputParser:
         if self._channels is not None:
             yield from ((tag, _Meaning.TEXT) for tag in self._channels.closes)
             yield from ((tag, _Meaning.HEADER) for tag in self._channels.opens)
-        if self._tags is not None:
+        if self._tags is not None and self._calls_here:
             yield from ((tag, _Meaning.NOTHING) for tag in self._tags.around)
             yield from ((tag, _Meaning.CALLS) for tag in self._tags.opens)
 

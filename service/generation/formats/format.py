@@ -167,7 +167,8 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends it:
 
     - ``call``, with the group ``name``: what follows is that call's arguments as JSON. Without it,
-      calls stand in messages as the format's ``calls`` say.
+      calls stand in messages as the format's ``calls`` say, in those whose header matches
+      ``calls_in``.
     - ``reasoning``: what follows is reasoning.
     - ``others``: the message is for neither the client nor its tools and is not shown, unless
       ``call`` names a tool of the request.
@@ -189,6 +190,7 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasoning_header: str = ""
     next_call: str = ""
     call: str = ""
+    calls_in: str = ""
     reasoning: str = ""
     others: str = ""
     text: str = ""

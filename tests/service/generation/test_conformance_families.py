@@ -152,6 +152,19 @@ CASES = [
         ("", "Hello.", []),
         id="row10-muse-no-recipient",
     ),
+    pytest.param(
+        MUSE,
+        " to=self<|message|>Or <atem:function_calls>?<|eom|><|start|>assistant to=user<|message|>"
+        'Write <atem:function_calls>\n<atem:invoke name="f">\n</atem:invoke>\n'
+        "</atem:function_calls>.<|eot|>",
+        (
+            "Or <atem:function_calls>?",
+            'Write <atem:function_calls>\n<atem:invoke name="f">\n</atem:invoke>\n'
+            "</atem:function_calls>.",
+            [],
+        ),
+        id="row10-muse-calls-quoted-in-an-answer-are-text",
+    ),
     # gigachat3
     pytest.param(
         of("gigachat3"),
@@ -265,6 +278,13 @@ CASES = [
     ),
     pytest.param(
         HARMONY,
+        "<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|>"
+        "<|start|>assistant<|channel|>commentary to=assistant<|channel|>final<|message|>Hi",
+        ("Hm.", "Hi", []),
+        id="row17c-harmony-the-last-channel-counts",
+    ),
+    pytest.param(
+        HARMONY,
         '<|channel|>final {"answer": "hi"}<|return|>',
         ("", '<|channel|>final {"answer": "hi"}', []),
         id="harmony-header-without-an-end-is-not-lost",
@@ -320,6 +340,12 @@ CASES = [
         k3(k3_call("f", ("code", "string", '\n  if a < b:\n\tprint("&amp;")\n'))),
         ("", "", [("f", {"code": '\n  if a < b:\n\tprint("&amp;")\n'})]),
         id="kimi_k3-text-is-verbatim",
+    ),
+    pytest.param(
+        of("kimi_k3", "kimi_k3"),
+        "Hm.<|open|>response<|sep|>Hello.<|close|>response<|sep|>",
+        ("Hm.", "Hello.", []),
+        id="kimi_k3-thinking-not-closed",
     ),
     # minimax m3
     pytest.param(
@@ -442,8 +468,8 @@ def test_a_familys_output_is_read_as_its_server_reads_it(
     form: OutputFormat, text: str, expected: tuple[str, str, Calls]
 ) -> None:
     opening = None
-    if form.reasoning is not None and form.reasoning.open == "Here are my reasoning steps:":
-        opening = opening_of(form, "…\nHere are my reasoning steps:\n", continues=False)
+    if text.startswith("Hm.") and form.reasoning is not None:  # the prompt opened it
+        opening = opening_of(form, f"…{form.reasoning.open}\n", continues=False)
     assert said(text, form, {**PINGS, "order": ORDER}, opening) == expected
 
 
