@@ -30,9 +30,11 @@ def read_header(
     channels: Channels,
     tags: ToolCallTags | None,
     tools: ToolSchemas | None,
+    opened: str,
 ) -> Waiting:
     """A header, and where it is a call's, the call to its end. ``tools``: None where calls are not
-    looked for. Raises NotACallError for what is no header, and EndOfTextError."""
+    looked for; ``opened``: the tag that began the header. Raises NotACallError for what is no
+    header, and EndOfTextError."""
     pieces: list[str] = []
     size = 0
 
@@ -46,17 +48,17 @@ def read_header(
     end = yield from source.until(*channels.message, *channels.closes, emit=collect)
     if end not in channels.message:
         raise NotACallError
+    header = f"{opened}{''.join(pieces)}{end}"
+    if re.search(channels.header, header) is None:
+        raise NotACallError
     if tools is not None and tags is not None and end in tags.opens:
         sink.channel(reasoning=False)
         yield from read_calls(source, sink, tags, tools)
         return
-    header = "".join(pieces) + end
     reasoning = channels.is_reasoning(header)
     name = None if tools is None else _called(channels, header, tools)
     if name is None:
         hidden = bool(channels.others) and re.search(channels.others, header) is not None
-        if not reasoning and not hidden and re.search(channels.text, header) is None:
-            raise NotACallError
         calls = re.search(channels.calls_in, header) is not None
         sink.channel(reasoning=reasoning, shown=reasoning or not hidden, calls=calls)
         return

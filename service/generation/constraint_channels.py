@@ -26,8 +26,8 @@ class ChannelTerms:
         ends = [*channels.opens, *channels.closes, *channels.message]
         if tags is not None:
             ends += tags.opens
-        # A line's end may end a header, and still is text.
-        self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip()))
+        # What is white space in part may stand in a text too.
+        self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip() == end))
 
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""

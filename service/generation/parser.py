@@ -108,7 +108,7 @@ class OutputParser:
         self._plain: set[str] = set()
         self._watch()
         if opening is Opening.HEADER:
-            self._start_header(0)
+            self._start_header(0, "")
 
     @property
     def in_reasoning(self) -> bool:
@@ -225,7 +225,10 @@ class OutputParser:
             return
         if meaning is _Meaning.HEADER:
             assert self._channels is not None
-            self._start_header(start if tag in self._channels.message else size)
+            if tag in self._channels.message:
+                self._start_header(start, "")
+            else:
+                self._start_header(size, tag)
             return
         if meaning is _Meaning.MARK:
             self._start_mark(size, tag)
@@ -254,11 +257,11 @@ class OutputParser:
         source = self._begin_reading(size)
         self._reader = read_calls(source, self, self._tags, self._tools)
 
-    def _start_header(self, size: int) -> None:
+    def _start_header(self, size: int, opened: str) -> None:
         assert self._channels is not None
         source = self._begin_reading(size)
         tools = self._tools if self._calls_in_channels else None
-        self._reader = read_header(source, self, self._channels, self._tags, tools)
+        self._reader = read_header(source, self, self._channels, self._tags, tools, opened)
         self._in_header = True
 
     def _start_mark(self, size: int, tag: str) -> None:

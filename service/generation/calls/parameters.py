@@ -44,6 +44,9 @@ def _call(
     else:
         name = yield from source.text_until(body.key_open, *ends, limit=MAX_NAME_CHARS, keep=True)
     name = _plain(name, body)
+    half = name[: len(name) // 2]
+    if body.doubled_names and name not in tools and name == f"{half}.{half}" and half in tools:
+        name = half
     if body.name_attributes:
         yield from source.text_until(body.tag_end, limit=MAX_NAME_CHARS)
     sink.begin(name)

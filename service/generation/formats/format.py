@@ -74,6 +74,8 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
       ``"false"``, or ``type="string"`` or another type, tells whether the value is text or JSON.
     - ``name_attributes``: after the name come attributes up to ``tag_end``; they are written like
       this, with ``{index}`` for a number, and mean nothing.
+    - ``doubled_names``: a tool outside any namespace may be called by its name twice, as in
+      ``get_weather.get_weather``.
     - ``escaped``: quotes and ampersands in names and keys are XML's ``&quot;`` and ``&amp;``.
     - ``object_open … tag_end JSON object_close`` may stand for all arguments.
     - ``trims_newline``: a line break after the opening and before the closing tag is no part of
@@ -92,6 +94,7 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
     name_attributes: str = ""
     tag_end: Delimiter = ">"
     escaped: bool = False
+    doubled_names: bool = False
     object_open: str = ""
     object_close: str = ""
     trims_newline: bool = False
@@ -163,8 +166,8 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages with a header that says what they are (Harmony, Muse, Inkling, Functionary).
 
     One of ``opens`` begins a header, one of ``message`` ends it; a tag that is both is a header of
-    its own. One of ``closes`` ends the message. Regexes are searched in the header and the tag that
-    ends it:
+    its own. One of ``closes`` ends the message. Regexes are searched in the header with the tags
+    around it:
 
     - ``call``, with the group ``name``: what follows is that call's arguments as JSON. Without it,
       calls stand in messages as the format's ``calls`` say, in those whose header matches
@@ -172,8 +175,9 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - ``reasoning``: what follows is reasoning.
     - ``others``: the message is for neither the client nor its tools and is not shown, unless
       ``call`` names a tool of the request.
-    - ``text``: what follows is text. What matches nothing is not a header; an empty ``text``
-      matches everything.
+    - ``header``: what does not match it is no header but text.
+
+    Every other message is text.
 
     To write, there are whole headers: ``written`` (a call's, with ``{name}`` in it),
     ``reasoning_header``, ``text_headers`` (the answer's first), what stands ``between`` a message
@@ -193,7 +197,7 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calls_in: str = ""
     reasoning: str = ""
     others: str = ""
-    text: str = ""
+    header: str = ""
 
     def is_reasoning(self, header: str) -> bool:
         return bool(self.reasoning) and re.search(self.reasoning, header) is not None

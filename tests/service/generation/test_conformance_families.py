@@ -97,7 +97,7 @@ def k3_call(name: str, *arguments: tuple[str, str, str]) -> str:
     return f'<|open|>call tool="{name}" index="1"<|sep|>{inside}<|close|>call<|sep|>'
 
 
-HARMONY, INKLING, MUSE = of("openai"), of("inkling"), of("muse")
+HARMONY, INKLING, MUSE = of("openai"), of("inkling"), of("muse_glimmer")
 F31, F32 = of("functionary_v31"), of("functionary_v32")
 K3, M3_FORMAT = of("kimi_k3", "kimi_k3"), of("minimax_m3", "minimax_m3")
 
@@ -148,6 +148,14 @@ CASES = [
     ),
     pytest.param(
         MUSE,
+        ' to=f.f<|message|><atem:function_calls>\n<atem:invoke name="f.f">\n'
+        '<atem:parameter name="a">{"b": [1]}</atem:parameter>\n</atem:invoke>\n'
+        '<atem:invoke name="x.x">\n</atem:invoke>\n</atem:function_calls>',
+        ("", "", [("f", {"a": {"b": [1]}}), ("x.x", {})]),
+        id="row10-muse-a-name-twice",
+    ),
+    pytest.param(
+        MUSE,
         "<|start|>assistant<|message|>Hello.<|eot|>",
         ("", "Hello.", []),
         id="row10-muse-no-recipient",
@@ -164,6 +172,21 @@ CASES = [
             [],
         ),
         id="row10-muse-calls-quoted-in-an-answer-are-text",
+    ),
+    pytest.param(
+        MUSE,
+        " to=self<|message|>Need it, to=f or not. to=f<|message|><atem:function_calls>\n"
+        '<atem:invoke name="f">\n</atem:invoke>\n</atem:function_calls><|eot|>',
+        ("Need it, to=f or not.", "", [("f", {})]),
+        id="row10-muse-a-message-that-is-not-ended",
+    ),
+    pytest.param(
+        of("muse"),
+        "<|message|>Hm.<|eom|><|start|>assistant to=commentary<|message|>Look.<|eom|>"
+        "<|start|>assistant to=developer<|message|>Note.<|eom|>"
+        "<|start|>assistant to=user<|message|>Done.<|eot|>",
+        ("Hm.", "Look.Done.", []),
+        id="row10-muse-spark-commentary-and-no-recipient",
     ),
     # gigachat3
     pytest.param(
@@ -477,6 +500,14 @@ def test_a_tool_that_is_called_like_a_builtin_is_called() -> None:
     text = '<|channel|>commentary to=python <|message|>{"code": "1"}<|call|>'
     assert said(text, HARMONY, {"python": None}) == ("", "", [("python", {"code": "1"})])
     assert said(text, HARMONY, {"f": None}) == ("", "", [])
+
+
+def test_a_call_is_not_shown_where_none_may_be_made() -> None:
+    text = (
+        "<|content_text|>Hi.<|end_message|><|message_model|>f<|content_invoke_tool_json|>"
+        '{"name":"f","args":{}}<|end_message|>'
+    )
+    assert said(text, INKLING, None) == ("", "Hi.", [])
 
 
 def test_a_call_with_no_body_that_was_cut_off_is_none() -> None:
