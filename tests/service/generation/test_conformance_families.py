@@ -534,12 +534,17 @@ def test_the_suffix_of_a_familys_tags_comes_from_what_its_template_writes() -> N
     assert said(HY_OUTPUT, form) == ("Hm.", "Look.", [("f", {"a": "x"})])
 
 
-@pytest.mark.parametrize("name", ["hy_v3", "hy_v4"])
-def test_the_suffix_of_a_familys_tags_comes_from_the_vocabulary(name: str) -> None:
-    form = detect_format("", calls=name, reasoning=name, tokens="the\n<tool_calls:opensource>\na")
-    assert said(HY_OUTPUT, form) == ("Hm.", "Look.", [("f", {"a": "x"})])
-    plain = detect_format("", calls=name, reasoning=name, tokens="the\n<tool_calls>\na")
-    assert said(HY_OUTPUT.replace(":opensource", ""), plain)[2] == [("f", {"a": "x"})]
+@pytest.mark.parametrize(
+    ("name", "separator"), [("hy_v3", "<tool_sep:opensource>"), ("hy_v4", "")]
+)
+@pytest.mark.parametrize("suffix", [":opensource", ":6124c78e", ""])
+def test_the_suffix_of_a_familys_tags_comes_from_the_vocabulary(
+    name: str, separator: str, suffix: str
+) -> None:
+    tokens = f"the\n<tool_calls{suffix}>\na"
+    form = detect_format("", calls=name, reasoning=name, tokens=tokens)
+    text = HY_OUTPUT.replace("<tool_sep:opensource>", separator).replace(":opensource", suffix)
+    assert said(text, form) == ("Hm.", "Look.", [("f", {"a": "x"})])
 
 
 # --- detection -----------------------------------------------------------------------------------
