@@ -53,7 +53,7 @@ _ATTRIBUTES = {
 
 def opening_of_calls(tags: ToolCallTags) -> str:
     """What comes first where calls begin; empty for a format that writes them without tags."""
-    return tags.section[0] or tags.open
+    return tags.section[0] or tags.lead + tags.open
 
 
 class CallTerms:
@@ -95,7 +95,7 @@ class CallTerms:
         inside = f"{space} {body}"
         if tags.close:
             inside += f" {space} {self._spelled(tags.close)}"
-        whole = self._after(tags.open, inside)
+        whole = self._after(tags.lead + tags.open, inside)
         if not tags.section[0]:
             first = inside if opened else whole
             repeats = many and not tags.several
@@ -216,10 +216,11 @@ class CallTerms:
 
         def any_argument() -> str:
             element = self._rules.name()
-            text = self._rules.text(tag(body.mark, self._token_ids))
-            inside = f"({text} | ({space} {element})* {space}) {mark}"
-            self._rules.define(element, f'{mark} "<" {_ANY_KEY} ">" {inside} "</" {_ANY_KEY} ">"')
-            return f"({element} {space})*"
+            text = self._rules.text_to(tag(body.mark, self._token_ids))
+            key = _ANY_KEY.strip("/")
+            inside = f"{text} ({element} {text})*"
+            self._rules.define(element, f"/<{key}>/ {inside} /<\\/{key}>/")
+            return f"({mark} {element} {space})*"
 
         arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
         head = self._spelled(f'{body.mark}{body.call_open}"{tool.name}">')
@@ -340,6 +341,11 @@ class CallTerms:
         return arguments_schema(tool, exact=self._exact)
 
     def _spelled(self, text: str) -> str:
+        body = self._tags.body
+        if isinstance(body, ElementsBody) and text.startswith(body.mark):
+            # On its own: the lexer does not go back to a mark when it has begun to read a tag.
+            rest = text.removeprefix(body.mark)
+            return f"{spelled(body.mark, self._token_ids)} {spelled(rest, self._token_ids)}"
         return spelled(text, self._token_ids)
 
     def _after(self, opening: str, term: str) -> str:

@@ -48,6 +48,7 @@ from service.generation.formats import Opening, OutputFormat, ToolCallTags
 _ROW_ITEMS_OF_STRANGERS = 300
 _ROW_ITEMS = 1000
 _MAX_OPTIONS = 10_000
+_MOST_FRAMING = 4  # tags that mean nothing in front of an answer
 _CLIENT_GRAMMAR = "client"
 
 
@@ -161,6 +162,9 @@ class _Builder:
         self._reasoning: tuple[Tag, Tag] | None = None
         if tags is not None:
             self._reasoning = (tag(tags.open, token_ids), tag(tags.close, token_ids))
+        # Tags that mean nothing stand around answers and calls; as text they need no mention.
+        ignored = [tag(text, token_ids) for text in output_format.ignored]
+        self._framing = [framing.term for framing in ignored if framing.special]
 
     @property
     def _call_tags(self) -> ToolCallTags:
@@ -190,6 +194,10 @@ class _Builder:
         """``term``, behind reasoning if there is any."""
         if self._channels is not None:
             return self._channels.after_reasoning(term) if self._request.reasoning else term
+        if self._framing:
+            one = self.rules.add(either(self._framing))
+            few = "".join(f"({one} " for _ in range(_MOST_FRAMING))
+            term = f"{few}{')?' * _MOST_FRAMING} {term}"
         if self._reasoning is None:
             return term
         opening, closing = self._reasoning
@@ -281,6 +289,8 @@ class _Builder:
     def _free_text(self, opening: Tag) -> str:
         """Text without a call's opening tag; with blocks of reasoning in it, finished or not."""
         text = self.rules.text(opening)
+        if self._framing:
+            text = self.rules.add(f"{text} ({either(self._framing)} {text})*")
         if self._reasoning is None or not self._reasoning[0].special:
             return text
         first, last = self._reasoning

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from service.generation.formats.format import token_like
+
 TokenIds = Callable[[str], int | None]
 """The id of a text that is one token, as a tokenizer's ``token_id`` gives it."""
 
@@ -43,37 +45,44 @@ def _quoted(char: str) -> str:
 
 
 class Tag(NamedTuple):
-    """A delimiter of an output format, the ``term`` that spells it, and whether that holds tokens
-    of its own, which no text contains."""
+    """A delimiter of an output format and the ``term`` that spells it: ``head``, which is text, and
+    ``rest``, which begins with a token of its own, such as no text contains."""
 
     text: str
-    term: str
-    special: bool
+    head: str
+    rest: str
+
+    @property
+    def term(self) -> str:
+        return f"{literal(self.head) if self.head else ''} {self.rest}".strip()
+
+    @property
+    def special(self) -> bool:
+        """Whether it cannot be mistaken for text from its beginning on."""
+        return not self.head
 
 
 def tag(text: str, token_ids: TokenIds) -> Tag:
-    term = spelled(text, token_ids)
-    return Tag(text, term, special=term != literal(text))
-
-
-# How families spell tokens of their own inside a longer delimiter.
-_TOKEN_LIKE = re.compile(r"(<[^<>]+>|\[[A-Z_/]+\])")
+    starts = [
+        text.index(part)
+        for part in (text, *token_like(text))
+        if part and token_ids(part) is not None
+    ]
+    head = text[: min(starts, default=len(text))]
+    return Tag(text, head, spelled(text[len(head) :], token_ids))
 
 
 def spelled(text: str, token_ids: TokenIds) -> str:
     """A term for exactly this text, its special tokens as such; empty for no text."""
-    parts = [text] if token_ids(text) is not None else _TOKEN_LIKE.split(text)
+    tokens = [part for part in (text, *token_like(text)) if part and token_ids(part) is not None]
+    if not tokens:
+        return literal(text) if text else ""
     terms: list[str] = []
-    plain = ""
-    for part in parts:
-        token = token_ids(part) if part else None
-        if token is None:
-            plain += part
-            continue
-        terms += [literal(plain)] if plain else []
-        terms.append(f"<[{token}]>")
-        plain = ""
-    return " ".join([*terms, literal(plain)] if plain else terms)
+    for part in re.split(f"({'|'.join(map(re.escape, tokens))})", text):
+        if part:
+            token = token_ids(part) if part in tokens else None
+            terms.append(literal(part) if token is None else f"<[{token}]>")
+    return " ".join(terms)
 
 
 class Rules:
@@ -106,9 +115,10 @@ class Rules:
 
     def text_to(self, end: Tag) -> str:
         """Any text up to and with the first ``end``."""
-        if not end.special:
-            return self.add(f"/(?s:.*){quoted(end.text)}/", option="[lazy]")
-        return self.add(f"{self.text(end)} {end.term}")
+        if end.special:
+            return self.add(f"{self.text(end)} {end.term}")
+        to_head = self.add(f"/(?s:.*){quoted(end.head)}/", option="[lazy]")
+        return self.add(f"{to_head}+ {end.rest}") if end.rest else to_head
 
     def source(self, start: str) -> str:
         return "\n".join(["%llguidance {}", f"start: {start}", *self._lines]) + "\n"

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 from service.generation.call_ids import new_call_id
 from service.generation.calls.json_text import loads
+from service.generation.calls.mark import read_mark
 from service.generation.calls.reader import read_calls
 from service.generation.calls.sink import ToolSchemas, check_name
 from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
-from service.generation.calls.mark import read_mark
 from service.generation.channels import read_header
 from service.generation.events import (
     Event,

@@ -135,6 +135,7 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Calls stand between ``open`` and ``close``, as ``body`` says: one, or several.
 
     - ``other_opens``: further spellings of ``open`` that models use.
+    - ``lead`` is written in front of ``open``; it means nothing, and is among ``ignored``.
     - Without ``close`` they end where the body does.
     - ``json``: calls that begin with a brace, or a bracket and a brace, are JSON as this says,
       whatever ``body`` is.
@@ -149,6 +150,7 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: str
     close: str = ""
     other_opens: tuple[Delimiter, ...] = ()
+    lead: str = ""
     body: Body = JsonBody()
     json: JsonBody | None = None
     bare: str = ""
@@ -224,24 +226,31 @@ class OutputFormat(msgspec.Struct, frozen=True):
             tags += (*self.reasoning.opens, *self.reasoning.closes)
         if self.channels is not None:
             tags += (*self.channels.opens, *self.channels.message, *self.channels.closes)
-            tags += _special_parts(self.channels.written)
+            tags += (self.channels.written, *self.channels.text_headers)
         call = self.tool_call
         if call is not None:
             tags += (*call.opens, call.close, *call.around, *_body_tags(call.body))
-        # A tag may be spelled with several special tokens.
-        tags += [part for tag in tags for part in _special_parts(tag)]
+        tags += [part for tag in tags for part in token_like(tag)]
         return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
-def _special_parts(text: str) -> list[str]:
-    """The parts of a header that look like special tokens."""
-    return [f"<{part.split('>')[0]}>" for part in text.split("<")[1:]]
+# How families spell tokens of their own. A delimiter may hold several, one inside the other.
+_TOKEN_LIKE = re.compile(r"<[^<>]+>|\[[A-Z_/]+\]|\]<\][^\[\]<>]+\[>\[")
+_INNER_TOKEN = re.compile(r"｜[^｜<>]+｜")
+
+
+def token_like(text: str) -> tuple[str, ...]:
+    """The parts of a delimiter that may be tokens of their own, longest first."""
+    whole = _TOKEN_LIKE.findall(text)
+    inner = [part for outer in (text, *whole) for part in _INNER_TOKEN.findall(outer)]
+    return tuple(dict.fromkeys((*whole, *inner)))
 
 
 def _body_tags(body: Body) -> tuple[str, ...]:
     match body:
         case NamedJsonBody():
-            return (body.separator, *_special_parts(body.header or ""), body.prefix)
+            header = re.sub(r"\\(.)", r"\1", body.header or "")
+            return (body.separator, *token_like(header), body.prefix, *token_like(body.written))
         case ParametersBody():
             return (
                 *(body.call_open, body.name_end, body.call_close),

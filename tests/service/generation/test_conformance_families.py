@@ -534,9 +534,7 @@ def test_the_suffix_of_a_familys_tags_comes_from_what_its_template_writes() -> N
     assert said(HY_OUTPUT, form) == ("Hm.", "Look.", [("f", {"a": "x"})])
 
 
-@pytest.mark.parametrize(
-    ("name", "separator"), [("hy_v3", "<tool_sep:opensource>"), ("hy_v4", "")]
-)
+@pytest.mark.parametrize(("name", "separator"), [("hy_v3", "<tool_sep:opensource>"), ("hy_v4", "")])
 @pytest.mark.parametrize("suffix", [":opensource", ":6124c78e", ""])
 def test_the_suffix_of_a_familys_tags_comes_from_the_vocabulary(
     name: str, separator: str, suffix: str
@@ -577,27 +575,146 @@ def test_a_template_is_not_taken_for_another_familys(template: str, name: str) -
 
 # --- names ---------------------------------------------------------------------------------------
 
-CALL_NAMES = """
-    dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 cohere_command3
-    cohere_command4 ernie45 glm45 glm47 ling3 granite-20b-fc granite granite4 hermes hf poolside_v1
-    hunyuan_a13b hy_v3 hy_v4 internlm jamba lfm2 kimi_k2 kimi_k3 k2_horizon llama3_json llama4_json
-    llama4_pythonic longcat mimo minimax_m2 minimax_m3 minicpm5 mistral olmo3 plamo3 muse
-    muse_glimmer musespark1x openai phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml
-    seed_oss step3 step3p5 step5 inkling xlam gigachat3 functiongemma gemma4 apertus
-    apertus2509 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 glm gpt-oss llama3
-    qwen qwen25 spark25 minimax-m2 minimax-m3 nanbeige trinity interns1 hunyuan gigachat35 iquest_q1
-    response_template
-""".split()
-REASONING_NAMES = """
-    deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3 cohere_command4
-    ernie45 gemma4 glm45 glm47 ling3 openai_gptoss granite granite_thinking_parser hf holo2
-    hunyuan_a13b hy_v3 hy_v4 kimi_k2 kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m3 mistral
-    nemotron_v3 olmo3 plamo3 muse muse_glimmer musespark1x qwen3 seed_oss step3 step3p5 step5
-    inkling
-    apertus2509 deepseek-r1 deepseek-v3 deepseek-v4 deepseek-v41 dots hunyuan gpt-oss kimi
-    qwen3-thinking minimax minimax-m3 nanbeige nemotron_3 interns1 iquest_q1 gigachat35
-    response_template
-""".split()
+CALL_NAMES = [
+    "dots",
+    "deepseek_v3",
+    "deepseek_v31",
+    "deepseek_v32",
+    "deepseek_v4",
+    "deepseek_v41",
+    "cohere_command3",
+    "cohere_command4",
+    "ernie45",
+    "glm45",
+    "glm47",
+    "ling3",
+    "granite-20b-fc",
+    "granite",
+    "granite4",
+    "hermes",
+    "hf",
+    "poolside_v1",
+    "hunyuan_a13b",
+    "hy_v3",
+    "hy_v4",
+    "internlm",
+    "jamba",
+    "lfm2",
+    "kimi_k2",
+    "kimi_k3",
+    "k2_horizon",
+    "llama3_json",
+    "llama4_json",
+    "llama4_pythonic",
+    "longcat",
+    "mimo",
+    "minimax_m2",
+    "minimax_m3",
+    "minicpm5",
+    "mistral",
+    "olmo3",
+    "plamo3",
+    "muse",
+    "muse_glimmer",
+    "musespark1x",
+    "openai",
+    "phi4_mini_json",
+    "pythonic",
+    "qwen3_coder",
+    "qwen3_json",
+    "qwen3_xml",
+    "seed_oss",
+    "step3",
+    "step3p5",
+    "step5",
+    "inkling",
+    "xlam",
+    "gigachat3",
+    "functiongemma",
+    "gemma4",
+    "apertus",
+    "apertus2509",
+    "deepseekv3",
+    "deepseekv31",
+    "deepseekv32",
+    "deepseekv4",
+    "deepseekv41",
+    "glm",
+    "gpt-oss",
+    "llama3",
+    "qwen",
+    "qwen25",
+    "spark25",
+    "minimax-m2",
+    "minimax-m3",
+    "nanbeige",
+    "trinity",
+    "interns1",
+    "hunyuan",
+    "gigachat35",
+    "iquest_q1",
+    "response_template",
+]
+REASONING_NAMES = [
+    "deepseek_r1",
+    "deepseek_v3",
+    "deepseek_v4",
+    "deepseek_v41",
+    "poolside_v1",
+    "cohere_command3",
+    "cohere_command4",
+    "ernie45",
+    "gemma4",
+    "glm45",
+    "glm47",
+    "ling3",
+    "openai_gptoss",
+    "granite",
+    "granite_thinking_parser",
+    "hf",
+    "holo2",
+    "hunyuan_a13b",
+    "hy_v3",
+    "hy_v4",
+    "kimi_k2",
+    "kimi_k3",
+    "k2_horizon",
+    "mimo",
+    "minicpmv",
+    "minimax_m2",
+    "minimax_m3",
+    "mistral",
+    "nemotron_v3",
+    "olmo3",
+    "plamo3",
+    "muse",
+    "muse_glimmer",
+    "musespark1x",
+    "qwen3",
+    "seed_oss",
+    "step3",
+    "step3p5",
+    "step5",
+    "inkling",
+    "apertus2509",
+    "deepseek-r1",
+    "deepseek-v3",
+    "deepseek-v4",
+    "deepseek-v41",
+    "dots",
+    "hunyuan",
+    "gpt-oss",
+    "kimi",
+    "qwen3-thinking",
+    "minimax",
+    "minimax-m3",
+    "nanbeige",
+    "nemotron_3",
+    "interns1",
+    "iquest_q1",
+    "gigachat35",
+    "response_template",
+]
 
 
 @pytest.mark.parametrize("name", CALL_NAMES)

@@ -10,7 +10,7 @@ from service.prompt.template import ChatTemplate
 
 LOOP = """
 {%- for message in messages -%}
-{%- if message.reasoning_content -%}{{ open }}{{ message.reasoning_content }}{{ close }}{%- endif -%}
+{%- if message.reasoning %}{{ open }}{{ message.reasoning }}{{ close }}{% endif -%}
 {%- for call in message.tool_calls or [] -%}{{ write(call.function) }}{%- endfor -%}
 {%- endfor -%}
 """
