@@ -6,7 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from engine.constraint.grammar import Tokens, compile_grammar
 from engine.messages import Constraint
@@ -50,3 +50,15 @@ def spelled(constraint: Constraint | None, text: str) -> bool:
 
 def grammar(source: str) -> Constraint:
     return Constraint(grammar=source)
+
+
+@functools.cache
+def special_tokenizer(tags: tuple[str, ...]) -> tuple[Tokenizer, Tokens]:
+    """The same, with these as special tokens; and what grammars are compiled with."""
+    made = build_tokenizer()
+    known = made.get_vocab()
+    made.add_special_tokens([AddedToken(tag, special=True) for tag in tags if tag not in known])
+    with tempfile.TemporaryDirectory() as folder:
+        made.save(f"{folder}/tokenizer.json")
+        end = made.token_to_id("<|im_end|>")
+        return made, Tokens(Path(folder), vocab_size=None, eos_token_ids=frozenset({end}))

@@ -15,7 +15,14 @@ from engine.messages import Constraint
 from service.generation.constraint import ConstraintRequest, NamedTool, ToolShape
 from service.generation.constraint_grammar import constraint_for
 from service.generation.formats import Opening, OutputFormat, ShippedFormat, shipped_formats
-from tests.service.generation.grammars import accepts, token_id, tokenizer, tokens
+from service.generation.formats.format import token_like
+from tests.service.generation.grammars import (
+    accepts,
+    special_tokenizer,
+    token_id,
+    tokenizer,
+    tokens,
+)
 from tests.service.generation.parsing import parse, summary
 
 SHIPPED = shipped_formats("tool_calls")
@@ -162,3 +169,24 @@ def test_the_formats_own_examples_are_texts_of_its_grammar(shipped: ShippedForma
         # Harmony's models make one call at a time.
         text = example.text.partition("<|call|>")[0]
         assert accepts(asked, text), text
+
+
+def test_the_same_where_the_delimiters_hold_special_tokens() -> None:
+    """Each tag, and each part of one that looks like a token, is a special token."""
+    tags = {part for shipped in SHIPPED for tag in form(shipped).tags for part in token_like(tag)}
+    made, compiled_with = special_tokenizer(tuple(sorted(tags)))
+    tools = (
+        *(ToolShape(name=name, param="t") for name in ("get_weather", "set_alarm", "ping")),
+        ToolShape(name="note", parameters=NOTE, strict=True, param="t"),
+    )
+    for shipped in SHIPPED:
+        request = ConstraintRequest(tools=tools, opening=opening(shipped))
+        asked = constraint_for(request, form(shipped), made.token_to_id)
+        assert asked is not None
+        for example in shipped.examples:
+            if example.lenient or not example.calls:
+                continue
+            ids = made.encode(example.text.partition("<|call|>")[0], add_special_tokens=False).ids
+            matcher = compile_grammar(asked, compiled_with)
+            assert matcher.try_consume_tokens(ids) == len(ids), (shipped.names, example.text)
+            assert matcher.is_accepting()
