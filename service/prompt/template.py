@@ -117,7 +117,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
-        max_chars: int = MAX_PROMPT_CHARS,
+        max_chars: int | None = None,
     ) -> str:
         """The prompt's text. Raises TemplateError."""
         if continue_final_message:
@@ -131,7 +131,7 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            text = _bounded(self._template.generate(context), max_chars)
+            text = _bounded(self._template.generate(context), max_chars or MAX_PROMPT_CHARS)
         except SecurityError as error:
             raise TemplateError(f"the chat template did what it must not: {error}") from error
         except jinja2.TemplateError as error:
