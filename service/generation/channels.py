@@ -10,7 +10,7 @@ import re
 from collections.abc import Generator
 from typing import Protocol
 
-from service.generation.calls.json_text import read_container
+from service.generation.calls.json_text import Ending, read_container
 from service.generation.calls.reader import read_calls
 from service.generation.calls.sink import CallSink, ToolSchemas
 from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
@@ -85,8 +85,8 @@ def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Wait
         sink.end()
     elif (yield from source.peek()) == "{":
         sink.begin(name)
-        yield from read_container(source, sink.arguments)
-        sink.end()
+        ending = yield from read_container(source, sink.arguments)
+        sink.end(whole=ending is Ending.WHOLE)
     else:
         raise NotACallError
     yield from source.space()

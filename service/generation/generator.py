@@ -30,6 +30,8 @@ class Generator:
         # Tags that the tokenizer declares special must still reach the parser.
         self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
         self._one_token = frozenset(tokens)
+        special_ids = checkpoint.vocabulary.special_ids
+        self._special = frozenset(tag for tag, token in tokens.items() if token in special_ids)
 
     def start(self, request: GenerationRequest, caller: Caller) -> Generation:
         """Submit every choice. Raises EngineUnavailableError, InvalidRequestError for a prompt that
@@ -94,6 +96,7 @@ class Generator:
             tools=request.tools,
             opening=request.opening,
             one_token=self._one_token,
+            special=self._special,
         )
         detokenizer = new_detokenizer(
             vocabulary,

@@ -1,8 +1,9 @@
 """Output text to events, incrementally: the one parser, run by a format's description.
 
 The same text cut anywhere gives the same events once adjacent deltas are joined. Half a tag is
-held back until it is a tag or a false alarm. White space between a tag and other text belongs to
-the tag; text in which no tag ever appears goes out untouched.
+held back until it is a tag or a false alarm. Text in which no tag ever appears goes out untouched.
+White space next to a tag goes out as it stands where text of its kind came before and more of it
+follows; at the start and the end of a kind's text it belongs to the tag.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ from collections.abc import Callable, Iterable
 from service.generation.call_ids import new_call_id
 from service.generation.calls.json_text import loads
 from service.generation.calls.mark import read_mark
-from service.generation.calls.reader import read_calls
+from service.generation.calls.reader import inner_opening, read_calls, resumes_at
 from service.generation.calls.sink import ToolSchemas, check_name
-from service.generation.calls.source import EndOfTextError, NotACallError, Source, Waiting
+from service.generation.calls.source import (
+    EndOfTextError,
+    NotACallError,
+    Source,
+    Stop,
+    Stops,
+    Waiting,
+)
 from service.generation.channels import read_header
 from service.generation.events import (
     Event,
@@ -43,6 +51,8 @@ class _Meaning(enum.Enum):
     NOTHING = enum.auto()
     MARK = enum.auto()  # nothing either, but the white space around it is the text's
     CALLS = enum.auto()
+    INNER_CALL = enum.auto()  # a call's own tag, without the one around it
+    NEXT_CALL = enum.auto()  # a further call behind one that was malformed
     HEADER = enum.auto()
 
 
@@ -53,6 +63,7 @@ class OutputParser:
     ``spans`` of every piece and ``feed`` what comes through. ``tools``: those that may be called;
     None: calls are not looked for. ``opening``: what the prompt's end left open. ``one_token``:
     the tags that are tokens of their own; spelled by several tokens they are just text.
+    ``special``: those of them that no text is about.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class OutputParser:
         tools: ToolSchemas | None,
         opening: Opening = Opening.TEXT,
         one_token: frozenset[str] = frozenset(),
+        special: frozenset[str] = frozenset(),
         mint_id: Callable[[], str] | None = None,
     ) -> None:
         self._format = output_format
@@ -73,6 +85,7 @@ class OutputParser:
         self._tools: ToolSchemas = tools or {}
         self._calls_in_channels = tools is not None
         self._one_token = one_token
+        self._special = special
         self._spans = spans
         self._mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
         self._in_reasoning = opening is Opening.REASONING
@@ -92,7 +105,10 @@ class OutputParser:
         self._source: Source | None = None  # while a reader is at work
         self._reader: Waiting | None = None
         self._opened = 0  # characters of the tag, and white space before it, that began the reading
+        self._known_only = False  # only the request's own tools make a call
         self._calls_before = 0  # the reading
+        self._malformed = False  # a call was; others may come behind it
+        self._opening_shown = False  # a tag that opened no call is text, and so is its closing one
         self._in_header = False  # the reader is at one
         self._in_mark = False
         self._call_open = False
@@ -101,6 +117,10 @@ class OutputParser:
         self.complete_calls = 0
         self._events = log
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
+        self._begun: set[type[Event]] = set()  # the kinds of text of which there was some
+        self._gaps: dict[type[Event], str] = {}  # white space before the next text of a kind
+        self._gap_before = ""  # what that was before the tag that began the reading
+        self._stops = Stops(self._stop_tags(), self._stop_kind)
         self._meanings: dict[str, _Meaning] = {}
         self._spelled: tuple[str, ...] = ()  # tags that may come in pieces
         self._search: re.Pattern[str] | None = None
@@ -185,6 +205,11 @@ class OutputParser:
             self._emit_text(self._take_held(len(self._held) - self._possible_tag()))
             return False
         start, tag = found
+        if self._opening_shown and self._tags is not None and tag == self._tags.close:
+            self._opening_shown = self._malformed = False
+            self._emit_text(self._take_held(start + len(tag)))
+            self._watch()
+            return True
         before = self._held[:start]
         if self._meanings[tag] is not _Meaning.MARK:
             before = before.rstrip()
@@ -196,7 +221,7 @@ class OutputParser:
         """Where a stretch of text begins. None: it goes on as text."""
         rest = self._held.lstrip()
         if self._after_tag:
-            self._drop(len(self._held) - len(rest))
+            self._leave_gap(len(self._held) - len(rest))
         if not rest:
             return False
         self._after_tag = False
@@ -217,12 +242,12 @@ class OutputParser:
         return None
 
     def _enter(self, tag: str) -> None:
+        """Do what the tag says that comes next, perhaps with white space before it."""
+        if self._events and type(self._events[-1]) is self._kind:
+            self._begun.add(self._kind)
         start = self._held.index(tag)
         size = start + len(tag)
         meaning = self._meanings[tag]
-        if meaning is _Meaning.CALLS:
-            self._start_calls(size)
-            return
         if meaning is _Meaning.HEADER:
             assert self._channels is not None
             if tag in self._channels.message:
@@ -233,7 +258,18 @@ class OutputParser:
         if meaning is _Meaning.MARK:
             self._start_mark(size, tag)
             return
-        self._drop(size)
+        self._opening_shown = False
+        if meaning in (_Meaning.INNER_CALL, _Meaning.NEXT_CALL):
+            self._start_calls(start, tag, meaning)
+            return
+        if self._malformed:
+            self._malformed = False
+            self._watch()
+        if meaning is _Meaning.CALLS:
+            self._start_calls(size)
+            return
+        self._leave_gap(start)
+        self._drop(len(tag))
         self._after_tag = True
         if meaning is not _Meaning.NOTHING:
             self._switch(reasoning=meaning is _Meaning.REASONING)
@@ -251,11 +287,16 @@ class OutputParser:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _start_calls(self, size: int) -> None:
-        """``size``: of the white space and tag in front of the calls."""
+    def _start_calls(self, size: int, tag: str = "", meaning: _Meaning = _Meaning.CALLS) -> None:
+        """``size``: of the white space and tag in front of the calls. ``tag``: which begins the
+        first of them, where that means no more than this."""
         assert self._tags is not None
-        source = self._begin_reading(size)
-        self._reader = read_calls(source, self, self._tags, self._tools)
+        source = self._begin_reading(size, len(tag))
+        resumed, inner = meaning is _Meaning.NEXT_CALL, meaning is _Meaning.INNER_CALL
+        self._known_only = self._opened == 0 or (bool(tag) and bool(self._tools))
+        self._reader = read_calls(
+            source, self, self._tags, self._tools, resumed=resumed, inner=inner
+        )
 
     def _start_header(self, size: int, opened: str) -> None:
         assert self._channels is not None
@@ -273,12 +314,15 @@ class OutputParser:
         self._reader = read_mark(source, end)
         self._in_mark = True
 
-    def _begin_reading(self, size: int) -> Source:
-        source = self._source = Source(self._held, self._offset)
-        source.take(size)
+    def _begin_reading(self, size: int, tag: int = 0) -> Source:
+        """``tag``: characters of what comes next that are text if it is no call."""
+        source = self._source = Source(self._held, self._offset, self._stops)
+        before = source.take(size)
+        self._gap_before = self._gaps.get(self._kind, "")
+        self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
         self._in_header = self._in_mark = False
-        self._opened = size
+        self._opened = size + tag
         self._calls_before = self.calls
         return source
 
@@ -314,19 +358,34 @@ class OutputParser:
         self._after_tag = not self._in_mark
 
     def _release(self, source: Source) -> None:
-        """It was no call: what looked like one is text. A later tag in it still counts."""
+        """It was no call: what looked like one is text. A later tag in it still counts, and so does
+        another call."""
         raw = "" if self._call_open else source.unsettled
         self._stop_reading(source)
         self._after_tag = False
         self._offset -= len(raw)
         self._held = raw + self._held
+        if not (self._in_header or self._in_mark) and self._was_meant_as_call(raw):
+            self._malformed = True
+            self._watch()
         if self.calls == self._calls_before:
+            self._gaps[self._kind] = self._gap_before
+            self._opening_shown = self._opened > 0
             self._emit_text(self._take_held(self._opened))
+
+    def _was_meant_as_call(self, text: str) -> bool:
+        """Whether further calls may be looked for behind this, which is none."""
+        if self._opened > 0 or self.calls > self._calls_before:
+            return True
+        assert self._tags is not None
+        start = "".join(text.split()).lstrip("[")
+        openings = resumes_at(self._tags, self._tools)
+        return start.startswith(tuple(opening[:-1] for opening in openings))
 
     # --- what readers find (CallSink) ------------------------------------------------------------
 
     def begin(self, name: str, call_id: str | None = None) -> None:
-        check_name(name, self._tools, known=self._opened == 0 and not self._in_header)
+        check_name(name, self._tools, known=self._known_only and not self._in_header)
         source = self._source
         assert source is not None
         source.settle()
@@ -347,12 +406,12 @@ class OutputParser:
         self._events.append(ToolArgumentsDelta(self.calls - 1, text, self._end, end))
         self._end = end
 
-    def end(self) -> None:
+    def end(self, *, whole: bool = True) -> None:
         source = self._source
         assert source is not None
         source.watch()
         self._call_open = False
-        if isinstance(loads("".join(self._arguments)), dict):
+        if whole and isinstance(loads("".join(self._arguments)), dict):
             end = self._account(source)
             self._events.append(ToolCallEnd(self.calls - 1, self._end, end))
             self._end = end
@@ -373,6 +432,8 @@ class OutputParser:
         self._calls_here = calls
         self._fresh = False
         self._watch()
+        if shown and not self._gaps.get(self._kind):
+            self._gaps[self._kind] = "\n"  # two messages are not one word
 
     # --- text and its offsets --------------------------------------------------------------------
 
@@ -390,6 +451,7 @@ class OutputParser:
     def _meanings_now(self) -> Iterable[tuple[str, _Meaning]]:
         form = self._format
         yield from ((tag, _Meaning.NOTHING) for tag in form.ignored)
+        yield from ((tag, _Meaning.NOTHING) for tag in self._out_of_place() if _is_markup(tag))
         yield from ((tag, _Meaning.MARK) for tag, _ in form.marks)
         if self._reasoning is not None:
             if self._in_reasoning:
@@ -401,7 +463,35 @@ class OutputParser:
             yield from ((tag, _Meaning.HEADER) for tag in self._channels.opens)
         if self._tags is not None and self._calls_here:
             yield from ((tag, _Meaning.NOTHING) for tag in self._tags.around)
+            if inner := inner_opening(self._tags):
+                yield inner, _Meaning.INNER_CALL
+            if self._malformed:
+                openings = resumes_at(self._tags, self._tools)
+                yield from ((opening, _Meaning.NEXT_CALL) for opening in openings)
             yield from ((tag, _Meaning.CALLS) for tag in self._tags.opens)
+
+    def _out_of_place(self) -> Iterable[str]:
+        """Tags that close what is not open, or open what is."""
+        if self._reasoning is not None:
+            yield from self._reasoning.opens if self._in_reasoning else self._reasoning.closes
+        if self._tags is not None and self._tags.close:
+            yield self._tags.close
+
+    def _stop_tags(self) -> tuple[str, ...]:
+        """What ends a call that has no end of its own."""
+        tags: list[str] = []
+        if self._tags is not None:
+            tags += (*self._tags.opens, self._tags.close, *self._tags.around, *self._tags.section)
+        if self._channels is not None:
+            tags += (*self._channels.opens, *self._channels.closes)
+        return tuple(dict.fromkeys(tag for tag in tags if tag and not tag[0].isalnum()))
+
+    def _stop_kind(self, tag: str, offset: int) -> Stop:
+        if tag not in self._one_token:
+            return Stop.PERHAPS
+        if not self._spans.is_one_piece(offset, len(tag)):
+            return Stop.TEXT
+        return Stop.CERTAIN if tag in self._special else Stop.PERHAPS
 
     def _first_tag(self) -> tuple[int, str] | None:
         if self._search is None:
@@ -439,12 +529,28 @@ class OutputParser:
         self._held = self._held[size:]
         self._offset += size
 
+    def _leave_gap(self, size: int) -> None:
+        """The white space that comes next belongs to a tag, unless text follows."""
+        self._add_gap(self._held[:size])
+        self._drop(size)
+
+    def _add_gap(self, space: str) -> None:
+        if space and self._shown:
+            self._gaps[self._kind] = self._gaps.get(self._kind, "") + space
+
     def _emit_text(self, text: str) -> None:
         if not text:
             return
         self._offset += len(text)
         if not self._shown:
             return
+        if self._gaps and (gap := self._gaps.pop(self._kind, "")) and self._kind in self._begun:
+            text = gap + text
         end = self._spans.tokens_before(self._offset)
         self._events.append(self._kind(text, self._end, end))
         self._end = end
+
+
+def _is_markup(tag: str) -> bool:
+    """Whether no sentence holds it by chance."""
+    return not tag[0].isalnum() and any(map(str.isalnum, tag))

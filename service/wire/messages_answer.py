@@ -25,7 +25,7 @@ from service.generation.events import (
 )
 from service.generation.request import Generation
 from service.wire.error_shapes import anthropic_type
-from service.wire.partial_json import read_cut_object
+from service.wire.partial_json import SoundJson, read_cut_object
 from service.wire.signatures import Signer
 from service.wire.timings import Timings, timings_of
 
@@ -82,76 +82,128 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 @dataclass(slots=True)
 class Block:
     """One content block as it grows. ``kind``: text, thinking or tool_use; ``text`` is its text,
-    its thinking, or its input's JSON, which comes in ``pieces``."""
+    its thinking, or as much of its input's JSON as is sound. It comes in ``pieces``."""
 
     kind: str
     call: ToolCallBegin | None = None
     pieces: list[str] = field(default_factory=list)
     complete: bool = False
+    closed: bool = False  # more text is another block's
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``ended`` is over, ``begun`` begins, and ``text`` is added to the block that is open then."""
+
+    ended: Block | None = None
+    begun: Block | None = None
+    text: str = ""
+
+
 class BlockCutter:
     """Which block each event of a log belongs to. White space alone is no text block: it waits
-    until text follows, and is dropped if none does."""
+    until text follows, and is dropped if none does; nor does a text block begin with it behind
+    another block.
+
+    A call waits until a member of its input is whole: only then is it certain that a client can
+    read what follows. A call whose arguments are malformed before that is text.
+    """
 
     def __init__(self) -> None:
         self.block: Block | None = None
         self._space = ""
+        self._waiting: Block | None = None  # a call
+        self._arguments: list[str] = []  # of that call, as the model wrote them
+        self._input = SoundJson()
 
-    def take(self, event: Event) -> tuple[Block | None, Block | None, str]:
-        """(the block that ends here, the one that begins, the text added to the current one)."""
+    def take(self, event: Event) -> list[Step]:
         match event:
             case TextDelta(text):
-                return self._said("text", self._text(text))
+                return self._settle() + self._said("text", self._text(text))
             case ReasoningDelta(text):
-                return self._said("thinking", text)
+                return self._settle() + self._said("thinking", text)
             case ToolCallBegin():
-                return (*self._change(Block("tool_use", call=event)), "")
+                steps = self._settle()
+                self._waiting = Block("tool_use", call=event)
+                self._arguments, self._input = [], SoundJson()
+                return steps
             case ToolArgumentsDelta(text=text):
-                assert self.block is not None
-                self.block.pieces.append(text)
-                return None, None, text
+                return self._argued(text)
             case ToolCallEnd():
-                assert self.block is not None
-                self.block.complete = True
-                return None, None, ""
-        ended, _ = self._change(None)
-        return ended, None, ""
+                complete = self._input.whole
+                steps = self._open_call() if complete else []
+                if self.block is not None and self.block.kind == "tool_use":
+                    self.block.complete = complete
+                return steps
+            case Finished(reason=reason):
+                # A call that was cut off is one all the same.
+                steps = self._open_call() if reason == "length" else self._settle()
+                return [*steps, Step(ended=self._change(None))]
+
+    def _argued(self, text: str) -> list[Step]:
+        sound = self._input.push(text)
+        if self._waiting is None:
+            assert self.block is not None
+            self.block.pieces.append(sound)
+            return [Step(text=sound)]
+        self._arguments.append(text)
+        if self._input.has_member:
+            return self._open_call()
+        return []
+
+    def _open_call(self) -> list[Step]:
+        """The call that waits is one."""
+        call, self._waiting = self._waiting, None
+        if call is None:
+            return []
+        call.pieces = [self._input.text]
+        return [Step(self._change(call), call, call.text)]
+
+    def _settle(self) -> list[Step]:
+        """A call that waits becomes none."""
+        call, self._waiting = self._waiting, None
+        if call is None or call.call is None:
+            return []
+        written = f"{call.call.name} {''.join(self._arguments)}"
+        block = Block("text", pieces=[written], closed=True)
+        return [Step(self._change(block), block, block.text)]
 
     def _text(self, text: str) -> str:
-        if self.block is not None and self.block.kind == "text":
+        if self.block is not None and self.block.kind == "text" and not self.block.closed:
             return text
         held = self._space + text
         if held.strip():
             self._space = ""
-            return held
+            return held if self.block is None else held.lstrip()
         self._space = held
         return ""
 
-    def _said(self, kind: str, text: str) -> tuple[Block | None, Block | None, str]:
+    def _said(self, kind: str, text: str) -> list[Step]:
         if not text:
-            return None, None, ""
+            return []
         ended = begun = None
-        if self.block is None or self.block.kind != kind:
-            ended, begun = self._change(Block(kind))
+        if self.block is None or self.block.kind != kind or self.block.closed:
+            begun = Block(kind)
+            ended = self._change(begun)
         assert self.block is not None
         self.block.pieces.append(text)
-        return ended, begun, text
+        return [Step(ended, begun, text)]
 
-    def _change(self, block: Block | None) -> tuple[Block | None, Block | None]:
+    def _change(self, block: Block | None) -> Block | None:
         ended, self.block = self.block, block
         self._space = ""
-        return ended, block
+        return ended
 
 
 def blocks_of(events: list[Event]) -> list[Block]:
     """The content blocks of a finished choice."""
     cutter = BlockCutter()
-    return [begun for event in events if (begun := cutter.take(event)[1]) is not None]
+    steps = [step for event in events for step in cutter.take(event)]
+    return [step.begun for step in steps if step.begun is not None]
 
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -299,14 +351,14 @@ class MessagesStream:
         return start + PING
 
     def _encode(self, event: Event) -> bytes:
-        ended, begun, text = self._cutter.take(event)
         out = b""
-        if ended is not None:
-            out += self._stop(ended)
-        if begun is not None:
-            out += self._open(begun)
-        if text and self._prefix:
-            out += self._prefix + _json(text) + b"}}\n\n"
+        for step in self._cutter.take(event):
+            if step.ended is not None:
+                out += self._stop(step.ended)
+            if step.begun is not None:
+                out += self._open(step.begun)
+            if step.text and self._prefix:
+                out += self._prefix + _json(step.text) + b"}}\n\n"
         return out
 
     def _open(self, block: Block) -> bytes:

@@ -280,6 +280,9 @@ class ItemBuilder:
             return
         held, self._held = self._held, []
         self._supersede()
+        if self.done:  # white space between two items is neither's
+            last = held[-1]
+            held = [msgspec.structs.replace(last, text=last.text.lstrip())]
         reasoning = isinstance(event, ReasoningDelta)
         item = _TextItem(
             self._place("rs" if reasoning else "msg"),

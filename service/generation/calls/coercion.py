@@ -11,6 +11,16 @@ from service.generation.calls.json_text import INVALID, dumps, is_unicode
 
 _MAX_REFERENCES = 8
 _MAX_LITERAL_CHARS = 1 << 20
+# Types as people and other servers write them, of which JSON knows another name or none.
+_TYPE_NAMES = {
+    **dict.fromkeys(("str", "text", "varchar", "char", "enum"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "uint", "long", "short", "unsigned"), "integer"),
+    **dict.fromkeys(("float", "float32", "float64", "double", "num", "decimal"), "number"),
+    **dict.fromkeys(("bool", "binary"), "boolean"),
+    **dict.fromkeys(("dict", "map", "struct"), "object"),
+    **dict.fromkeys(("list", "arr", "tuple", "set"), "array"),
+    **dict.fromkeys(("none", "nonetype"), "null"),
+}
 _TRUE, _FALSE, _NULL = ("true", "True"), ("false", "False"), ("null", "None")
 
 
@@ -66,9 +76,10 @@ def _types(part: Any, root: dict[str, Any], references: int) -> set[str]:
         return set()
     declared = part.get("type")
     if isinstance(declared, str):
-        return {declared}
+        return _named(declared)
     if isinstance(declared, list):
-        return {kind for kind in declared if isinstance(kind, str)}
+        names = [_named(kind) for kind in declared if isinstance(kind, str)]
+        return set().union(*names) if all(names) else set()
     if isinstance(reference := part.get("$ref"), str):
         return _types(_resolve(reference, root), root, references - 1)
     if "const" in part:
@@ -86,6 +97,11 @@ def _types(part: Any, root: dict[str, Any], references: int) -> set[str]:
     if not found and ("properties" in part or "additionalProperties" in part):
         return {"object"}
     return {"array"} if not found and "items" in part else found
+
+
+def _named(kind: str) -> set[str]:
+    kind = kind.strip().lower()
+    return set() if kind == "any" else {_TYPE_NAMES.get(kind, kind)}
 
 
 def _resolve(reference: str, root: dict[str, Any]) -> Any:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from service.generation.calls.coercion import in_schema, schema_types, to_json
 from service.generation.calls.json_text import dumps, string_inside
 from service.generation.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
-from service.generation.calls.source import NotACallError, Source, Waiting
+from service.generation.calls.source import Emit, NotACallError, Source, Waiting
 from service.generation.formats.format import ElementsBody
 
 _MAX_DEPTH = 64
+_KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
 _LEADING_ZEROS = re.compile(r"\s*(-?)0+(?=\d)")
@@ -35,7 +36,12 @@ def read_elements(
     made = False
     while True:
         yield from source.space()
-        if (yield from source.at(close)) or not (yield from source.accept(body.mark)):
+        if (yield from source.at(close)):
+            break
+        marked = yield from source.accept(body.mark)
+        while marked and (yield from source.accept(body.mark)):
+            pass
+        if marked is None and not made:
             break
         yield from source.space()
         if not (yield from source.accept(body.call_open)):
@@ -43,7 +49,7 @@ def read_elements(
         made = True
         if (yield from _call(source, sink, body, tools)):
             return
-    if not made:
+    if not made or (yield from source.at(*source.stop_tags)) is None:
         raise NotACallError
 
 
@@ -56,11 +62,15 @@ def _call(
     schema = tools.get(name)
     opening = "{"
     marked = False
+    between: list[str] = []
     while True:
         if not marked:
-            yield from source.until(body.mark, emit=_ignore)
+            yield from _to_mark(source, body, between.append)
             yield from source.space()
         marked = False
+        if (yield from source.at(body.call_open)) or any(text.strip() for text in between):
+            yield from _skip(source, sink, body, opening, between)
+            return False
         own = yield from source.accept(body.call_close)
         if own or (yield from source.accept("</")):
             sink.arguments("{}" if opening == "{" else "}")
@@ -71,6 +81,9 @@ def _call(
         if not (yield from source.accept("<")):
             continue
         key = (yield from source.text_until(">", limit=MAX_NAME_CHARS)).strip()
+        if _KEY.fullmatch(key) is None:
+            yield from _skip(source, sink, body, opening, between)
+            return False
         sink.arguments(f"{opening}{dumps(key)}: ")
         opening = ", "
         part = in_schema(schema, key, schema)
@@ -94,7 +107,7 @@ def _string(
         sink.arguments(string_inside(text))
 
     while True:
-        yield from source.until(body.mark, emit=emit)
+        yield from _to_mark(source, body, emit)
         yield from source.space()
         if (yield from source.accept(f"</{key}>")):
             marked = False
@@ -119,7 +132,7 @@ def _element(
     marked = False
     while True:
         if not marked:
-            yield from source.until(body.mark, emit=pieces.append)
+            yield from _to_mark(source, body, pieces.append)
             yield from source.space()
         marked = False
         if (yield from source.accept(f"</{key}>")):
@@ -174,6 +187,25 @@ def _object(element: _Element, part: Any, root: Any) -> str:
         for name, values in members.items()
     )
     return f"{{{', '.join(pairs)}}}"
+
+
+def _to_mark(source: Source, body: ElementsBody, emit: Emit) -> Waiting:
+    """Emit what stands before the mark, and read it, also where it is written twice."""
+    yield from source.until(body.mark, emit=emit)
+    while (yield from source.accept(body.mark)):
+        pass
+
+
+def _skip(
+    source: Source, sink: CallSink, body: ElementsBody, opening: str, between: list[str]
+) -> Waiting:
+    """The rest of a call that is malformed, as it is, up to its end or the next call's start."""
+    sink.arguments((opening if opening == "{" else "") + "".join(between))
+    ends = (body.mark + body.call_close, body.mark + body.call_open, body.call_open)
+    found = yield from source.until(*ends, *source.stop_tags, emit=sink.arguments, keep=True)
+    sink.end(whole=False)
+    if found == ends[0]:
+        source.take(len(found))
 
 
 def _ignore(text: str) -> None:

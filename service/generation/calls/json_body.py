@@ -7,80 +7,122 @@ from collections.abc import Generator
 from typing import Any
 
 from service.generation.calls.json_text import (
+    Ending,
     dumps,
     loads,
     read_container,
     read_string,
     read_value,
 )
-from service.generation.calls.sink import CallSink
+from service.generation.calls.sink import CallSink, ToolSchemas
 from service.generation.calls.source import NotACallError, Source, Waiting
 from service.generation.formats.format import JsonBody, NamedJsonBody
 
 _MAX_HEADER_CHARS = 512
+_MOST_NAMES = 64
 
 
-def read_json(source: Source, sink: CallSink, body: JsonBody) -> Waiting:
-    """One object, an array of them, or several with white space or semicolons between."""
+def read_json(
+    source: Source,
+    sink: CallSink,
+    body: JsonBody,
+    tools: ToolSchemas,
+    *,
+    listed: bool | None = None,
+) -> Waiting:
+    """One object, an array of them, or several with white space or semicolons between. ``listed``:
+    whether what stands here is inside an array; None: whether it is, the text says."""
     yield from source.space()
-    if (yield from source.accept("[")):
-        yield from _array(source, sink, body)
-        return
+    if listed is None:
+        listed = bool((yield from source.accept("[")))
+    made = in_call = False
     while True:
-        yield from _call(source, sink, body)
+        if listed and not in_call and (yield from _list_ends(source, made=made)):
+            return
+        in_call = yield from _call(source, sink, body, tools, begun=in_call)
+        made = True
+        if in_call:
+            continue
+        if listed:
+            yield from source.space()
+            yield from source.accept(",")
+            continue
+        while (yield from source.spells("}")):  # it was written twice
+            yield from source.space()
+            yield from source.accept("}")
         if not (yield from source.ahead(";", "{")):
             return
         yield from source.space()
-        yield from source.accept(";")
+        while (yield from source.accept(";")):
+            yield from source.space()
+
+
+def _list_ends(source: Source, *, made: bool) -> Generator[None, None, bool]:
+    """Whether no further call is in the array. ``made``: one was."""
+    yield from source.space()
+    while made and (yield from source.accept("}", ",")):  # it was written twice
         yield from source.space()
+    if (yield from source.accept("]")):
+        return True
+    return made and (yield from _stops(source))  # the model forgot the bracket
 
 
-def _array(source: Source, sink: CallSink, body: JsonBody) -> Waiting:
-    while True:
-        yield from source.space()
-        if (yield from source.accept("]")):
-            return
-        yield from _call(source, sink, body)
-        yield from source.space()
-        yield from source.accept(",")
+def _stops(source: Source) -> Generator[None, None, bool]:
+    """Whether one of the format's own tags stands here."""
+    tags = source.stop_tags
+    return bool(tags) and (yield from source.at(*tags)) is not None
 
 
-def _call(source: Source, sink: CallSink, body: JsonBody) -> Waiting:
-    """The object that begins here. Raises NotACallError."""
-    if not (yield from source.accept("{")):
+def _call(
+    source: Source, sink: CallSink, body: JsonBody, tools: ToolSchemas, *, begun: bool
+) -> Generator[None, None, bool]:
+    """The object that begins here; ``begun``: of which the brace and the first quote are read.
+    Whether the next object is begun in the same way, for want of this one's end. Raises
+    NotACallError."""
+    if not begun and not (yield from source.accept("{")):
         raise NotACallError
-    call = _Call(source, sink, body)
+    call = _Call(source, sink, body, tools)
     while True:
-        yield from source.space()
-        if (yield from source.accept("}")):
-            break
-        key = yield from _key(source)
-        yield from call.member(key)
+        if not begun:
+            yield from source.space()
+            if (yield from source.accept("}")):
+                break
+            if call.begun and (yield from source.at('"')) is None:
+                return False  # the model forgot the closing brace
+        key = yield from _key(source, begun=begun)
+        begun = False
+        ending = yield from call.member(key)
+        if ending is Ending.IN_CALL:
+            return True
+        if ending is Ending.AT_CALL:
+            return False
         yield from source.space()
         if not (yield from source.accept(",")) and (yield from source.at("}")) is None:
             if call.begun:
-                return  # the model forgot the closing brace
+                return False  # the same
             raise NotACallError
     call.end()
+    return False
 
 
 class _Call:
     """One object, a member at a time."""
 
-    def __init__(self, source: Source, sink: CallSink, body: JsonBody) -> None:
+    def __init__(self, source: Source, sink: CallSink, body: JsonBody, tools: ToolSchemas) -> None:
         self.begun = False  # and, as nothing else is passed on, complete
         self._source = source
         self._sink = sink
         self._body = body
+        self._first_keys = first_keys(body, tools)
         self._name = ""
         self._id: str | None = None
         self._whole: Any = {}  # arguments that could not be passed on as they came
 
-    def member(self, key: str) -> Waiting:
+    def member(self, key: str) -> Generator[None, None, Ending]:
         body, source = self._body, self._source
         if body.keyed_by_name:
             self._name = key
-            yield from self._stream()
+            return (yield from self._stream())
         elif self.begun:
             yield from read_value(source)  # what comes behind the arguments says nothing
         elif key == body.name_key:
@@ -90,13 +132,15 @@ class _Call:
         elif key not in body.arguments_keys:
             yield from read_value(source)
         elif self._name and (yield from source.peek()) == "{":
-            yield from self._stream()
+            return (yield from self._stream())
         else:
             self._whole = yield from read_value(source)
+        return Ending.WHOLE
 
-    def _stream(self) -> Waiting:
+    def _stream(self) -> Generator[None, None, Ending]:
         self.begun = True
-        yield from _arguments(self._source, self._sink, self._name, self._id)
+        keys = self._first_keys
+        return (yield from _arguments(self._source, self._sink, self._name, self._id, keys))
 
     def end(self) -> None:
         """The object is over: a call whose arguments stand before the name, or inside a string, is
@@ -111,8 +155,15 @@ class _Call:
         self._sink.end()
 
 
-def _key(source: Source) -> Generator[None, None, str]:
-    key = yield from read_string(source)
+def first_keys(body: JsonBody, tools: ToolSchemas) -> tuple[str, ...]:
+    """Which key the object of a call begins with."""
+    if body.keyed_by_name:
+        return tuple(sorted(tools)[:_MOST_NAMES])
+    return (body.name_key, *(() if body.id_key is None else (body.id_key,)), *body.other_keys)
+
+
+def _key(source: Source, *, begun: bool) -> Generator[None, None, str]:
+    key = yield from read_string(source, begun=begun)
     yield from source.space()
     if not (yield from source.accept(":")):
         raise NotACallError
@@ -120,12 +171,19 @@ def _key(source: Source) -> Generator[None, None, str]:
     return key
 
 
-def _arguments(source: Source, sink: CallSink, name: str, call_id: str | None = None) -> Waiting:
+def _arguments(
+    source: Source,
+    sink: CallSink,
+    name: str,
+    call_id: str | None = None,
+    first_keys: tuple[str, ...] = (),
+) -> Generator[None, None, Ending]:
     if (yield from source.peek()) != "{":
         raise NotACallError
     sink.begin(name, call_id)
-    yield from read_container(source, sink.arguments)
-    sink.end()
+    ending = yield from read_container(source, sink.arguments, first_keys=first_keys)
+    sink.end(whole=ending is Ending.WHOLE)
+    return ending
 
 
 def read_named_json(source: Source, sink: CallSink, body: NamedJsonBody, close: str) -> Waiting:
@@ -141,6 +199,10 @@ def read_named_json(source: Source, sink: CallSink, body: NamedJsonBody, close: 
             raise NotACallError
         name, call_id = match["name"], match.groupdict().get("id")
     yield from source.space()
+    while (yield from source.spells(body.separator.strip() or body.separator)):  # written twice
+        yield from source.space()
+        yield from source.accept(body.separator.strip() or body.separator)
+        yield from source.space()
     ends = tuple(end for end in (body.end.strip(), close) if end)
     if ends and (yield from source.at(*ends)) is not None:
         sink.begin(name, call_id)

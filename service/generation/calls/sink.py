@@ -25,8 +25,8 @@ class CallSink(Protocol):
     def arguments(self, text: str) -> None:
         """A further piece of the arguments' JSON."""
 
-    def end(self) -> None:
-        """The arguments are complete."""
+    def end(self, *, whole: bool = True) -> None:
+        """No more of the arguments comes; only ``whole`` ones make a complete call."""
 
 
 def check_name(name: str, tools: ToolSchemas, *, known: bool) -> None:

@@ -7,9 +7,11 @@ from the buffer, so that reading is linear.
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 Waiting = Generator[None, None, None]
 Emit = Callable[[str], None]
@@ -26,15 +28,37 @@ class NotACallError(Exception):
     """What looked like a call is none."""
 
 
+class Stop(enum.Enum):
+    """What a tag of the format's own means where a value holds it."""
+
+    TEXT = enum.auto()  # spelled by several tokens although it has one of its own
+    PERHAPS = enum.auto()  # the value may be a text about such tags
+    CERTAIN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Tags that end what is being read wherever they stand, unless the value goes on lawfully
+    behind them. ``kind``: what the tag at this offset of the text means."""
+
+    tags: tuple[str, ...] = ()
+    kind: Callable[[str, int], Stop] = lambda tag, offset: Stop.PERHAPS
+
+
 class Source:
     """``offset`` counts the characters read so far, from where the text began. What is read between
     ``watch`` and ``settle`` may turn out to be nothing but text, and is kept as ``unsettled``.
     ``truncated``: the text ended where the model was cut off."""
 
-    __slots__ = ("_ended", "_position", "_read", "_text", "_watching", "offset", "truncated")
+    __slots__ = (
+        *("_ended", "_position", "_read", "_text", "_watching"),
+        *("_stops", "offset", "stop_tags", "truncated"),
+    )
 
-    def __init__(self, text: str, offset: int) -> None:
+    def __init__(self, text: str, offset: int, stops: Stops | None = None) -> None:
         self.offset = offset
+        self._stops = stops or Stops()
+        self.stop_tags = self._stops.tags
         self._text = text
         self._position = 0
         self._read: list[str] = []
@@ -136,34 +160,97 @@ class Source:
                 return True
             yield
 
+    def stop(self, tag: str, ahead: int = 0) -> Stop:
+        """What the format's own tag means that stands here, or so far ahead."""
+        return self._stops.kind(tag, self.offset + ahead)
+
+    def stretch(self, *literals: str) -> Generator[None, None, tuple[str, str | None]]:
+        """Text that is certain to stand before the first of these, and which one that is if it
+        stands right behind. Nothing is read. The text is empty only where one stands here.
+
+        Raises EndOfTextError at the end of the text.
+        """
+        known = literals_of(literals)
+        while (ready := self.ready(known)) is None:
+            yield from self.more()
+        return ready
+
+    def ready(self, known: Literals) -> tuple[str, str | None] | None:
+        """The same at once; None where more text is needed."""
+        text, position = self._text, self._position
+        if known.begins(text, position) is None:
+            return (text[position:], None) if position < len(text) else None
+        found = known.search(text, position)
+        certain = len(text) if self._ended else len(text) - known.possible(text, position)
+        if found is not None and found.start() < certain:
+            return text[position : found.start()], found[0]
+        return (text[position:certain], None) if certain > position else None
+
     def until(self, *literals: str, emit: Emit, keep: bool = False) -> Generator[None, None, str]:
         """Emit everything before the first of these, and read it too unless ``keep``.
 
         Raises EndOfTextError, with all there was emitted.
         """
-        search = _search(literals)
-        longest = max(map(len, literals)) - 1
+        known = literals_of(literals)
+        while True:
+            ready = self.ready(known)
+            if ready is None:
+                if self._ended:
+                    raise EndOfTextError
+                yield
+                continue
+            text, found = ready
+            if text:
+                emit(self.take(len(text)))
+            if found is not None:
+                if not keep:
+                    self.take(len(found))
+                return found
+
+    def find(self, start: int, *literals: str) -> Generator[None, None, tuple[int, str | None]]:
+        """Where the first of these stands, ``start`` characters ahead or more, and which it is;
+        None where the text ends before. Nothing is read."""
+        known = literals_of(literals)
         while True:
             text, position = self._text, self._position
-            found = search(text, position)
+            found = known.search(text, position + start)
             certain = len(text)
             if not self._ended:
-                certain -= _possible(text, position, literals, longest)
-            if found is not None and found.start() <= certain:
-                if found.start() > position:
-                    emit(self.take(found.start() - position))
-                if not keep:
-                    self.take(len(found[0]))
-                return found[0]
-            if certain > position:
-                emit(self.take(certain - position))
-            yield from self.more()
+                certain -= known.possible(text, min(position + start, len(text)))
+            if found is not None and found.start() < certain:
+                return found.start() - position, found[0]
+            if self._ended:
+                return len(text) - position, None
+            start = max(start, certain - position)
+            yield
+
+    def solid(self, start: int) -> Generator[None, None, tuple[int, str]]:
+        """Where something other than white space stands, ``start`` characters ahead or more, and
+        its first character; empty at the end of the text. Nothing is read."""
+        while True:
+            match = _SPACE.match(self._text, self._position + start)
+            assert match is not None
+            if match.end() < len(self._text):
+                return match.end() - self._position, self._text[match.end()]
+            if self._ended:
+                return match.end() - self._position, ""
+            start = max(start, match.end() - self._position)
+            yield
+
+    def spells(self, *parts: str, start: int = 0) -> Generator[None, None, bool]:
+        """Whether these stand ``start`` characters ahead, with any white space before each."""
+        for part in parts:
+            at, _ = yield from self.solid(start)
+            start = at + len(part)
+            if part != (yield from self.peek(start))[at:]:
+                return False
+        return True
 
     def text_until(
         self, *literals: str, limit: int, keep: bool = False
     ) -> Generator[None, None, str]:
         """The text before the first of these. Raises NotACallError for more than ``limit``
-        characters, and EndOfTextError."""
+        characters or where one of the format's own tags comes first, and EndOfTextError."""
         pieces: list[str] = []
         size = 0
 
@@ -174,7 +261,11 @@ class Source:
                 raise NotACallError
             pieces.append(piece)
 
-        yield from self.until(*literals, emit=collect, keep=keep)
+        found = yield from self.until(*literals, *self.stop_tags, emit=collect, keep=True)
+        if found not in literals:
+            raise NotACallError
+        if not keep:
+            self.take(len(found))
         return "".join(pieces)
 
     def run(self, pattern: re.Pattern[str], emit: Emit) -> Waiting:
@@ -198,16 +289,33 @@ class Source:
         )
 
 
-@functools.lru_cache(maxsize=512)
-def _search(literals: tuple[str, ...]) -> Callable[[str, int], re.Match[str] | None]:
-    longest_first = sorted(literals, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first))).search
+class Literals:
+    """Finds the first of some texts, the longest where several begin together."""
+
+    __slots__ = ("_firsts", "_literals", "_longest", "begins", "search")
+
+    def __init__(self, literals: tuple[str, ...]) -> None:
+        longest_first = sorted(literals, key=len, reverse=True)
+        pattern = "|".join(map(re.escape, longest_first)) if literals else r"(?!)"
+        self.search: Callable[[str, int], re.Match[str] | None] = re.compile(pattern).search
+        firsts = "".join(re.escape(char) for char in sorted({literal[0] for literal in literals}))
+        self.begins = re.compile(f"[{firsts}]" if literals else r"(?!)").search  # any of them may
+        self._literals = tuple(literal for literal in longest_first if len(literal) > 1)
+        self._longest = max(map(len, literals), default=1) - 1
+        self._firsts = "".join(sorted({literal[0] for literal in self._literals}))
+
+    def possible(self, text: str, position: int) -> int:
+        """Length of the longest end of the text that may turn out to begin one of them."""
+        start = max(position, len(text) - self._longest)
+        if not any(text.find(first, start) >= 0 for first in self._firsts):
+            return 0
+        for at in range(start, len(text)):
+            if text[at] in self._firsts:
+                end = text[at:]
+                for literal in self._literals:
+                    if len(literal) > len(end) and literal.startswith(end):
+                        return len(end)
+        return 0
 
 
-def _possible(text: str, position: int, literals: tuple[str, ...], longest: int) -> int:
-    """Length of the longest end of the text that may turn out to begin one of ``literals``."""
-    for size in range(min(longest, len(text) - position), 0, -1):
-        end = text[-size:]
-        if any(len(literal) > size and literal.startswith(end) for literal in literals):
-            return size
-    return 0
+literals_of = functools.lru_cache(maxsize=512)(Literals)

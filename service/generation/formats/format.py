@@ -38,12 +38,14 @@ class JsonBody(msgspec.Struct, frozen=True, tag="json", forbid_unknown_fields=Tr
     """``{"name": …, "arguments": {…}}``, or an array of such objects.
 
     ``array``: families that always write the array. ``keyed_by_name``: ``{"get_weather": {…}}``
-    instead. ``id_key``: the object names the call's id too.
+    instead. ``id_key``: the object names the call's id too. ``other_keys``: what else an object may
+    begin with.
     """
 
     name_key: str = "name"
     arguments_keys: tuple[str, ...] = ("arguments", "parameters")
     id_key: str | None = None
+    other_keys: tuple[str, ...] = ()
     array: bool = False
     keyed_by_name: bool = False
 
@@ -78,6 +80,7 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
       ``get_weather.get_weather``.
     - ``escaped``: quotes and ampersands in names and keys are XML's ``&quot;`` and ``&amp;``.
     - ``object_open … tag_end JSON object_close`` may stand for all arguments.
+    - ``cdata``: a value may stand in ``<![CDATA[…]]>``.
     - ``trims_newline``: a line break after the opening and before the closing tag is no part of
       the value.
     - ``untyped_json``: a value whose type the tool's schema does not tell is JSON where it can be.
@@ -97,6 +100,7 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
     doubled_names: bool = False
     object_open: str = ""
     object_close: str = ""
+    cdata: bool = False
     trims_newline: bool = False
     untyped_json: bool = False
 
@@ -122,10 +126,11 @@ class PythonBody(msgspec.Struct, frozen=True, tag="python", forbid_unknown_field
 
 class RelaxedBody(msgspec.Struct, frozen=True, tag="relaxed", forbid_unknown_fields=True):
     """``call_open NAME {key:value,…}``: an object with bare keys, whose strings stand between two
-    ``quote``."""
+    ``quote``. ``other_call_opens`` are further spellings that models use."""
 
     call_open: str
     quote: Delimiter
+    other_call_opens: tuple[Delimiter, ...] = ()
 
 
 Body = JsonBody | NamedJsonBody | ParametersBody | ElementsBody | PythonBody | RelaxedBody

@@ -735,7 +735,7 @@ def test_a_familys_reasoning_alone_makes_no_calls() -> None:
         "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi"
         '<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{"a": 1}<|call|>'
     )
-    assert said(text, form) == ("Hm.", 'Hi{"a": 1}', [])
+    assert said(text, form) == ("Hm.", 'Hi\n{"a": 1}', [])
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:

@@ -64,7 +64,7 @@ def test_any_order_any_number_of_times() -> None:
         *call,
         ("call", "call_2", "weather"),
         *call,
-        ("text", "d"),
+        ("text", "\n\nd"),
     ]
 
 

@@ -303,8 +303,8 @@ def test_a_long_argument_streams_while_it_arrives(shipped: ShippedFormat) -> Non
 def test_a_tag_that_is_a_token_of_its_own_counts_only_as_that_token() -> None:
     form = detect_format("<think><tool_call>")
     call = '{"name": "f", "arguments": {}}'
-    one = frozenset({"<tool_call>"})
-    spelled = ["<tool", "_call>", call, "</tool_call>"]
+    one = frozenset({"<tool_call>", "</tool_call>"})
+    spelled = ["<tool", "_call>", call, "</tool", "_call>"]
     assert found(parse(spelled, form, one_token=one))[1:] == ("".join(spelled), [])
     token = ["<tool_call>", call, "</tool_call>"]
     assert found(parse(token, form, one_token=one))[1:] == ("", [("f", {})])

@@ -24,6 +24,14 @@ from service.wire.messages_answer import MessagesAnswer
 from service.wire.signatures import Signer
 from tests.service.wire.test_chat_answer import CALL, Desk, finish
 
+MALFORMED = [
+    '<tool_call>{"name": "a", "arguments": {city: Oslo}}</tool_call>',
+    '<tool_call>{"name": "a", "arguments": {"city": "Oslo"</tool_call>',
+    '<tool_call>{"name": "a", "arguments": {"city": "Oslo", "days": 1x}}</tool_call>',
+    '<tool_call>{"name": "a", "arguments": {"city": "Oslo</tool_call>',
+    '<tool_call>{"name": "a", "arguments": {"re": "\\d", "x": 1}}</tool_call>',
+    '<tool_call>{"name": "a", "arguments": {"city": "\\ud83d"}}</tool_call>',
+]
 _EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 
@@ -101,11 +109,11 @@ class Played:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(
     parts=st.lists(
-        st.sampled_from(["<think>", "</think>", CALL, " plain ", "🚀", "\n\n"]),
+        st.sampled_from(["<think>", "</think>", CALL, " plain ", "🚀", "\n\n", *MALFORMED]),
         min_size=1,
         max_size=6,
     ),
-    cut=st.sampled_from(["", CALL[:-20], CALL[:-40], CALL[:15]]),
+    cut=st.sampled_from(["", CALL[:-20], CALL[:-40], CALL[:15], *MALFORMED]),
     frames=st.lists(st.integers(1, 7), min_size=1, max_size=9),
 )
 def test_any_frames_accumulate_to_the_whole_message(
@@ -118,6 +126,34 @@ def test_any_frames_accumulate_to_the_whole_message(
         assert block.type != "text" or block.text.strip()  # no item of white space alone
     if reason is FinishReason.LENGTH:
         assert played.whole.stop_reason == "max_tokens"
+
+
+@pytest.mark.parametrize("frames", [[1], [3], [100]])
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (MALFORMED[0], [("text", "a {city: Oslo}")]),
+        (MALFORMED[1], [("tool_use", {"city": "Oslo"})]),
+        (MALFORMED[2], [("tool_use", {"city": "Oslo"})]),
+        (MALFORMED[3], [("text", 'a {"city": "Oslo')]),
+        (
+            f"Sure. {MALFORMED[0]} Well.",
+            [("text", t) for t in ("Sure.", "a {city: Oslo}", "Well.")],
+        ),
+        (MALFORMED[0] + CALL, [("text", "a {city: Oslo}"), ("tool_use", {"city": "Köln 🚀"})]),
+    ],
+)
+def test_a_malformed_call_is_never_one_without_input_and_the_sdk_reads_the_stream(
+    checkpoint: Checkpoint, text: str, content: list[tuple[str, Any]], frames: list[int]
+) -> None:
+    played = Played(checkpoint, text, frames)
+    for message in (played.whole, played.accumulated):
+        found = [
+            (block.type, block.input if block.type == "tool_use" else block.to_dict()["text"])
+            for block in message.content
+        ]
+        assert found == content
+        assert message.stop_reason == ("tool_use" if CALL in text else "end_turn")
 
 
 def test_thinking_text_and_calls_are_blocks_in_the_order_they_came(checkpoint: Checkpoint) -> None:

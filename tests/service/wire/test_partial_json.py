@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jiter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.wire.partial_json import read_cut_object
+from service.wire.partial_json import SoundJson, read_cut_object
+from tests.service.generation.parsing import cut
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
@@ -30,6 +32,9 @@ _values = st.recursive(
         ('{"a": [1, 2', {"a": [1]}),
         ('{"a": {"b": "x", "c', {"a": {"b": "x"}}),
         ('{"a": "br{ack]et", "b": "\\"', {"a": "br{ack]et"}),
+        ('{"a": "x"', {"a": "x"}),
+        ('{"a": ["x", "y"', {"a": ["x", "y"]}),
+        ('{"a": {"b"', {"a": {}}),
         ("[1, 2]", {}),
         ("nonsense", {}),
     ],
@@ -47,3 +52,29 @@ def test_whatever_is_kept_was_said(value: dict[str, Any], data: st.DataObject) -
     assert list(cut) == list(value)[: len(cut)]
     for key in list(cut)[:-1]:
         assert cut[key] == value[key]
+
+
+@given(
+    value=st.dictionaries(st.text(max_size=4), _values, max_size=4),
+    spoil=st.sampled_from(["", "x", "}", '"', ",", "\\", "\\d", "\\ud83d", ":", "1e", "[", "tru"]),
+    place=st.integers(0, 1000),
+    size=st.integers(0, 1000),
+    places=st.lists(st.integers(0, 1000), max_size=5),
+)
+def test_what_is_sound_is_read_alike_by_anthropics_sdk(
+    value: dict[str, Any], spoil: str, place: int, size: int, places: list[int]
+) -> None:
+    """Its parser of cut JSON raises for what is none."""
+    text = json.dumps(value, ensure_ascii=False)
+    at = 1 + place % len(text)
+    text = (text[:at] + spoil + text[at:])[: 1 + size % (len(text) + 4)]
+    sound, alone = SoundJson(), SoundJson()
+    pieces = "".join(map(sound.push, cut(text, places)))
+    assert (pieces, sound.broken) == (alone.push(text), alone.broken)
+    assert text.startswith(sound.text)
+    assert sound.text == pieces
+    kept = read_cut_object(pieces)
+    assert jiter.from_json(pieces.encode(), partial_mode=True) == kept
+    assert kept or not sound.has_member
+    if sound.whole:
+        assert json.loads(pieces) == kept
