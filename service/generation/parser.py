@@ -474,7 +474,7 @@ class OutputParser:
         """Tags that close what is not open, or open what is."""
         if self._reasoning is not None:
             yield from self._reasoning.opens if self._in_reasoning else self._reasoning.closes
-        if self._tags is not None and self._tags.close:
+        if self._tags is not None and self._tags.close and self._calls_here:
             yield self._tags.close
 
     def _stop_tags(self) -> tuple[str, ...]:
@@ -484,7 +484,7 @@ class OutputParser:
             tags += (*self._tags.opens, self._tags.close, *self._tags.around, *self._tags.section)
         if self._channels is not None:
             tags += (*self._channels.opens, *self._channels.closes)
-        return tuple(dict.fromkeys(tag for tag in tags if tag and not tag[0].isalnum()))
+        return tuple(dict.fromkeys(tag for tag in tags if tag and not tag.split()[0][0].isalnum()))
 
     def _stop_kind(self, tag: str, offset: int) -> Stop:
         if tag not in self._one_token:
@@ -553,4 +553,4 @@ class OutputParser:
 
 def _is_markup(tag: str) -> bool:
     """Whether no sentence holds it by chance."""
-    return not tag[0].isalnum() and any(map(str.isalnum, tag))
+    return not tag.split()[0][0].isalnum() and any(map(str.isalnum, tag))

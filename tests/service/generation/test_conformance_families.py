@@ -185,7 +185,7 @@ CASES = [
         "<|message|>Hm.<|eom|><|start|>assistant to=commentary<|message|>Look.<|eom|>"
         "<|start|>assistant to=developer<|message|>Note.<|eom|>"
         "<|start|>assistant to=user<|message|>Done.<|eot|>",
-        ("Hm.", "Look.Done.", []),
+        ("Hm.", "Look.\nDone.", []),
         id="row10-muse-spark-commentary-and-no-recipient",
     ),
     # gigachat3
