@@ -192,6 +192,13 @@ def typed(tool: str, **types: str) -> dict[str, Any]:
             for family, tag in (("seed_oss", "seed:tool_call"), ("mimo", "tool_call"))
         ),
         pytest.param(
+            "cohere_command3",
+            '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "tool_a", '
+            '"parameters": {"x": "1"}}\n]<|END_ACTION|>',
+            [("tool_a", {"x": "1"})],
+            id="what a response_template with a transform says is left to detection",
+        ),
+        pytest.param(
             "gemma4",
             '<|tool_call>:get_weather{location:<|"|>London<|"|>}<tool_call|>',
             [("get_weather", {"location": "London"})],
