@@ -7,6 +7,8 @@ import re
 
 from service.generation.formats.format import Channels, OutputFormat
 
+_MAX_END_CHARS = 1024  # of a prompt, in which the tags of its end are looked for
+
 
 class Opening(enum.Enum):
     TEXT = enum.auto()
@@ -41,18 +43,34 @@ def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bo
     tags = output_format.reasoning
     if tags is None:
         return False
-    if prompt.rstrip().endswith(tags.closes):
+    if _ends_with(prompt, tags.closes, output_format.ignored):
         return True
     last_close = max(prompt.rfind(tag) for tag in tags.closes)
     return continues and last_close > max(prompt.rfind(tag) for tag in tags.opens)
 
 
+def _ends_with(prompt: str, tags: tuple[str, ...], ignored: tuple[str, ...]) -> bool:
+    """Whether one of ``tags`` comes last, but for white space and tags that mean nothing."""
+    end = prompt.rstrip()[-_MAX_END_CHARS:]
+    while not end.endswith(tags):
+        framing = next((tag for tag in ignored if end.endswith(tag)), None)
+        if framing is None:
+            return False
+        end = end.removesuffix(framing).rstrip()
+    return True
+
+
 def _is_behind_reasoning(channels: Channels, prompt: str) -> bool:
     """Whether the message before the one that is being opened is reasoning, and closed."""
-    before = prompt[: max(prompt.rfind(channels.opens[0]), 0)].rstrip()
-    if _in_channel(channels, prompt) is not Opening.HEADER or not before.endswith(channels.closes):
+    if _in_channel(channels, prompt) is not Opening.HEADER:
         return False
-    return _in_channel(channels, before) is Opening.REASONING
+    before = prompt[: max(prompt.rfind(channels.opens[0]), 0)].rstrip()
+    message = before[max(before.rfind(channels.opens[0]), 0) :]
+    ends = (*channels.closes, channels.between[0])
+    closed = re.search("|".join(map(re.escape, ends)), message)
+    if closed is None or closed.end() < len(message):
+        return False
+    return _in_channel(channels, message) is Opening.REASONING
 
 
 def _in_channel(channels: Channels, prompt: str) -> Opening:
@@ -60,4 +78,6 @@ def _in_channel(channels: Channels, prompt: str) -> Opening:
     found = re.search("|".join(map(re.escape, channels.message)), rest)
     if found is None:
         return Opening.HEADER
-    return Opening.REASONING if channels.is_reasoning(rest[: found.end()]) else Opening.TEXT
+    header = rest[: found.end()]
+    is_header = re.search(channels.header, header) is not None  # of the assistant's
+    return Opening.REASONING if is_header and channels.is_reasoning(header) else Opening.TEXT

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from service.generation.formats import (
+    Channels,
     Opening,
     OutputFormat,
     ReasoningTags,
@@ -133,6 +134,44 @@ def test_a_closed_message_of_reasoning_is_behind_the_next_header(
 ) -> None:
     harmony = OutputFormat(channels=named_format("tool_calls", "openai").channels)
     assert reasoning_is_over(harmony, prompt, continues=False) is expected
+
+
+CHANNELS = [
+    pytest.param(shipped.channels, id=shipped.names[0])
+    for shipped in shipped_formats("tool_calls")
+    if shipped.channels is not None and shipped.channels.reasoning_header
+]
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_the_same_in_every_family_whose_messages_have_headers(channels: Channels) -> None:
+    end, begun = channels.between
+    form = OutputFormat(channels=channels)
+
+    def over(prompt: str) -> bool:
+        return reasoning_is_over(form, prompt, continues=False)
+
+    thought = f"{begun}{channels.reasoning_header}so{end}"
+    user = "<|start|>user<|message|>Hi<|eot|>"
+    assert over(f"{user}{thought}{begun}")
+    assert over(f"{begun}{channels.reasoning_header}{end}\n{begun}")
+    assert not over(f"{begun}{channels.text_headers[0]}Hi{end}{begun}")
+    assert not over(f"{user}{begun}")
+    assert not over(f"{thought}{user}{begun}")  # an earlier turn's
+    assert not over(f"{thought}{begun}{channels.text_headers[0]}Hi{end}{user}{begun}")
+    assert not over(thought)
+
+
+@pytest.mark.parametrize("name", ["hunyuan_a13b", "granite33", "kimi_k3"])
+def test_tags_that_mean_nothing_may_stand_behind_a_closed_block(name: str) -> None:
+    shipped = named_format("reasoning", name)
+    tags, ignored = shipped.reasoning, shipped.ignored
+    assert tags is not None
+    form = OutputFormat(tags, ignored=ignored)
+    closed = f"<|user|>Hi<|assistant|>{tags.open}\n\n{tags.close}\n"
+    assert reasoning_is_over(form, f"{closed}{ignored[0]}\n", continues=False)
+    assert not reasoning_is_over(form, f"{closed}Hello{ignored[1]}<|user|>", continues=False)
+    assert not reasoning_is_over(form, ignored[1] * 100_000, continues=False)
 
 
 @pytest.mark.parametrize(
