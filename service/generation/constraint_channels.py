@@ -9,17 +9,27 @@ from service.generation.constraint_arguments import arguments_schema, is_binding
 from service.generation.constraint_calls import CallTerms
 from service.generation.constraint_lark import Rules, TokenIds, either, spelled, tag
 from service.generation.constraint_schema import schema_grammar
-from service.generation.formats import Channels, ToolCallTags
+from service.generation.formats import Channels, Opening, ToolCallTags
 
 
 class ChannelTerms:
-    """Terms for what a model writes from a message's header on. ``tags``: how calls are written
-    where the header alone does not make them."""
+    """Terms for what a model writes from a message's header on, or where ``opening`` says so, from
+    the middle of a message. ``tags``: how calls are written where the header alone does not make
+    them. ``reasoning``: whether a message of it may be opened."""
 
     def __init__(
-        self, rules: Rules, channels: Channels, tags: ToolCallTags | None, token_ids: TokenIds
+        self,
+        rules: Rules,
+        channels: Channels,
+        tags: ToolCallTags | None,
+        token_ids: TokenIds,
+        *,
+        opening: Opening,
+        reasoning: bool,
     ) -> None:
         self._rules = rules
+        self._opening = opening
+        self._reasoning_header = channels.reasoning_header if reasoning else ""
         self._channels = channels
         self._tags = tags
         self._token_ids = token_ids
@@ -31,14 +41,24 @@ class ChannelTerms:
 
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""
-        header = self._channels.reasoning_header
-        return f"({self._message_before(header)})? {term}" if header else term
+        if self._opening is Opening.REASONING:
+            return f"{self._rest_of_message()} {term}"
+        header = self._reasoning_header
+        if not header or self._opening is Opening.TEXT:
+            return term
+        return f"({self._message_before(header)})? {term}"
 
     def answer(self, term: str) -> str:
+        if self._opening is Opening.TEXT:
+            return term
         return f"{self._spelled(self._channels.text_headers[0])} {term}"
 
     def calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
         """One call, or with ``many`` any number where the family makes several at a time."""
+        calls = self._calls(tools, exact=exact, many=many)
+        return f"{self._rest_of_message()} {calls}" if self._opening is Opening.TEXT else calls
+
+    def _calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
         terms: list[str] = []
         for tool in tools:
             header = self._spelled(self._channels.written.format(name=tool.name))
@@ -60,21 +80,27 @@ class ChannelTerms:
         terms = CallTerms(self._rules, self._tags, (tool,), self._token_ids, exact=exact)
         return terms.term(many=False)
 
-    def free(self, calls: str, *, reasoning: bool) -> str:
-        """Any messages, with calls behind them or not; without ``reasoning`` none of that."""
-        channels = self._channels
-        headers = [header for header in channels.text_headers if header]
-        if reasoning and channels.reasoning_header:
-            headers.insert(0, channels.reasoning_header)
+    def free(self, tools: tuple[ToolShape, ...], *, many: bool) -> str:
+        """Any messages, with calls behind them or not."""
+        calls = self._calls(tools, exact=False, many=many)
+        headers = [
+            header for header in (self._reasoning_header, *self._channels.text_headers) if header
+        ]
         before = self._rules.add(either([self._message_before(header) for header in headers]))
         last = either([f"{self._spelled(header)} {self._text}" for header in headers])
-        return self._rules.add(f"{before}* ({calls} | {self._rules.add(last)})")
+        messages = self._rules.add(f"{before}* ({calls} | {self._rules.add(last)})")
+        if self._opening is Opening.HEADER:
+            return messages
+        return self._rules.add(f"{self._text} | {self._rest_of_message()} {messages}")
 
     def _message_before(self, header: str) -> str:
         """A message, up to where the next one's header begins."""
+        return f"{self._spelled(header)} {self._rest_of_message()}"
+
+    def _rest_of_message(self) -> str:
         end, following = self._channels.between
         text = self._rules.text_to(tag(end, self._token_ids))
-        return f"{self._spelled(header)} {text} {self._spelled(following)}"
+        return f"{text} {self._spelled(following)}"
 
     def _spelled(self, text: str) -> str:
         return spelled(text, self._token_ids)

@@ -154,9 +154,14 @@ class _Builder:
         self._client_grammar: Grammar | None = None
         self._in_reasoning = request.opening is Opening.REASONING
         self._channels: ChannelTerms | None = None
-        if output_format.channels is not None and request.opening is Opening.HEADER:
+        if output_format.channels is not None:
             self._channels = ChannelTerms(
-                self.rules, output_format.channels, self._calls, token_ids
+                self.rules,
+                output_format.channels,
+                self._calls,
+                token_ids,
+                opening=request.opening,
+                reasoning=request.reasoning,
             )
         tags = output_format.reasoning if request.reasoning or self._in_reasoning else None
         self._reasoning: tuple[Tag, Tag] | None = None
@@ -193,7 +198,7 @@ class _Builder:
     def after_reasoning(self, term: str) -> str:
         """``term``, behind reasoning if there is any."""
         if self._channels is not None:
-            return self._channels.after_reasoning(term) if self._request.reasoning else term
+            return self._channels.after_reasoning(term)
         if self._framing:
             one = self.rules.add(either(self._framing))
             few = "".join(f"({one} " for _ in range(_MOST_FRAMING))
@@ -250,8 +255,7 @@ class _Builder:
         parallel."""
         many = self._request.parallel_tool_calls
         if self._channels is not None:
-            messages = self._channels.calls(tools, exact=False, many=many)
-            return self._channels.free(messages, reasoning=self._request.reasoning)
+            return self._channels.free(tools, many=many)
         calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
         opening_text = opening_of_calls(self._call_tags)
         if not opening_text:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.constraint.grammar import compile_grammar
 from engine.messages import Constraint
-from service.generation.constraint import ConstraintRequest, NamedTool, ToolShape
+from service.generation.constraint import ConstraintRequest, JsonObject, NamedTool, ToolShape
 from service.generation.constraint_grammar import constraint_for
 from service.generation.formats import Opening, OutputFormat, ShippedFormat, shipped_formats
 from service.generation.formats.format import token_like
@@ -151,6 +151,66 @@ def test_a_named_tool_is_called_once(shipped: ShippedFormat) -> None:
     asked = constraint(shipped, tool_choice=NamedTool("ping"))
     text = next(filter(None, (walk(asked, seed) for seed in range(8))))
     assert calls_in(text, shipped) == [("ping", {})]
+
+
+CHANNELS = pytest.mark.parametrize(
+    "shipped", [one for one in SHIPPED if one.channels], ids=lambda shipped: shipped.names[0]
+)
+
+
+@CHANNELS
+def test_a_message_that_the_prompt_began_is_ended_before_what_comes_next(
+    shipped: ShippedFormat,
+) -> None:
+    channels = shipped.channels
+    assert channels is not None
+    end = "".join(channels.between)
+    said = f"{channels.text_headers[0]}Hello"
+    ping = (ToolShape(name="ping", parameters=EMPTY, strict=True, param="t"),)
+
+    def asked(at: Opening, tools: tuple[ToolShape, ...] = ping, **fields: Any) -> Constraint | None:
+        request = ConstraintRequest(tools=tools, opening=at, **fields)
+        return constraint_for(request, form(shipped), token_id)
+
+    forced = next(filter(None, (walk(constraint_of_ping(shipped), seed) for seed in range(8))))
+    for at in (Opening.TEXT, Opening.REASONING):
+        free = asked(at)
+        assert accepts(free, " and so on")
+        assert accepts(free, f" and so on{end}{said}")
+        assert accepts(free, f" and so on{end}{forced}")
+        required = asked(at, tool_choice="required")
+        assert accepts(required, f" and so on{end}{forced}")
+        assert not accepts(required, " and so on")
+        assert not accepts(required, forced)
+    answer = JsonObject(param="p")
+    assert accepts(asked(Opening.TEXT, (), answer=answer), "{}")
+    behind = asked(Opening.REASONING, (), answer=answer)
+    assert accepts(behind, f" and so on{end}{channels.text_headers[0]}{{}}")
+    assert not accepts(behind, "{}")
+
+
+def constraint_of_ping(shipped: ShippedFormat) -> Constraint:
+    return constraint(shipped, tool_choice=NamedTool("ping"), reasoning=False)
+
+
+@CHANNELS
+def test_no_message_of_reasoning_opens_behind_a_prompt_that_closed_it(
+    shipped: ShippedFormat,
+) -> None:
+    channels = shipped.channels
+    assert channels is not None
+    if not channels.reasoning_header:
+        return
+    thought = f"{channels.reasoning_header}so{''.join(channels.between)}"
+    said = f"{channels.text_headers[0]}Hello"
+    assert accepts(constraint(shipped), thought + said)
+    assert accepts(constraint(shipped, reasoning=False), said)
+    assert not accepts(constraint(shipped, reasoning=False), thought + said)
+    forced = walk(constraint_of_ping(shipped), 0)
+    assert forced is not None
+    one = NamedTool("ping")
+    assert accepts(constraint(shipped, tool_choice=one), thought + forced)
+    assert not accepts(constraint_of_ping(shipped), thought + forced)
 
 
 @FORMATS
