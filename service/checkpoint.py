@@ -57,7 +57,7 @@ class Checkpoint:
     @property
     def has_own_template(self) -> bool:
         """Whether its chat template is the one of Quire's embedded model: no stranger's."""
-        return self.template is not None and self.template.source == _own_template()
+        return self.template is not None and self.template.sources == (_own_template(),)
 
 
 @functools.cache
@@ -75,11 +75,11 @@ def load_checkpoint(
     """
     config = _read_json(directory / "tokenizer_config.json")
     special = _special_tokens(config)
-    source = _template_source(directory, config)
+    source, tool_use = _template_sources(directory, config)
     generation = _read_json(directory / "generation_config.json")
     declared = config.get("response_template") or _read_json(directory / "response_template.json")
     tokenizer = Tokenizer(directory / "tokenizer.json")
-    template = None if source is None else ChatTemplate(source, special)
+    template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
     return Checkpoint(
         directory=directory,
         tokenizer=tokenizer,
@@ -103,7 +103,7 @@ def _output_format(
     own = read_response_template(declared)
     if own is not None and calls in AUTO_NAMES and reasoning in AUTO_NAMES:
         return own
-    shown = "" if template is None else f"{template.source}\n{written_by(template)}"
+    shown = "" if template is None else "\n".join((*template.sources, written_by(template)))
     tokens = "\n".join(vocabulary.token_text)
     return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
 
@@ -128,14 +128,24 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
     return tokens
 
 
-def _template_source(directory: Path, config: dict[str, Any]) -> str | None:
-    """``chat_template.jinja`` wins over tokenizer_config.json, whose ``chat_template`` is one
-    template or a list of named ones."""
+def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The chat template, and the one for conversations with tools if that is another, chosen as
+    transformers does: ``chat_template.jinja`` wins over tokenizer_config.json, whose
+    ``chat_template`` is one template or a list of named ones."""
     file = directory / "chat_template.jinja"
     if file.exists():
-        return file.read_text(encoding="utf-8")
+        tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
+        return (
+            file.read_text(encoding="utf-8"),
+            tool_use.read_text(encoding="utf-8") if tool_use.exists() else None,
+        )
     declared = config.get("chat_template")
-    if isinstance(declared, list):
-        named = {entry["name"]: entry["template"] for entry in declared}
-        declared = named.get("default", next(iter(named.values()), None))
-    return declared if isinstance(declared, str) else None
+    if not isinstance(declared, list):
+        return _text(declared), None
+    named = {entry["name"]: entry["template"] for entry in declared}
+    first = next(iter(named.values()), None)
+    return _text(named.get("default", first)), _text(named.get("tool_use"))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -80,14 +80,23 @@ def _strftime_now(pattern: str) -> str:
 
 
 class ChatTemplate:
-    """One compiled template. ``render`` may be called from several threads. ``variables`` are
-    the names it reads from outside."""
+    """A compiled template, with another one for conversations that have tools where the checkpoint
+    has such. ``render`` may be called from several threads. ``variables`` are the names that they
+    read from outside, ``sources`` their texts."""
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
-        """``special_tokens`` (bos_token, eos_token, …) become variables of the template.
+    def __init__(
+        self,
+        source: str,
+        special_tokens: Mapping[str, str] | None = None,
+        *,
+        tool_use: str | None = None,
+    ) -> None:
+        """``special_tokens`` (bos_token, eos_token, …) become variables of the template;
+        ``tool_use`` is the template for conversations that have tools.
 
-        Raises TemplateError when the source does not parse.
+        Raises TemplateError when a source does not parse.
         """
+        self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -107,6 +116,10 @@ class ChatTemplate:
         self.variables = frozenset(jinja2.meta.find_undeclared_variables(tree)) - set(
             environment.globals
         )
+        self.sources: tuple[str, ...] = (source,)
+        if self._with_tools is not None:
+            self.variables |= self._with_tools.variables
+            self.sources += self._with_tools.sources
 
     def render(
         self,
@@ -120,6 +133,16 @@ class ChatTemplate:
         max_chars: int | None = None,
     ) -> str:
         """The prompt's text. Raises TemplateError."""
+        if tools is not None and self._with_tools is not None:
+            return self._with_tools.render(
+                messages,
+                tools=tools,
+                documents=documents,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                variables=variables,
+                max_chars=max_chars,
+            )
         if continue_final_message:
             messages = _mark_final(messages)
         context = {

@@ -234,3 +234,52 @@ def test_the_template_may_stand_in_the_tokenizer_config(declared: Any, tmp_path:
     assert checkpoint.template is not None
     assert checkpoint.template.render([]) == "one"
     assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
+
+
+NAMED = [
+    {"name": "tool_use", "template": "tools: {{ spoken }} <tool_call>"},
+    {"name": "default", "template": "plain: {{ other }} <think>"},
+]
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_conversations_with_tools_have_a_template_of_their_own(
+    in_files: bool, tmp_path: Path
+) -> None:
+    """Chosen as transformers does."""
+    from transformers import AutoTokenizer
+
+    directory = write_tiny_model(tmp_path / "model")
+    (directory / "chat_template.jinja").unlink()
+    config = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
+    if in_files:
+        (directory / "additional_chat_templates").mkdir()
+        for path, entry in zip(
+            ("additional_chat_templates/tool_use.jinja", "chat_template.jinja"), NAMED, strict=True
+        ):
+            (directory / path).write_text(entry["template"], encoding="utf-8")
+    else:
+        config["chat_template"] = NAMED
+        (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    oracle = AutoTokenizer.from_pretrained(directory)
+    checkpoint = load_checkpoint(directory)
+    template = checkpoint.template
+    assert template is not None
+    said = {"spoken": "A", "other": "B"}
+    for tools in (None, [], TOOLS):
+        rendered = template.render(CHATS["one turn"], tools=tools, variables=said)
+        assert rendered == oracle.apply_chat_template(
+            CHATS["one turn"], tools=tools, tokenize=False, add_generation_prompt=True, **said
+        )
+    assert {"spoken", "other"} <= template.variables
+    assert checkpoint.output_format.name == "think+hermes"
+
+
+def test_a_template_for_tools_beside_the_embedded_models_own_is_a_strangers(tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "model")
+    own = (pocket.MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
+    (directory / "chat_template.jinja").write_text(own, encoding="utf-8")
+    assert load_checkpoint(directory).has_own_template
+    (directory / "additional_chat_templates").mkdir()
+    (directory / "additional_chat_templates/tool_use.jinja").write_text("x", encoding="utf-8")
+    assert not load_checkpoint(directory).has_own_template
