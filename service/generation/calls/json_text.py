@@ -21,6 +21,8 @@ _BARE_START = re.compile(
 )
 _BARE_WHOLE = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
+_MAX_BARE_CHARS = 4300  # of a number; more digits Python does not read either
+
 
 # What a scanner expects.
 _VALUE = 0
@@ -140,7 +142,7 @@ class JsonScanner:
             return 0
         before = self._bare
         match = _BARE_START.match(before + text)
-        good = 0 if match is None else match.end() - len(before)
+        good = 0 if match is None else min(match.end(), _MAX_BARE_CHARS) - len(before)
         if good > 0:
             self._bare = before + text[:good]
         return max(good, 0)

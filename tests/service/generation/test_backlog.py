@@ -195,12 +195,27 @@ def test_many_small_deltas_are_joined_once() -> None:
     """Each copied what came before: these would take minutes."""
     count, piece = 100_000, "x" * 20
     call = ToolCallBegin(0, "id", "name", 0, 1)
-    events: list[Event] = [call, *[ToolArgumentsDelta(0, piece, 0, 1)] * count]
+    start = '{"a": 1, "b": "'
+    begun = ToolArgumentsDelta(0, start, 0, 1)
+    events: list[Event] = [call, begun, *[ToolArgumentsDelta(0, piece, 0, 1)] * count]
     begin = time.thread_time()
     [folded] = fold(events).tool_calls
     [block] = blocks_of(events)
     [said] = blocks_of([TextDelta(piece, 0, 1)] * count)
-    assert len(folded.arguments) == len(block.text) == len(said.text) == count * len(piece)
+    assert len(said.text) == count * len(piece)
+    assert len(folded.arguments) == len(block.text) == len(start) + count * len(piece)
+    assert time.thread_time() - begin < 5
+
+
+@pytest.mark.parametrize("start", ["", '{"a": "', '{"a": ', '{"a": "\\u1', '{"a": [1, 2, "'])
+def test_many_small_deltas_of_a_call_that_has_to_wait_are_joined_once(start: str) -> None:
+    """What is no input that a client could read yet is held, and becomes text in the end."""
+    count, piece = 100_000, "1" * 20
+    events: list[Event] = [ToolCallBegin(0, "id", "name", 0, 1)]
+    events += [ToolArgumentsDelta(0, start, 0, 1), *[ToolArgumentsDelta(0, piece, 0, 1)] * count]
+    begin = time.thread_time()
+    [block] = blocks_of([*events, TextDelta("so", 0, 1)])[:1]
+    assert block.text == f"name {start}{piece * count}"
     assert time.thread_time() - begin < 5
 
 
