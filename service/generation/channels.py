@@ -45,7 +45,8 @@ def read_header(
             raise NotACallError
         pieces.append(piece)
 
-    end = yield from source.until(*channels.message, *channels.closes, emit=collect)
+    ends = (*channels.message, *channels.closes)
+    end = yield from source.until(*ends, emit=collect, limit=_MAX_HEADER_CHARS)
     if end not in channels.message:
         raise NotACallError
     header = f"{opened}{''.join(pieces)}{end}"

@@ -25,6 +25,7 @@ from service.generation.formats.format import (
 _MAX_AHEAD_CHARS = 64
 _STRAY = ("}", "]", ")")
 _MOST_NAMES = 64
+_MOST_OPENINGS = 4
 
 
 def read_calls(
@@ -82,8 +83,10 @@ def _json_ahead(source: Source) -> Generator[None, None, bool]:
 
 
 def _is_empty(source: Source, tags: ToolCallTags) -> Generator[None, None, bool]:
-    """Whether nothing stands between the tags; what opens them may be written twice."""
-    while (yield from _stands(source, tags.opens)):
+    """Whether nothing stands between the tags; what opens them may be written several times."""
+    for _ in range(_MOST_OPENINGS):
+        if not (yield from _stands(source, tags.opens)):
+            break
         yield from source.space()
         yield from source.accept(*tags.opens)
     empty = bool(tags.close) and (yield from source.spells(tags.close))

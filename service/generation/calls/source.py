@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 Waiting = Generator[None, None, None]
 Emit = Callable[[str], None]
+_Search = Callable[[str, int, int], re.Match[str] | None]
 
 _SPACE = re.compile(r"\s*")
 _MOST_SPACE_AHEAD = 256
@@ -175,25 +176,33 @@ class Source:
             yield from self.more()
         return ready
 
-    def ready(self, known: Literals) -> tuple[str, str | None] | None:
-        """The same at once; None where more text is needed."""
+    def ready(self, known: Literals, limit: int | None = None) -> tuple[str, str | None] | None:
+        """The same at once; None where more text is needed. With ``limit`` no further is looked
+        than that: the text is longer where there is none of them up to there."""
         text, position = self._text, self._position
-        if known.begins(text, position) is None:
-            return (text[position:], None) if position < len(text) else None
-        found = known.search(text, position)
-        certain = len(text) if self._ended else len(text) - known.possible(text, position)
+        end = len(text)
+        if limit is not None:
+            end = min(end, position + limit + 1 + known.longest)
+        if known.begins(text, position, end) is None:
+            return (text[position:end], None) if position < end else None
+        found = known.search(text, position, end)
+        is_all = self._ended or end < len(text)
+        certain = end if is_all else end - known.possible(text, position)
         if found is not None and found.start() < certain:
             return text[position : found.start()], found[0]
         return (text[position:certain], None) if certain > position else None
 
-    def until(self, *literals: str, emit: Emit, keep: bool = False) -> Generator[None, None, str]:
-        """Emit everything before the first of these, and read it too unless ``keep``.
+    def until(
+        self, *literals: str, emit: Emit, keep: bool = False, limit: int | None = None
+    ) -> Generator[None, None, str]:
+        """Emit everything before the first of these, and read it too unless ``keep``. ``limit``:
+        of characters, for an ``emit`` that raises beyond it.
 
         Raises EndOfTextError, with all there was emitted.
         """
         known = literals_of(literals)
         while True:
-            ready = self.ready(known)
+            ready = self.ready(known, limit)
             if ready is None:
                 if self._ended:
                     raise EndOfTextError
@@ -213,7 +222,7 @@ class Source:
         known = literals_of(literals)
         while True:
             text, position = self._text, self._position
-            found = known.search(text, position + start)
+            found = known.search(text, position + start, len(text))
             certain = len(text)
             if not self._ended:
                 certain -= known.possible(text, min(position + start, len(text)))
@@ -261,7 +270,8 @@ class Source:
                 raise NotACallError
             pieces.append(piece)
 
-        found = yield from self.until(*literals, *self.stop_tags, emit=collect, keep=True)
+        ends = (*literals, *self.stop_tags)
+        found = yield from self.until(*ends, emit=collect, keep=True, limit=limit)
         if found not in literals:
             raise NotACallError
         if not keep:
@@ -292,21 +302,22 @@ class Source:
 class Literals:
     """Finds the first of some texts, the longest where several begin together."""
 
-    __slots__ = ("_firsts", "_literals", "_longest", "begins", "search")
+    __slots__ = ("_firsts", "_literals", "begins", "longest", "search")
 
     def __init__(self, literals: tuple[str, ...]) -> None:
         longest_first = sorted(literals, key=len, reverse=True)
         pattern = "|".join(map(re.escape, longest_first)) if literals else r"(?!)"
-        self.search: Callable[[str, int], re.Match[str] | None] = re.compile(pattern).search
+        self.search: _Search = re.compile(pattern).search
         firsts = "".join(re.escape(char) for char in sorted({literal[0] for literal in literals}))
-        self.begins = re.compile(f"[{firsts}]" if literals else r"(?!)").search  # any of them may
+        # Where any of them may.
+        self.begins: _Search = re.compile(f"[{firsts}]" if literals else r"(?!)").search
         self._literals = tuple(literal for literal in longest_first if len(literal) > 1)
-        self._longest = max(map(len, literals), default=1) - 1
+        self.longest = max(map(len, literals), default=1)
         self._firsts = "".join(sorted({literal[0] for literal in self._literals}))
 
     def possible(self, text: str, position: int) -> int:
         """Length of the longest end of the text that may turn out to begin one of them."""
-        start = max(position, len(text) - self._longest)
+        start = max(position, len(text) - self.longest + 1)
         if not any(text.find(first, start) >= 0 for first in self._firsts):
             return 0
         for at in range(start, len(text)):

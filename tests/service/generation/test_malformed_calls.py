@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from typing import Any, NamedTuple
 
 import pytest
@@ -166,3 +167,22 @@ def test_however_calls_are_harmed_any_cut_reads_the_same(
     whole = summary(parse([text], form, **options))
     assert summary(parse(pieces, form, **options)) == whole
     assert summary(parse(list(text), form, **options)) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "piece", "count"),
+    [
+        ("apertus", "get_weather", "<|tools_prefix|>", 8_000),
+        ("cohere_command3", "get_weather", "<co:", 40_000),
+        ("deepseek_v32", "Oslo", '<｜DSML｜invoke name="{', 10_000),
+    ],
+)
+def test_tags_that_begin_again_and_again_cost_linear_time(
+    name: str, begun: str, piece: str, count: int
+) -> None:
+    """Behind each one as much was looked at as there was: these would take long."""
+    [shipped] = [one for one in SHIPPED if name in one.names]
+    before, _, _ = shipped.examples[0].text.partition(begun)
+    begin = time.thread_time()
+    parse([f"{before}{begun[:2]}", *[piece] * count], output_format(shipped))
+    assert time.thread_time() - begin < 7
