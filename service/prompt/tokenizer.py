@@ -63,8 +63,12 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Raises UnicodeEncodeError for a text with half a surrogate pair in it."""
-        # Unlike ``encode``, the library's batch calls let go of the GIL.
-        encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        try:
+            # Unlike ``encode``, the library's batch calls let go of the GIL.
+            encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        except TypeError:  # so the library puts it, or by the error below, as its release has it
+            text.encode()
+            raise
         ids: list[int] = encoded[0].ids
         return ids
 
