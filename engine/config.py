@@ -54,14 +54,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "torch"],
         Meta(
             description="How a CPU computes in float32. auto: by our own C code, compiled at the "
-            "first start, where there is a compiler; torch: by torch alone."
+            "first start, if there is a compiler; torch: by torch alone."
         ),
     ] = "auto"
     gpu_path: Annotated[
         Literal["auto", "torch", "triton"],
         Meta(
-            description="How a GPU computes. auto: by our own Triton kernels, where triton is "
-            "installed and they know the model; torch: by torch alone; triton: not without them."
+            description="How a GPU computes. auto: by our own Triton kernels if triton is "
+            "installed and support the model; torch: by torch alone; triton: fail without them."
         ),
     ] = "auto"
     cuda_graphs: Annotated[
@@ -71,18 +71,20 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     quantization: Annotated[
         Literal["none", "int8"],
         Meta(
-            description="Matrices made smaller while they are loaded. int8: with a scale for every "
-            "64 inputs; on a CPU, in float32 arithmetic, for all decoders but GPT-2."
+            description="Quantize weight matrices while loading. int8: one scale for every 64 "
+            "inputs; CPU only, float32 arithmetic, all decoders but GPT-2."
         ),
     ] = "none"
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
     max_model_len: (
-        Annotated[int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, tokens.")]
+        Annotated[
+            int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, in tokens.")
+        ]
         | None
     ) = None
-    max_num_seqs: Annotated[
-        int, Meta(ge=1, le=4096, description="Most sequences running in one step.")
-    ] = 64
+    max_num_seqs: Annotated[int, Meta(ge=1, le=4096, description="Most sequences in one step.")] = (
+        64
+    )
     max_num_batched_tokens: Annotated[
         int, Meta(ge=16, le=1_048_576, description="Token budget of one step.")
     ] = 2048
@@ -91,8 +93,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=1,
             le=1000,
-            description="While answers run, prompts may make a step at most this many times as "
-            "long as it is without them, as far as steps before it tell.",
+            description="While answers are generated, prompts may lengthen a step at most by this "
+            "factor, estimated from earlier steps.",
         ),
     ] = 1.6
     block_size: Annotated[
@@ -107,7 +109,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
     kv_cache_memory: Annotated[
         int,
-        Meta(ge=1 << 20, description="Bytes for the KV cache on a CPU, at most."),
+        Meta(ge=1 << 20, description="Most bytes for the KV cache on a CPU."),
     ] = 1 << 30
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],
@@ -123,20 +125,20 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[
             bool,
             Meta(
-                description="Plan and launch a step before the tokens of the last one are read; "
-                "default: on a GPU."
+                description="Plan and launch a step before the last one's tokens are read. "
+                "Default: only on a GPU."
             ),
         ]
         | None
     ) = None
     enable_prefix_caching: Annotated[
-        bool, Meta(description="Reuse KV-cache blocks of equal prompt prefixes.")
+        bool, Meta(description="Reuse the KV-cache blocks of equal prompt prefixes.")
     ] = True
     pooling: Annotated[
         Literal["auto", "mean", "last", "cls"],
         Meta(
-            description="What an embedding is made of: all tokens, the last or the first. auto: as "
-            "the checkpoint says, else last for a decoder and mean for an encoder."
+            description="How an embedding is pooled: mean of all tokens, last or first (cls). "
+            "auto: as the checkpoint says, else last for a decoder and mean for an encoder."
         ),
     ] = "auto"
     threads: (

@@ -186,8 +186,10 @@ def _help(option: Option) -> str:
     facts = [bounds for bounds in [_bounds(option.kind)] if bounds]
     if option.required:
         facts.append("required")
-    elif option.default is not None and option.default != [] and option.default != ():
+    elif option.default not in (None, [], (), ""):
         facts.append(f"default: {option.default}")
+    if option.is_list:
+        facts.append("several: separated by commas, or repeat the flag")
     facts.append(option.variable)
     if option.secret:
         facts.append(f"or a file: {option.file_variable}")

@@ -37,31 +37,31 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             max_length=64,
-            description="Names under which clients ask for the model; the first is the one "
-            "in replies. Default: the model directory's name.",
+            description="Names by which clients request the model; replies use the first. "
+            "Default: the model directory's name.",
         ),
     ] = ()
     tool_call_parser: Annotated[
         str,
         Meta(
             max_length=64,
-            description="How the model writes tool calls, by the name other servers know "
-            "(hermes, qwen3_coder, kimi_k2, …); none: calls stay text. Default: what the model "
-            "directory shows.",
+            description="Format of the model's tool calls, by the name other servers use "
+            "(hermes, qwen3_coder, kimi_k2, …). none: calls stay text. auto: detected from the "
+            "model directory.",
         ),
     ] = "auto"
     reasoning_parser: Annotated[
         str,
         Meta(
             max_length=64,
-            description="How the model marks reasoning, likewise (deepseek_r1, mistral, …).",
+            description="Format of the model's reasoning, likewise (deepseek_r1, mistral, …).",
         ),
     ] = "auto"
     api_key: Annotated[
         tuple[str, ...],
         Meta(
             max_length=1024,
-            description="Keys that clients must present as a bearer token. Default: no key needed.",
+            description="Keys that clients must send as a bearer token. Default: no key required.",
             extra=SECRET,
         ),
     ] = ()
@@ -69,8 +69,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             max_length=1024,
-            description="Keys, beside those of --api-key, whose requests may also go ahead of "
-            "others (a negative priority). With a single key in all, it may.",
+            description="Further API keys, whose requests may also go ahead of others (a "
+            "negative priority). If the server has only one key in all, it may too.",
             extra=SECRET,
         ),
     ] = ()
@@ -78,7 +78,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             max_length=256,
-            description="Web pages that may call this server from a browser (CORS), as origins: "
+            description="Origins of web pages that may call this server from a browser (CORS): "
             "https://chat.example, http://localhost:3000, or * for all. Default: none.",
         ),
     ] = ()
@@ -86,9 +86,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Meta(
             max_length=256,
-            description="Names, besides localhost, under which clients reach this server (the "
-            "Host header, without port), or * for any. Default: any; only localhost where it "
-            "listens on a loopback address without keys.",
+            description="Host names, besides localhost, by which clients reach this server (the "
+            "Host header without the port), or * for any. Default: any; without API keys on a "
+            "loopback address, only localhost.",
         ),
     ] = ()
     max_websockets: Annotated[
@@ -96,8 +96,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=65_536,
-            description="WebSocket connections (/v1/responses) at once; 0: none, clients are told "
-            "to use HTTP (426).",
+            description="Most WebSocket connections (/v1/responses) open at once; beyond it, "
+            "clients get 426 and use HTTP. 0: no WebSocket.",
         ),
     ] = 64
     receive_timeout: Annotated[
@@ -105,8 +105,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=3600,
-            description="Seconds that a client may let pass before its first request on a "
-            "connection, and without progress while it sends a body.",
+            description="Seconds a new connection may wait before its first request, and a body "
+            "may stall while it is sent.",
         ),
     ] = 30.0
     idle_timeout: Annotated[
@@ -114,7 +114,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=86_400,
-            description="Seconds that a connection stays open between requests.",
+            description="Seconds a connection may stay idle between requests.",
         ),
     ] = 120.0
     max_body_bytes: Annotated[
@@ -122,37 +122,40 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1024,
             le=1 << 30,
-            description="Largest request body, once decompressed; beyond it: 413.",
+            description="Largest request body, in bytes, after decompression; larger ones get 413.",
         ),
     ] = 8 * 1024 * 1024
     unknown_fields: Annotated[
         Literal["report", "refuse"],
         Meta(
-            description="What becomes of a request with fields that are not known here: they are "
-            "left out and named in the x-quire-ignored header, or the request is refused (400)."
+            description="Requests with unknown fields. report: the fields are ignored and named in "
+            "the x-quire-ignored header; refuse: the request fails with 400."
         ),
     ] = "report"
     max_choices: Annotated[
-        int, Meta(ge=1, le=1024, description="Most answers (n) of one request.")
+        int, Meta(ge=1, le=1024, description="Most choices (n) of one request.")
     ] = 16
     max_waiting_requests: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000_000,
-            description="Sequences waiting for the engine beyond which requests are refused (429).",
+            description="Most sequences waiting for the engine; beyond it, requests get 429.",
         ),
     ] = 1024
     drain_timeout: Annotated[
         float,
-        Meta(ge=0, le=3600, description="Seconds that running requests get at shutdown."),
+        Meta(
+            ge=0, le=3600, description="Seconds that running requests have to finish at shutdown."
+        ),
     ] = 30.0
     engine_silence_timeout: Annotated[
         float,
         Meta(
             gt=0,
             le=3600,
-            description="Seconds without a word from the engine after which it is not ready.",
+            description="Seconds without a message from the engine after which the server is "
+            "not ready.",
         ),
     ] = 30.0
     engine_restart_timeout: Annotated[
@@ -160,8 +163,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3600,
-            description="Seconds that running requests wait for the next engine when theirs died, "
-            "to go on in it. If 0, or less than the model took to load, they fail at once.",
+            description="Seconds that running requests wait for a new engine when theirs died, "
+            "to continue in it. If 0, or less than the model took to load, they fail at once.",
         ),
     ] = 120.0
     engine_hang_timeout: (
@@ -170,9 +173,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 le=3600,
-                description="Seconds without progress after which an engine with work, or one "
-                "that does not respond, is killed and started again; longer than its longest "
-                "step. 0: never. Default: 60, on a CPU more where steps take long.",
+                description="Seconds without progress after which an engine that has work, or "
+                "does not respond, is killed and restarted; must exceed its longest step. "
+                "0: never. Default: 60, on a CPU longer if its steps are slow.",
             ),
         ]
         | None
@@ -182,8 +185,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3600,
-            description="Seconds after which an API worker whose event loop stands still is killed "
-            "and started again; while it starts, ten times as long. 0: never.",
+            description="Seconds after which an API worker whose event loop is blocked is killed "
+            "and restarted; ten times as long while it starts. 0: never.",
         ),
     ] = 30.0
     stream_keep_alive: Annotated[
@@ -191,8 +194,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3600,
-            description="Seconds of silence after which an SSE stream gets a comment, which every "
-            "client skips, so that no proxy takes it for dead. 0: never.",
+            description="Seconds of silence after which an SSE stream gets a comment, which "
+            "clients skip, so that proxies do not time out. 0: never.",
         ),
     ] = 15.0
     slow_reader_timeout: Annotated[
@@ -200,8 +203,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=3600,
-            description="Seconds a client may leave one write of its answer waiting before it is "
-            "cut off.",
+            description="Seconds a client may block one write of its answer before it is "
+            "disconnected.",
         ),
     ] = 60.0
     signing_key: (
@@ -210,9 +213,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 min_length=16,
                 max_length=1024,
-                description="Secret that signs thinking blocks and seals reasoning, the same in "
-                "all replicas; default: signatures use a new one at each start, seals one that "
-                "is kept beside the store.",
+                description="Secret for signing thinking blocks and sealing reasoning; all "
+                "replicas need the same. Default: a new one at each start for signatures, one "
+                "saved next to the store for seals.",
                 extra=SECRET,
             ),
         ]
@@ -229,26 +232,31 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     store_max_responses: Annotated[
         int,
-        Meta(ge=1, le=100_000_000, description="Stored responses beyond which the oldest go."),
+        Meta(
+            ge=1,
+            le=100_000_000,
+            description="Most stored responses; beyond it, the oldest are deleted.",
+        ),
     ] = 10_000
     store_max_bytes: Annotated[
         int,
         Meta(
             ge=1 << 20,
             le=1 << 44,
-            description="Bytes of stored responses (compressed) beyond which the oldest go.",
+            description="Most bytes of stored responses (compressed); beyond it, the oldest "
+            "are deleted.",
         ),
     ] = 1 << 30
     store_ttl: Annotated[
         float,
-        Meta(gt=0, le=10 * 365 * 86400, description="Seconds that a response stays stored."),
+        Meta(gt=0, le=10 * 365 * 86400, description="Seconds a response stays stored."),
     ] = 30 * 86400.0
     resume_timeout: Annotated[
         float,
         Meta(
             gt=0,
             le=3600,
-            description="Seconds that a resumable stream goes on with nobody reading it, and that "
+            description="Seconds that a resumable stream keeps running without a reader, and that "
             "it can be read again after its end.",
         ),
     ] = 60.0
@@ -257,7 +265,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1 << 12,
             le=1 << 30,
-            description="Bytes of one resumable stream that are kept; older ones are dropped.",
+            description="Bytes kept of one resumable stream; older ones are dropped.",
         ),
     ] = 4 * 1024 * 1024
     resume_total_bytes: Annotated[
@@ -265,13 +273,13 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1 << 12,
             le=1 << 36,
-            description="Bytes of all resumable streams; beyond it ended ones are dropped, then "
-            "new ones are refused (429).",
+            description="Bytes kept of all resumable streams; beyond it, ended streams are "
+            "dropped, then new ones get 429.",
         ),
     ] = 256 * 1024 * 1024
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="Least severe log line kept."),
+        Meta(description="Lowest severity that is logged."),
     ] = "info"
     log_format: Annotated[
         Literal["auto", "json", "console"],
@@ -284,5 +292,5 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*self.api_key, *self.priority_api_key)))
 
     def names(self, model_dir: Path) -> tuple[str, ...]:
-        """The names that clients may ask for, the first being the one in replies."""
+        """The names by which clients may request the model; replies use the first."""
         return self.served_model_name or (model_dir.resolve().name,)
