@@ -26,7 +26,7 @@ _STATUSES = {
     "loading": (State.LOADING, ""),
     "draining": (State.DRAINING, "It finishes what it has begun and takes no new requests."),
     "lost": (State.FAILED, "Its engine is gone."),
-    "silent": (State.FAILED, "Its engine has not been heard of for too long."),
+    "silent": (State.FAILED, "Its engine has been silent for too long."),
 }
 
 

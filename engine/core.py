@@ -559,7 +559,7 @@ class EngineCore:
         try:
             self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
         except Exception as error:
-            raise EngineDeadError(f"no step works any more: {step_error}") from error
+            raise EngineDeadError(f"every step fails: {step_error}") from error
         finally:
             if pool is not None:
                 pool.release(blocks[0])

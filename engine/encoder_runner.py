@@ -39,7 +39,7 @@ class EncoderRunner:
         progress("config", 0, 1)
         directory = Path(config.model)
         if config.quantization != "none":
-            raise ModelError("--quantization is there for decoders, and this model is an encoder")
+            raise ModelError("--quantization supports decoders only; this model is an encoder")
         self._device = choose_device(config.device)
         self._config = load_encoder_config(directory)
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)

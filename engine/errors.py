@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-UNTOLD = "an internal error of the engine, whose log says more"
+UNTOLD = "internal engine error; see the log"
 
 
 class TellableError(ValueError):

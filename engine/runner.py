@@ -440,13 +440,13 @@ def _dtype_of(
         return choose_dtype(config.dtype, model.dtype, device)
     if device.type != "cpu" or config.dtype not in ("auto", "float32"):
         raise ModelError(
-            f"--quantization {config.quantization} is there for float32 on a CPU, not for "
+            f"--quantization {config.quantization} supports float32 on a CPU, not "
             f"--dtype {config.dtype} on {device}"
         )
     if ranks > 1:
-        raise ModelError(f"--quantization {config.quantization} is there for one device")
+        raise ModelError(f"--quantization {config.quantization} supports a single device")
     if model.family == "gpt2":
-        raise ModelError(f"--quantization {config.quantization} is not there for GPT-2")
+        raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
     return torch.float32
 
 

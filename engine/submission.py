@@ -34,13 +34,13 @@ def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> st
     """Why this model cannot make this vector; None if it can."""
     prompt_len = len(embed.prompt_token_ids)
     if not info.vector_size:
-        return f"{info.architecture} makes no vectors"
+        return f"{info.architecture} does not support embeddings"
     if prompt_len == 0:
         return "the text has no tokens"
     if prompt_len > max_sequence_len:
-        return f"the text has {prompt_len} tokens; it can have {max_sequence_len}"
+        return f"the text has {prompt_len} tokens; the limit is {max_sequence_len}"
     if embed.second_text is not None and embed.second_text > prompt_len:
-        return f"the second text begins at {embed.second_text}, behind the {prompt_len} tokens"
+        return f"second_text is {embed.second_text}, but the text has only {prompt_len} tokens"
     outside = _outside(embed.prompt_token_ids, info.vocab_size)
     if outside is not None:
         return f"token id {outside} is not in the vocabulary of {info.vocab_size}"
@@ -51,12 +51,12 @@ def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> st
 
 def _dimensions_refusal(dimensions: int, info: ModelInfo) -> str | None:
     if not info.embedding_size:
-        return "a score has no dimensions to keep"
+        return "dimensions is not supported for scores"
     if dimensions > info.embedding_size:
         return f"dimensions {dimensions} exceeds the embedding's {info.embedding_size}"
     allowed = (*info.matryoshka_dimensions, info.embedding_size)
     if info.matryoshka_dimensions and dimensions not in allowed:
-        return f"dimensions {dimensions} is none of those the model was trained for: " + ", ".join(
+        return f"dimensions {dimensions} is not supported by the model; supported: " + ", ".join(
             map(str, allowed)
         )
     return None

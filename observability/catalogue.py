@@ -430,5 +430,5 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("total_ms", "receipt to end"),
     LogField("preemptions", "times its sequences were preempted, together"),
     LogField("handovers", "times its sequences went on in a restarted engine, together"),
-    LogField("ignored", "fields of the request that did nothing, by name"),
+    LogField("ignored", "names of request fields that were ignored"),
 )

@@ -63,7 +63,7 @@ class ChatClient:
         try:
             return [model["id"] for model in json.load(response)["data"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise ServerError(f"{self.url} is no OpenAI-compatible server ({error})") from error
+            raise ServerError(f"{self.url} is not an OpenAI-compatible server ({error})") from error
         finally:
             connection.close()
 

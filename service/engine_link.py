@@ -313,12 +313,12 @@ class EngineLink:
             except Exception as error:
                 # Whatever it was: a link that ended here would leave every request waiting.
                 if not isinstance(error, OSError | EOFError | ValueError):
-                    _log.exception("the engine's message could not be taken in")
+                    _log.exception("failed to process a message from the engine")
                 if self._writer is not None:
                     self._writer.close()
                     self._writer = None
                     ended = isinstance(error, EOFError)
-                    reason = "the engine ended it" if ended else str(error) or repr(error)
+                    reason = "closed by the engine" if ended else str(error) or repr(error)
                     _log.warning("engine connection lost", error=reason)
                     if self.state.phase is not LinkPhase.LOST:  # else it said why itself
                         self._lose("the engine is gone")
@@ -419,7 +419,7 @@ class EngineLink:
         try:
             self._on_state(state)
         except Exception:  # a link that ended here would never find the next engine
-            _log.exception("the engine's state could not be taken in")
+            _log.exception("failed to process the engine's state")
 
     # --- from an engine that died to the next --------------------------------------------------
 
@@ -454,7 +454,7 @@ class EngineLink:
         if convicted:
             same = [s for s in self._sequences.values() if self._suspects.is_convicted(s)]
             ids = dict.fromkeys(s.message.request_id for s in same if s.message is not None)
-            _log.error("a request that kills engines is refused", request_ids=" ".join(ids))
+            _log.error("refused a request that kills engines", request_ids=" ".join(ids))
             self._fail(same, crashing_request())
 
     def _wait_for_the_next(self) -> None:
@@ -480,7 +480,7 @@ class EngineLink:
         ids = list(dict.fromkeys(message.request_id for message in messages if message is not None))
         if ids:
             _log.warning(
-                "requests the engine was at",
+                "requests running when the engine died",
                 count=len(ids),
                 request_ids=" ".join(ids[:_MOST_SUSPECTS]),
             )
@@ -592,7 +592,7 @@ class EngineLink:
         self._trials = self._tried = None
 
     def _give_up(self, seconds: float) -> None:
-        what = f"the engine died and none took its place within {seconds:g} s"
+        what = f"the engine died and was not replaced within {seconds:g} s"
         never_begun = [s for s in self._sequences.values() if s.deaths == 0]
         self._fail(never_begun, EngineUnavailableError(f"{what}; retry."))
         self._fail_all(EngineFailedError(what))

@@ -62,7 +62,7 @@ def _sweep(base: Path) -> None:
         for directory in sorted(base.glob(f"{_PREFIX}*")):
             if _is_dead(directory):
                 shutil.rmtree(directory, ignore_errors=True)
-                _log.info("removed what a killed server left", directory=str(directory))
+                _log.info("removed the directory of a killed server", directory=str(directory))
 
 
 def _is_dead(directory: Path) -> bool:

@@ -25,11 +25,11 @@ class Supervision:
         if page is None or page[Sign.FRUITLESS_DEATHS] < FAILING_DEATHS:
             return None
         problem = (
-            f"the engine died {page[Sign.FRUITLESS_DEATHS]:.0f} times in a row without getting "
-            "anything done; the log says why"
+            f"the engine died {page[Sign.FRUITLESS_DEATHS]:.0f} times in a row without progress; "
+            "see the log"
         )
         seconds = math.ceil(page[Sign.NEXT_START_AT] - time.monotonic())
-        return f"{problem}; the next start is in {seconds} s" if seconds > 0 else problem
+        return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
 
     def is_hopeless(self, *, engine_is_lost: bool) -> bool:
         """Whether only a restart of everything can help. A supervisor that lives starts what died

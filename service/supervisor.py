@@ -115,7 +115,7 @@ class _Child:
             return
         self.is_condemned = True
         _log.error(
-            "hangs: it is killed",
+            "is unresponsive, killing it",
             child=self.name,
             pid=self.pid,
             silent_seconds=round(silent, 1),
@@ -300,15 +300,13 @@ class Supervisor:
         )
         if not self._was_ready and code > 0:
             # It looked at what it was given and gave up: it would do so again.
-            self._failure = (
-                f"the {child.name} could not start ({describe_exit(code)}); the log says why"
-            )
+            self._failure = f"the {child.name} could not start ({describe_exit(code)}); see the log"
             return
         delay = child.policy.delay_after(progress=child.got_something_done)
         _log.info("restarting", child=child.name, delay_seconds=delay)
         if child.policy.fruitless_deaths >= FAILING_DEATHS:
             _log.error(
-                "dies again and again without getting anything done",
+                "keeps dying without progress",
                 child=child.name,
                 deaths=child.policy.fruitless_deaths,
                 exit=describe_exit(code),
@@ -332,7 +330,7 @@ class Supervisor:
             child.signal(signal.SIGKILL)
         pids = [child.pid for child in self._children if child.pid is not None]
         for pid in await_end(pids, KILLED_WAIT_SECONDS):
-            _log.error("was killed and does not end: it is left behind", pid=pid)
+            _log.error("does not end after SIGKILL, leaving it behind", pid=pid)
         for child in self._children:
             child.pid = None
 

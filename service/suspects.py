@@ -142,8 +142,8 @@ class Suspects:
 
 def crashing_request() -> CrashingRequestError:
     return CrashingRequestError(
-        "The engine died each time it ran this request, alone in the end: the request is refused "
-        "for an hour. Do not retry it; change the prompt or the parameters."
+        "The engine died each time it ran this request, the last time alone. It is refused "
+        "for an hour: do not retry it; change the prompt or the parameters."
     )
 
 

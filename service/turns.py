@@ -147,5 +147,5 @@ class Turns:
             seconds = math.ceil((self.waiting + 1) * self._seconds / self._slots)
             retry_after = min(_MAX_RETRY_AFTER_SECONDS, max(1, seconds))
         return OverloadedError(
-            f"Too many requests wait for {self._what}; retry later.", retry_after=retry_after
+            f"Too many requests are waiting for {self._what}; retry later.", retry_after=retry_after
         )

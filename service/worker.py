@@ -89,7 +89,7 @@ def _allow_many_connections() -> None:
 def _report(task: asyncio.Task[None]) -> None:
     """Should it end before it is cancelled, that is a fault, to be seen at once."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("idle connections are watched no more", exc_info=error)
+        _log.error("no longer closing idle connections", exc_info=error)
 
 
 async def _open(store: ResponseStore) -> None:
@@ -243,7 +243,7 @@ def main(argv: list[str]) -> int:
     try:
         return uvloop.run(serve())
     except Exception:
-        _log.exception("the API worker cannot go on")
+        _log.exception("the API worker failed")
         return 1
     finally:
         telemetry.close()

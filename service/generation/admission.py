@@ -113,7 +113,7 @@ class Admission:
             self._check_restart()
         if is_ready and self._link.silence > self._longest_silence:
             raise EngineUnavailableError(
-                f"The engine has not been heard of for {self._link.silence:.0f} s; retry."
+                f"No message from the engine for {self._link.silence:.0f} s; retry."
             )
         self._check_places(caller)
 
@@ -122,7 +122,7 @@ class Admission:
         expected in time."""
         problem = self._supervision.problem
         if problem is not None:
-            raise EngineUnavailableError(f"The engine does not run: {problem}.")
+            raise EngineUnavailableError(f"The engine is not running: {problem}.")
         if self._link.expects_engine:
             return
         match self._link.state.phase:
@@ -133,7 +133,7 @@ class Admission:
                 )
             case LinkPhase.LOST:
                 raise EngineUnavailableError(
-                    f"The engine does not answer: {self._link.state.detail}; retry.",
+                    f"The engine does not respond: {self._link.state.detail}; retry.",
                     retry_after=self._restart_seconds(),
                 )
 
@@ -150,12 +150,12 @@ class Admission:
                 return
             if not of_all and own >= share(self._most_waiting, others):
                 raise OverloadedError(
-                    f"{own} sequences of this key are waiting already; retry later.",
+                    f"{own} sequences of this key are already waiting; retry later.",
                     retry_after=self._retry_after(own),
                 )
         if of_all:
             raise OverloadedError(
-                f"{waiting} sequences are waiting already; retry later.",
+                f"{waiting} sequences are already waiting; retry later.",
                 retry_after=self._retry_after(waiting),
             )
 

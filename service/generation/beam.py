@@ -117,7 +117,7 @@ class BeamGeneration(Generation):
             try:
                 self._submit()
             except (ConnectionError, ValueError) as error:
-                raise EngineFailedError(f"the engine does not answer: {error}") from error
+                raise EngineFailedError(f"the engine does not respond: {error}") from error
             return []
         self._fill_choices()
         self._filled = True

@@ -37,7 +37,9 @@ class StopRules:
 def failure_of(record: SequenceRecord) -> QuireError:
     """Why a sequence that the engine ended has no answer."""
     if record.is_refusal:
-        return InvalidRequestError(f"The output cannot be constrained as asked: {record.error}.")
+        return InvalidRequestError(
+            f"The output cannot be constrained as requested: {record.error}."
+        )
     return EngineFailedError(record.error or "the engine stopped this request")
 
 

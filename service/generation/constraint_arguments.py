@@ -53,7 +53,7 @@ def check_text(schema: JsonObject, param: str) -> None:
     """Raises InvalidRequestError for what bare text cannot be held to."""
     for keyword in sorted(_BEYOND_TEXT & schema.keys()):
         raise InvalidRequestError(
-            f"'{keyword}' of a text cannot be enforced inside this model's tool calls.",
+            f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
             param=f"{param}.{keyword}",
         )
 

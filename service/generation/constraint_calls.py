@@ -82,7 +82,7 @@ class CallTerms:
             bodies.append(self._call(tool))
             if sum(map(len, bodies)) > MAX_GRAMMAR_CHARS:
                 raise InvalidRequestError(
-                    "The tools' schemas are too large together to constrain calls by them.",
+                    "The tools' schemas are too large in total to constrain calls.",
                     param=tool.param,
                 )
         self._one = rules.add(either(bodies))

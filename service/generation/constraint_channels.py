@@ -65,7 +65,7 @@ class ChannelTerms:
             terms.append(f"{header} {self._body(tool, exact=exact)}")
             if sum(map(len, terms)) > MAX_GRAMMAR_CHARS:
                 raise InvalidRequestError(
-                    "The tools' schemas are too large together to constrain calls by them.",
+                    "The tools' schemas are too large in total to constrain calls.",
                     param=tool.param,
                 )
         one = self._rules.add(either(terms))

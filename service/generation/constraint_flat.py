@@ -75,7 +75,7 @@ def _definitions(grammar: str) -> dict[str, list[_Token]]:
         if found["import"] is not None:
             name = found["common"]
             if name not in _COMMON:
-                raise CannotFlattenError(f"'%import common.{name}' is not known here")
+                raise CannotFlattenError(f"'%import common.{name}' is not supported")
             definitions[found["alias"] or name] = [_Token("made", _COMMON[name])]
         elif found["other"] is not None:
             raise CannotFlattenError(
@@ -87,13 +87,13 @@ def _definitions(grammar: str) -> dict[str, list[_Token]]:
     for place, token in enumerate(tokens):
         if place + 1 < len(tokens) and tokens[place + 1] == ("bracket", ":"):
             if token.kind not in ("name", "repeat"):
-                raise CannotFlattenError(f"'{token.text}:' begins no rule")
+                raise CannotFlattenError(f"'{token.text}:' does not start a rule")
             current = definitions[token.text.lstrip("!")] = []
         elif token == ("bracket", ":"):
             continue
         elif current is None:
             if token != ("repeat", "?"):  # Lark's mark of a rule that is inlined in its trees
-                raise CannotFlattenError(f"'{token.text[:20]}' stands outside a rule")
+                raise CannotFlattenError(f"'{token.text[:20]}' is outside a rule")
         else:
             current.append(token)
     # The mark before a rule's name ends up behind the rule above.
@@ -123,7 +123,7 @@ class _Flattener:
         self._tokens, self._place = self._definitions[name], 0
         regex = self._alternatives()
         if self._place < len(self._tokens):
-            raise CannotFlattenError(f"'{self._tokens[self._place].text}' is one too many")
+            raise CannotFlattenError(f"'{self._tokens[self._place].text}' is unexpected")
         self._tokens, self._place = outside
         self._open.discard(name)
         if len(regex) > MAX_REGEX_CHARS:
@@ -207,7 +207,7 @@ def _count(repeat: str) -> str:
         return repeat
     bounds = re.sub(r"[\s{}~]", "", repeat).replace("..", ",")
     if not re.fullmatch(r"\d*,?\d*", bounds):
-        raise CannotFlattenError(f"'{repeat[:40]}' is no count")
+        raise CannotFlattenError(f"'{repeat[:40]}' is not a repeat count")
     return "{" + (f"0{bounds}" if bounds.startswith(",") else bounds) + "}"
 
 
@@ -223,6 +223,6 @@ def _regex(source: str) -> str:
     end = source.rindex("/")
     body, flags = source[1:end].replace("\\/", "/"), source[end + 1 :]
     if not set(flags) <= {"i", "s", "m", "x", "u"}:
-        raise CannotFlattenError(f"{source[:40]} has flags that are not known")
+        raise CannotFlattenError(f"{source[:40]} has unknown flags")
     flags = flags.replace("u", "")
     return f"(?{flags}:{body})" if flags else f"(?:{body})"

@@ -181,7 +181,7 @@ class _Builder:
         if self._client_grammar is None:
             if len(source) > MAX_GRAMMAR_CHARS:
                 raise InvalidRequestError(
-                    "The schemas are too large together to constrain the output by them.",
+                    "The schemas are too large in total to constrain the output.",
                     param="tools" if self._request.answer is None else self._request.answer.param,
                 )
             return Constraint(grammar=source, row_items=_ROW_ITEMS)
@@ -307,7 +307,7 @@ def check_size(text: str, param: str) -> None:
     """Raises InvalidRequestError for a text too long to constrain output by."""
     if len(text) > MAX_GRAMMAR_CHARS // 4:
         raise InvalidRequestError(
-            f"More than {MAX_GRAMMAR_CHARS // 4} characters are too many to constrain output by.",
+            f"'{param}' may have at most {MAX_GRAMMAR_CHARS // 4} characters.",
             param=param,
         )
 
@@ -316,6 +316,6 @@ def _options(options: tuple[str, ...], param: str) -> str:
     if not options:
         raise InvalidRequestError("There must be at least one choice.", param=param)
     if len(options) > _MAX_OPTIONS:
-        raise InvalidRequestError(f"More than {_MAX_OPTIONS} choices.", param=param)
+        raise InvalidRequestError(f"There may be at most {_MAX_OPTIONS} choices.", param=param)
     check_size("".join(options), param)
     return " | ".join(literal(option) for option in options)

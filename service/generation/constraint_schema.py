@@ -197,7 +197,7 @@ class _Reader:
                 self.stood_in_for.append(f"{path}.pattern")
             else:
                 self._leave_out(
-                    "The pattern cannot be enforced: look-around, references back and word "
+                    "The pattern cannot be enforced: lookaround, backreferences and word "
                     "boundaries are not supported.",
                     f"{path}.pattern",
                 )
@@ -213,7 +213,8 @@ class _Reader:
             return
         known = sorted(_FORMATS | _FORMAT_PATTERNS.keys())
         self._leave_out(
-            f"The string format '{declared[:64]}' cannot be enforced; {', '.join(known)} can.",
+            f"The string format '{declared[:64]}' cannot be enforced; supported: "
+            f"{', '.join(known)}.",
             f"{path}.format",
         )
 

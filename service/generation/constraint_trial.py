@@ -66,7 +66,7 @@ class GrammarTrial:
             large=_LARGE_BYTES,
             most_waiting=_MOST_WAITING,
             most_bytes=_MOST_WAITING_BYTES,
-            what="their grammars to be tried",
+            what="grammar compilation",
         )
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
 
@@ -84,7 +84,7 @@ class GrammarTrial:
         verdict = await self._ask(TryGrammar(constraint), owner)
         if verdict.error is not None:
             seconds = round(time.monotonic() - begin, 3)
-            _log.info("a grammar is refused", seconds=seconds, chars=len(constraint.grammar))
+            _log.info("refused a grammar", seconds=seconds, chars=len(constraint.grammar))
         self._verdicts[key] = verdict
         if len(self._verdicts) > _REMEMBERED:
             self._verdicts.popitem(last=False)
@@ -106,7 +106,7 @@ class GrammarTrial:
             except ChildDiedError:
                 return Verdict(error="it needs too much memory to compile")
             except ChildStartError as error:
-                raise TrialFailedError("grammars cannot be tried on this server") from error
+                raise TrialFailedError("grammars cannot be compiled on this server") from error
             finally:
                 self._idle.append(process)
 

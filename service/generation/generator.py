@@ -40,7 +40,7 @@ class Generator:
         try:
             return begin(request, caller)
         except ConnectionError as error:
-            raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
+            raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
 

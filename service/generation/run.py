@@ -242,7 +242,7 @@ class Run:
         """Raises OverloadedError when it has as many readers as it may."""
         if self._readers >= MOST_READERS:
             raise OverloadedError(
-                f"This stream has {MOST_READERS} readers already; close one, or retry later."
+                f"This stream has {MOST_READERS} readers, the limit; close one or retry."
             )
 
     def _watch_readers(self) -> None:
@@ -252,7 +252,9 @@ class Run:
         if self._readers == 0 and not self._background and not self.log.ended:
             loop = asyncio.get_running_loop()
             self._idle = loop.call_later(
-                self._timeout, self.stop, f"Nobody read the stream for {self._timeout:g} seconds."
+                self._timeout,
+                self.stop,
+                f"No client read the stream for {self._timeout:g} seconds.",
             )
 
 

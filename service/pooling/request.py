@@ -91,7 +91,7 @@ class PooledTexts:
                 arrival_time=request.arrival_time,
             )
         except ConnectionError as error:
-            raise EngineUnavailableError(f"The engine does not answer: {error}.") from error
+            raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
         self._submitted.append(sequence)

@@ -192,7 +192,7 @@ async def constraint_of(
             ):
                 return Formed(loose, form.freed)
         raise InvalidRequestError(
-            f"The output cannot be constrained as asked: {_readable(error)}",
+            f"The output cannot be constrained as requested: {_readable(error)}",
             param=await _culprit(form, lark, write, trial, owner),
         )
     except TrialFailedError as failure:
@@ -206,7 +206,7 @@ async def _in_lark(asked: Asked, trial: GrammarTrial, owner: str) -> str | None:
     text, error = await trial.to_lark(asked.gbnf, owner)
     if error is not None:
         raise InvalidRequestError(
-            f"The grammar is not sound GBNF: {_readable(error)}", param=asked.gbnf_param
+            f"The grammar is not valid GBNF: {_readable(error)}", param=asked.gbnf_param
         )
     return text
 

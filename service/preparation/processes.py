@@ -69,7 +69,7 @@ class Preparation:
             large=_LARGE_BYTES,
             most_waiting=_MOST_WAITING,
             most_bytes=_MOST_BYTES,
-            what="their preparation",
+            what="preparation",
         )
 
     @property
@@ -87,7 +87,7 @@ class Preparation:
             try:
                 await process.start()
             except ChildStartError as error:
-                _log.error("a preparation process does not start", error=str(error))
+                _log.error("a preparation process failed to start", error=str(error))
             finally:
                 self._idle.append(process)
 
@@ -149,7 +149,7 @@ class Preparation:
         try:
             reply: Done | Failed = await process.ask(frame, read, seconds=JOB_SECONDS)
         except ChildTooSlowError as error:
-            _log.warning("a preparation was ended", stage=reached.name, bytes=len(frame))
+            _log.warning("killed a slow preparation process", stage=reached.name, bytes=len(frame))
             raise InvalidRequestError(_too_slow(reached), param=reached.param) from error
         except ChildDiedError as error:
             _log.warning("a preparation process died", stage=reached.name, bytes=len(frame))
@@ -178,7 +178,7 @@ def _too_slow(reached: Stage) -> str:
     if reached.name == "template":
         return (
             f"The model's chat template took more than {JOB_SECONDS:.0f} s on these messages; "
-            "send fewer, or have its author look at it."
+            "send fewer, or report it to the template's author."
         )
     return f"The request took more than {JOB_SECONDS:.0f} s to prepare; send less."
 

@@ -141,7 +141,7 @@ def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:
     """Raises InvalidRequestError for an id that is no token."""
     if ids and max(ids) >= vocab_size:
         raise InvalidRequestError(
-            f"'{param}' holds the token id {max(ids)}, but ids end at {vocab_size - 1}.",
+            f"'{param}' contains token id {max(ids)}, but the largest id is {vocab_size - 1}.",
             param=param,
         )
 

@@ -300,7 +300,7 @@ def _asked(
     asked = forms.asked_of(request, plain=plain)
     if asked is not None and generation.length_penalty is not None:
         raise InvalidRequestError(
-            "A form for the output is not served together with 'use_beam_search'.",
+            "Structured output is not supported with 'use_beam_search'.",
             param="use_beam_search",
         )
     return asked
@@ -845,7 +845,7 @@ def _check_dimensions(request: EmbeddingRequest, work: Work) -> None:
     size = engine.embedding_size
     if not size:
         raise WrongTaskError(
-            f"This model ({engine.architecture}) makes no embeddings"
+            f"This model ({engine.architecture}) does not support embeddings"
             + (
                 "; it scores pairs of texts: see /v1/rerank and /v1/score."
                 if engine.num_scores
@@ -912,8 +912,7 @@ class _Pairs:
         [first] = self.firsts
         if len(first) * len(self.seconds) > MAX_JOINED_CHARS:
             raise InvalidRequestError(
-                f"'{self.first_field}' is too long to be read together with "
-                f"{len(self.seconds)} texts.",
+                f"'{self.first_field}' is too long to be combined with {len(self.seconds)} texts.",
                 param=self.first_field,
             )
         return self._with_all(first)
@@ -929,10 +928,10 @@ def _scored_inputs(
     model reads both texts of a pair together."""
     engine = work.job.engine
     if not (engine.num_scores or engine.embedding_size):
-        raise WrongTaskError(f"This model ({engine.architecture}) scores no texts.")
+        raise WrongTaskError(f"This model ({engine.architecture}) does not support scoring.")
     if engine.embedding_size and request.use_activation is False:
         raise WrongTaskError(
-            "'use_activation' is only served by cross-encoders; this model's scores are cosines.",
+            "Only cross-encoders support 'use_activation'; this model's scores are cosines.",
             param="use_activation",
         )
     across = bool(engine.num_scores)

@@ -156,13 +156,13 @@ class ChatTemplate:
         try:
             text = _bounded(self._template.generate(context), max_chars or MAX_PROMPT_CHARS)
         except SecurityError as error:
-            raise TemplateError(f"the chat template did what it must not: {error}") from error
+            raise TemplateError(f"the chat template tried something forbidden: {error}") from error
         except jinja2.TemplateError as error:
             raise TemplateError(f"the chat template refused the messages: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise TemplateError(f"the chat template failed on the messages: {error}") from error
         except (RecursionError, OverflowError, MemoryError) as error:
-            raise TemplateError("the chat template ran out of bounds") from error
+            raise TemplateError("the chat template exceeded its limits") from error
         return _cut_at_mark(text) if continue_final_message else text
 
 

@@ -63,8 +63,8 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
                 "The server is shutting down; retry, another replica may answer."
             ) from None
         raise SlowSenderError(
-            f"The body did not arrive in time: after {arrival.size} bytes, {seconds:g} s passed "
-            "with none or too few."
+            f"The body did not arrive in time: after {arrival.size} bytes, too few came for "
+            f"{seconds:g} s."
         ) from None
     finally:
         if drain is not None:
@@ -174,8 +174,8 @@ class _Inflated:
                 )
             except zlib.error as error:
                 raise InvalidRequestError(
-                    f"The body is not valid {self._encoding}, which its Content-Encoding says it "
-                    f"is: {error}."
+                    f"The body is not valid {self._encoding}, its declared Content-Encoding: "
+                    f"{error}."
                 ) from None
             self._size += len(text)
             if self._size > self._limit:
@@ -195,7 +195,7 @@ class _Inflated:
 
     def whole(self) -> bytes:
         if self._inflate is not None and not self._inflate.eof:
-            raise InvalidRequestError(f"The {self._encoding} body has no end.")
+            raise InvalidRequestError(f"The {self._encoding} body is truncated.")
         return b"".join(self._pieces)
 
 

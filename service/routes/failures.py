@@ -29,9 +29,9 @@ def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
     if isinstance(error, HTTPException):
         match error.status_code:
             case 404:
-                return NotFoundError(f"There is no {method} {path}; see /docs for what there is.")
+                return NotFoundError(f"There is no {method} {path}; see /docs.")
             case 405:
-                return MethodNotAllowedError(f"{path} does not take {method}; see /docs.")
+                return MethodNotAllowedError(f"{path} does not support {method}; see /docs.")
             case 413:
                 return BodyTooLargeError("The body is too large.")
             case status if status < 500:

@@ -81,7 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/chat/completions",
-        "Answer a conversation",
+        "Create a chat completion",
         ChatCompletion,
         ChatRequest,
         streams=True,
@@ -90,7 +90,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/completions",
-        "Continue a text",
+        "Create a completion",
         Completion,
         CompletionRequest,
         streams=True,
@@ -99,7 +99,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/messages",
-        "Answer a conversation (Anthropic's API)",
+        "Create a message (Anthropic's API)",
         AnsweredMessage,
         MessagesRequest,
         streams=True,
@@ -118,7 +118,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/responses",
-        "Answer a conversation (Responses API)",
+        "Create a response (Responses API)",
         ResponseObject,
         ResponsesRequest,
         streams=True,
@@ -127,7 +127,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/responses/compact",
-        "Replace a conversation by its user's messages and one sealed summary",
+        "Compact a conversation into its user messages and a sealed summary",
         CompactedResponse,
         ResponsesRequest,
         failures=_GENERATION_FAILURES,
@@ -143,7 +143,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/v1/responses/{response_id}",
-        "Give a response back, as an object or as its stream",
+        "Retrieve a response, as an object or as a stream",
         ResponseObject,
         streams=True,
         query=(Query("stream", {"type": "boolean"}), _STARTING_AFTER),
@@ -152,21 +152,21 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "delete",
         "/v1/responses/{response_id}",
-        "Forget a response",
+        "Delete a response",
         DeletedResponse,
         failures=_STORED_FAILURES,
     ),
     Operation(
         "post",
         "/v1/responses/{response_id}/cancel",
-        "Stop a background response",
+        "Cancel a background response",
         ResponseObject,
         failures=_STORED_FAILURES,
     ),
     Operation(
         "get",
         "/v1/responses/{response_id}/input_items",
-        "The items a response was asked with",
+        "List the input items of a response",
         ItemList,
         query=(
             Query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
@@ -188,13 +188,13 @@ OPERATIONS: tuple[Operation, ...] = (
         for paths, summary, answer, request in (
             (
                 ("/v1/embeddings",),
-                "Texts to vectors",
+                "Create embeddings",
                 EmbeddingList,
                 EmbeddingRequest,
             ),
             (
                 ("/v1/rerank", "/v2/rerank"),
-                "Order documents by how they answer a query",
+                "Rank documents by relevance to a query",
                 RerankAnswer,
                 RerankRequest,
             ),
@@ -207,7 +207,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/tokenize",
-        "Text or messages to token ids",
+        "Convert text or messages to token ids",
         TokenizeResponse,
         TokenizeRequest,
         failures=(400, 401, 403, 404, 408, 413, 415, 503),
@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/detokenize",
-        "Token ids to text",
+        "Convert token ids to text",
         DetokenizeResponse,
         DetokenizeRequest,
         failures=(400, 401, 403, 404, 408, 413, 415, 503),
@@ -228,11 +228,11 @@ OPERATIONS: tuple[Operation, ...] = (
         failures=(401, 503),
     ),
     Operation("get", "/health", "Status, model and engine", Health, open=True),
-    Operation("get", "/health/ready", "200 while requests are taken", Health, open=True),
+    Operation("get", "/health/ready", "200 while requests are accepted", Health, open=True),
     Operation("get", "/health/live", "503 only when a restart would help", Health, open=True),
     Operation("get", "/metrics", "Prometheus metrics", "text/plain", open=True),
-    Operation("get", "/", "What this server is", Landing, open=True),
-    Operation("get", "/docs", "This document, to read", "text/html", open=True),
+    Operation("get", "/", "About this server", Landing, open=True),
+    Operation("get", "/docs", "This document as HTML", "text/html", open=True),
     Operation("get", "/openapi.json", "This document", "application/json", open=True),
 )
 
@@ -305,11 +305,11 @@ def _describe(
     }
     for status in operation.failures:
         result["responses"][str(status)] = {
-            "description": "Refused or failed",
+            "description": "The request was refused or failed",
             "content": {"application/json": {"schema": schema_of[operation.error]}},
         }
     if operation.answer is Health:
-        result["responses"]["503"] = {"description": "Not so, and why", "content": content}
+        result["responses"]["503"] = {"description": "No, with the reason", "content": content}
     if operation.request is not None:
         schema = schema_of[operation.request]
         result["requestBody"] = {

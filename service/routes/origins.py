@@ -117,7 +117,7 @@ class OriginRules:
         if name and name not in self._hosts and not is_loopback(name):
             raise ForbiddenError(
                 f"This server does not answer to the host name '{name[:256]}'. Use localhost or "
-                f"127.0.0.1, start it with --allowed-hosts {name[:256]}, or set an --api-key."
+                f"127.0.0.1, start it with --allowed-hosts {name[:256]}."
             )
 
     def allows(self, origin: str) -> bool:

@@ -46,7 +46,7 @@ def _base_url(request: HttpRequest) -> str:
     try:
         return str(request.base_url).rstrip("/")
     except ValueError as error:
-        raise InvalidRequestError("The Host header is not sound.") from error
+        raise InvalidRequestError("The Host header is not valid.") from error
 
 
 @get("/", opt=OPEN)

@@ -85,19 +85,19 @@ def start_run(
 def follow_run(request: HttpRequest, exchange: Exchange, run: Run, number: int) -> EventStream:
     """The run's events from ``number`` on. A reader that is cut off does not end the run.
 
-    Raises InvalidRequestError for events that are kept no more, OverloadedError for one reader too
-    many.
+    Raises InvalidRequestError for events that are no longer available, OverloadedError for one
+    reader too many.
     """
     run.check_readers()
     if number < run.log.first:
         raise InvalidRequestError(
-            f"Events before {run.log.first} are kept no more.", param="starting_after"
+            f"Events before {run.log.first} are no longer available.", param="starting_after"
         )
     shape = shape_for(exchange.record.http_route)
     request_id = exchange.record.request_id
 
     def lost() -> bytes:
-        error = ClientGoneError(f"Events before {run.log.first} are kept no more.")
+        error = ClientGoneError(f"Events before {run.log.first} are no longer available.")
         return b"event: error\ndata: %b\n\n" % shape(error, request_id)
 
     return EventStream(
@@ -141,7 +141,7 @@ def first_wanted(request: HttpRequest) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        raise InvalidRequestError(f"'{name}' is the number of an event.", param=name)
+        raise InvalidRequestError(f"'{name}' must be the number of an event.", param=name)
     return int(text) + 1
 
 

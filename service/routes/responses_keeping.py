@@ -96,7 +96,7 @@ class Keeping:
             await self._store.put(self.record)
         except StoreUnavailableError as error:
             if self._promised:
-                raise NotStoredError("The answer could not be stored, as was asked for.") from error
+                raise NotStoredError("The response could not be stored.") from error
             self._wanted = False
             assert self.answer is not None
             self.answer.stored = False

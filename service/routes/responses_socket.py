@@ -115,9 +115,9 @@ class ResponsesSockets:
         most = self._services.settings.max_websockets
         if self._open >= most:
             raise UpgradeRequiredError(
-                f"{most} WebSocket connections are open, which is the limit; use HTTP."
+                f"{most} WebSocket connections are open, the most allowed; use HTTP."
                 if most
-                else "WebSocket is not served here (--max-websockets 0); use HTTP."
+                else "WebSocket is disabled on this server (--max-websockets 0); use HTTP."
             )
 
 
@@ -311,7 +311,7 @@ def _read_message(message: str | bytes) -> tuple[JsonObject, str | None]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"The message is not valid JSON: {error}.") from None
     if not isinstance(fields, dict):
-        raise InvalidRequestError("A message is a JSON object with a 'type'.")
+        raise InvalidRequestError("A message must be a JSON object with a 'type'.")
     kind = fields.pop("type", None)
     if kind != "response.create":
         raise InvalidRequestError(
@@ -320,7 +320,8 @@ def _read_message(message: str | bytes) -> tuple[JsonObject, str | None]:
     lane = fields.pop("stream_id", None)
     if lane is not None and not (isinstance(lane, str) and len(lane) <= _MOST_STREAM_ID):
         raise InvalidRequestError(
-            f"'stream_id' is a string of at most {_MOST_STREAM_ID} characters.", param="stream_id"
+            f"'stream_id' must be a string of at most {_MOST_STREAM_ID} characters.",
+            param="stream_id",
         )
     return fields, lane
 

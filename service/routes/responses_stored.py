@@ -55,8 +55,8 @@ async def retrieve_response(
         record = await archive.find(response_id)
         if record.events is None:
             raise InvalidRequestError(
-                f"Response '{response_id}' was not kept as a stream: that needs 'background', or "
-                "'stream' with 'store', to be true.",
+                f"Response '{response_id}' was not stored as a stream; that requires "
+                "'background', or 'stream' with 'store'.",
                 param="stream",
             )
         stream = replayed(exchange, record.events, number)
@@ -103,7 +103,7 @@ async def cancel_response(
             await run.log.grown()
     record = await archive.find(response_id)
     if record.status in RUNNING:
-        raise InvalidRequestError("The response runs in another replica; ask that one.")
+        raise InvalidRequestError("The response runs in another replica; send the request there.")
     if not record.response["background"]:
         raise InvalidRequestError("Only a background response can be cancelled.")
     exchange.succeed("stop")
@@ -120,7 +120,7 @@ async def list_input_items(
     limit = _number(query.get("limit"), "limit")
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
-        raise InvalidRequestError("'order' is asc or desc.", param="order")
+        raise InvalidRequestError("'order' must be asc or desc.", param="order")
     stored = await _archive(request, services).items_of(response_id)
     client = client_of(request, services)
     job = ItemsJob(
@@ -145,12 +145,12 @@ def _number(text: Any, name: str) -> int:
     if text is None:
         return _DEFAULT_ITEMS
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= _MOST_ITEMS):
-        raise InvalidRequestError(f"'{name}' is a number from 1 to {_MOST_ITEMS}.", param=name)
+        raise InvalidRequestError(f"'{name}' must be a number from 1 to {_MOST_ITEMS}.", param=name)
     return int(text)
 
 
 def _flag(request: HttpRequest, name: str) -> bool:
     text = request.query_params.get(name, "false")
     if text not in ("true", "false"):
-        raise InvalidRequestError(f"'{name}' is true or false.", param=name)
+        raise InvalidRequestError(f"'{name}' must be true or false.", param=name)
     return bool(text == "true")

@@ -199,7 +199,7 @@ def _deadline_is_over(context: Any) -> bool:
 
 
 def _deadline_error() -> DeadlineError:
-    return DeadlineError("The deadline of the call is over.")
+    return DeadlineError("The deadline of the call has passed.")
 
 
 def _metadata(exchange: Exchange) -> Metadata:

@@ -108,7 +108,7 @@ def _fields(message: Any, at: str = "") -> Fields:
     unknown = UnknownFieldSet(message)
     if len(unknown):
         raise InvalidRequestError(
-            f"Field {unknown[0].field_number} of {message.DESCRIPTOR.full_name} is not known to "
+            f"Field {unknown[0].field_number} of {message.DESCRIPTOR.full_name} is unknown to "
             "this server.",
             param=at or None,
         )

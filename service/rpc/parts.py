@@ -55,7 +55,7 @@ def _skip(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
         return at, at + 8
     if wire_type == _FIXED32:
         return at, at + 4
-    raise ValueError("groups are not of this API")
+    raise ValueError("groups are not supported")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def store_place(text: str) -> StorePlace:
         return StorePlace("sqlite", None, state_dir() / "responses.sqlite3")
     url = _URL.match(text)
     if url is None:
-        raise ValueError("the store's URL is not one, such as postgresql://host/name")
+        raise ValueError("the store's URL is not valid; an example is postgresql://host/name")
     rest = _REST.match(url["rest"])
     assert rest is not None  # all of it is optional
     if rest["port"] is not None:
@@ -62,7 +62,7 @@ def store_place(text: str) -> StorePlace:
     backend = _BACKENDS.get(url["name"].partition("+")[0])
     database = unquote(rest["database"] or "")
     if backend is None or (backend == "sqlite" and not database):
-        raise ValueError("the store is sqlite:///FILE or postgresql://…")
+        raise ValueError("the store must be sqlite:///FILE or postgresql://…")
     return StorePlace(backend, text, Path(database) if backend == "sqlite" else None)
 
 

@@ -23,7 +23,9 @@ def load_secret(given: str | None, folder: Path) -> bytes:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _read_or_make(path)
     except OSError as error:
-        _log.warning("sealed reasoning will not outlast this process", error=type(error).__name__)
+        _log.warning(
+            "sealed reasoning cannot be opened after a restart", error=type(error).__name__
+        )
         return secrets.token_bytes(_BYTES)
 
 

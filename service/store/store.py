@@ -34,7 +34,7 @@ _MOST_PENDING = 4096
 _MOST_PENDING_BYTES = 256 * 1024 * 1024
 _BATCH = 64
 _SWEEP_SHARE = 64  # sweep early once a 64th of what may be kept is new
-_AWAY = "The store of responses does not answer; retry."
+_AWAY = "The response store is unavailable; retry."
 # Clients name any; what no row can have need not reach the database, and NUL must not.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -113,7 +113,7 @@ class ResponseStore:
     def require(self) -> None:
         """Raises StoreUnavailableError unless what is saved will be kept."""
         if self._place is None:
-            raise StoreUnavailableError("This server keeps no responses (--store-url none).")
+            raise StoreUnavailableError("This server stores no responses (--store-url none).")
         if not self._up:
             raise StoreUnavailableError(_AWAY)
 
@@ -127,7 +127,7 @@ class ResponseStore:
         await self.attempted()
         self.require()
         if not self.save(record):
-            raise StoreUnavailableError("The store of responses is too slow; retry.")
+            raise StoreUnavailableError("The response store is too slow; retry.")
         future = self._written.get(record.id)
         if future is None:
             future = self._written[record.id] = asyncio.get_running_loop().create_future()
@@ -206,7 +206,7 @@ class ResponseStore:
         try:
             yield self._database
         except self._database.FAILURES as error:
-            _log.warning("the store failed", error=self._reason(error))
+            _log.warning("response store failed", error=self._reason(error))
             raise StoreUnavailableError(_AWAY) from error
 
     # --- behind ------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class ResponseStore:
             except Exception as error:
                 self._up = False
                 if not self._said_away:
-                    _log.error("the store of responses is away", error=self._reason(error))
+                    _log.error("response store unavailable", error=self._reason(error))
                     self._said_away = True
                 self._loaded.set()
                 self._tried.set()
@@ -252,7 +252,7 @@ class ResponseStore:
         self._up = True
         self._said_away = False
         self._tried.set()
-        _log.info("store of responses is open", backend=self._place.backend)
+        _log.info("response store opened", backend=self._place.backend)
 
     async def _serve(self) -> None:
         sweep_at = 0.0

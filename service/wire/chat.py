@@ -231,12 +231,13 @@ def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None
         raise InvalidRequestError("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
     if request.continue_final_message and request.generation_prompt:
         raise InvalidRequestError(
-            "'continue_final_message' and 'add_generation_prompt' exclude each other.",
+            "'continue_final_message' and 'add_generation_prompt' cannot both be true.",
             param="continue_final_message",
         )
     if request.functions is not None and request.tools is not None:
         raise InvalidRequestError(
-            "'functions' is what 'tools' was before: give one of them.", param="functions"
+            "'functions' is the deprecated form of 'tools'; send only one of them.",
+            param="functions",
         )
     for index, message in enumerate(request.messages):
         check_message(message, f"messages[{index}]", ignored)
@@ -248,18 +249,18 @@ def check_message(message: Message, path: str, ignored: Ignored) -> None:
     """Raises InvalidRequestError; ``ignored`` gains what of its parts is left out."""
     if message.role == "tool" and message.tool_call_id is None:
         raise InvalidRequestError(
-            "A tool message must say which call it answers.", param=f"{path}.tool_call_id"
+            "A tool message must have a 'tool_call_id'.", param=f"{path}.tool_call_id"
         )
     if message.role == "function" and message.name is None:
-        raise InvalidRequestError(
-            "A function's message must say which function it is.", param=f"{path}.name"
-        )
+        raise InvalidRequestError("A function message must have a 'name'.", param=f"{path}.name")
     if message.role not in ("assistant", "tool", "function") and message.content is None:
         raise InvalidRequestError(
             f"A {message.role} message must have content.", param=f"{path}.content"
         )
     if message.role != "assistant" and (message.tool_calls or message.function_call):
-        raise InvalidRequestError("Only an assistant calls tools.", param=f"{path}.tool_calls")
+        raise InvalidRequestError(
+            "Only assistant messages may contain tool calls.", param=f"{path}.tool_calls"
+        )
     if message.audio is not None:
         ignored.add(f"{path}.audio")
     if isinstance(message.content, list):

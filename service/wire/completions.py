@@ -78,13 +78,13 @@ def decode_completion(
         n = request.best_of
     if request.use_beam_search and len(request.prompts) > 1:
         raise InvalidRequestError(
-            "'use_beam_search' is served for one prompt at a time.", param="use_beam_search"
+            "'use_beam_search' supports only one prompt.", param="use_beam_search"
         )
     if request.only_echo and not request.echo:
         raise InvalidRequestError("'max_tokens' may be 0 only with 'echo'.", param="max_tokens")
     if len(request.prompts) * n > MAX_PROMPTS:
         raise InvalidRequestError(
-            f"At most {MAX_PROMPTS} choices (prompts times n) may be asked for at once.",
+            f"At most {MAX_PROMPTS} choices (prompts times n) may be requested at once.",
             param="prompt",
         )
     return request
@@ -100,11 +100,12 @@ def _check_best_of(request: CompletionRequest, n: int, max_choices: int) -> None
         )
     if request.ranks and request.stream:
         raise InvalidRequestError(
-            "'best_of' is not served with 'stream': the best is known at the end.", param="best_of"
+            "'best_of' is not supported with 'stream': the best is known at the end.",
+            param="best_of",
         )
     if request.ranks and request.use_beam_search:
         raise InvalidRequestError(
-            "'best_of' is not served together with 'use_beam_search'.", param="best_of"
+            "'best_of' is not supported with 'use_beam_search'.", param="best_of"
         )
 
 

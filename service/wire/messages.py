@@ -232,7 +232,7 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         # A request that continues a thread holds its newest messages only. The SDKs' tool runners
         # try one by themselves, and send the whole conversation once they are told so.
         raise NoThreadsError(
-            "This server keeps no threads: send the whole conversation.", param="thread"
+            "Threads are not supported; send the whole conversation.", param="thread"
         )
     for index, tool in enumerate(request.tools or ()):
         if not tool.is_hosted and (not tool.name or tool.input_schema is None):
@@ -273,7 +273,7 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
         if not isinstance(block, allowed):
             kind = block.__struct_config__.tag
             raise InvalidRequestError(
-                f"A {message.role} message cannot hold a {kind} block.",
+                f"A {message.role} message cannot contain a {kind} block.",
                 param=here,
             )
 
@@ -322,7 +322,8 @@ def answer_shape(request: PromptFields) -> AnswerShape | None:
         param, asked = "output_format", request.output_format
     elif request.output_format not in (None, asked):
         raise InvalidRequestError(
-            f"'output_format' and '{param}' ask for two forms of one answer.", param="output_format"
+            f"'output_format' and '{param}' both constrain the output; send only one.",
+            param="output_format",
         )
     if asked is None:
         return None

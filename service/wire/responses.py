@@ -150,7 +150,7 @@ def decode_responses(body: bytes, ignored: Ignored | None = None) -> ResponsesRe
     check_limits(request, max_choices=1)
     if request.return_token_ids:
         raise InvalidRequestError(
-            "'return_token_ids' is not served on this route.", param="return_token_ids"
+            "'return_token_ids' is not supported on this route.", param="return_token_ids"
         )
     if request.background and not request.kept:
         raise InvalidRequestError("'background' needs 'store': true.", param="background")

@@ -272,7 +272,7 @@ def choose_tools(asked: Any, toolbox: Toolbox) -> tuple[ToolChoice, Toolbox]:
             toolbox.ignored.append(f"tool_choice.{kind}")
             return "auto", toolbox
     raise InvalidRequestError(
-        "'tool_choice' is none, auto, required, or an object with a type.", param="tool_choice"
+        "'tool_choice' must be none, auto, required, or an object with a type.", param="tool_choice"
     )
 
 

@@ -133,7 +133,7 @@ def check_limits(request: SamplingFields, *, max_choices: int) -> None:
         )
     if request.prompt_logprobs is not None and request.stream:
         raise InvalidRequestError(
-            "'prompt_logprobs' is only served when 'stream' is false.", param="prompt_logprobs"
+            "'prompt_logprobs' is only supported when 'stream' is false.", param="prompt_logprobs"
         )
     if request.use_beam_search:
         _check_beam_search(request)
@@ -152,11 +152,11 @@ def _check_beam_search(request: SamplingFields) -> None:
     for name in _NOT_WITH_BEAMS:
         if getattr(request, name):
             raise InvalidRequestError(
-                f"'{name}' is not served together with 'use_beam_search'.", param=name
+                f"'{name}' is not supported with 'use_beam_search'.", param=name
             )
     if request.repetition_penalty not in (None, 1.0):
         raise InvalidRequestError(
-            "'repetition_penalty' is not served together with 'use_beam_search'.",
+            "'repetition_penalty' is not supported with 'use_beam_search'.",
             param="repetition_penalty",
         )
 
@@ -290,7 +290,7 @@ def _check_ids(ids: list[int] | None, vocab_size: int, name: str) -> None:
     largest = max(ids or (), default=0)
     if largest >= vocab_size:
         raise InvalidRequestError(
-            f"'{name}' holds {largest}, but token ids end at {vocab_size - 1}.", param=name
+            f"'{name}' holds {largest}, but the largest token id is {vocab_size - 1}.", param=name
         )
 
 
@@ -319,7 +319,7 @@ def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...
             total += len(ids)
             if len(ids) > MAX_BAD_WORD_TOKENS:
                 raise InvalidRequestError(
-                    f"'bad_words' has a word of {len(ids)} tokens; a word may have "
+                    f"'bad_words' has a word of {len(ids)} tokens; the limit is "
                     f"{MAX_BAD_WORD_TOKENS}.",
                     param="bad_words",
                 )

@@ -124,7 +124,8 @@ def only_form(shapes: list[AnswerShape]) -> AnswerShape | None:
     for other in shapes[1:]:
         if _says(other) != _says(shapes[0]):
             raise InvalidRequestError(
-                f"'{shapes[0].param}' and '{other.param}' ask for two forms of one answer.",
+                f"'{shapes[0].param}' and '{other.param}' both constrain the output; "
+                "send only one.",
                 param=other.param,
             )
     return shapes[0] if shapes else None
@@ -209,7 +210,9 @@ def _schema(schema: Schema, param: str) -> dict[str, Any] | bool:
     try:
         return msgspec.json.decode(schema, type=dict[str, Any] | bool)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequestError(f"'{param}' is no JSON schema: {error}.", param=param) from None
+        raise InvalidRequestError(
+            f"'{param}' is not a JSON schema: {error}.", param=param
+        ) from None
 
 
 class _NamedFunction(msgspec.Struct, frozen=True):
@@ -234,7 +237,7 @@ def tool_choice(asked: Any) -> ToolChoice:
         return NamedTool(msgspec.convert(asked, _NamedChoice).function.name)
     except msgspec.ValidationError:
         raise InvalidRequestError(
-            f"'tool_choice' is none, auto, required, or a function's name, not "
+            f"'tool_choice' must be none, auto, required, or a function's name, not "
             f"{json.dumps(asked)[:100]}.",
             param="tool_choice",
         ) from None

@@ -52,7 +52,7 @@ def decode_tokenize(body: bytes, ignored: Ignored | None = None) -> TokenizeRequ
     ignored = ignored or Ignored()
     request = decode(_tokenize, body, ignored)
     if (request.prompt is None) == (request.messages is None):
-        raise InvalidRequestError("Give either 'prompt' or 'messages'.", param="prompt")
+        raise InvalidRequestError("Send either 'prompt' or 'messages'.", param="prompt")
     for index, message in enumerate(request.messages or ()):
         check_message(message, f"messages[{index}]", ignored)
     return request

@@ -40,7 +40,7 @@ def test_anything_but_http_is_refused(text: str) -> None:
         ("loading", State.LOADING, "weights 3/7"),
         ("draining", State.DRAINING, "no new requests. weights 3/7"),
         ("lost", State.FAILED, "Its engine is gone. weights 3/7"),
-        ("silent", State.FAILED, "not been heard of for too long. weights 3/7"),
+        ("silent", State.FAILED, "been silent for too long. weights 3/7"),
     ],
 )
 def test_quire_says_its_state(status: str, state: State, words: str) -> None:

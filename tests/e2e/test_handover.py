@@ -221,4 +221,4 @@ async def test_an_engine_that_hangs_is_ended_and_its_requests_go_on() -> None:
         expected = await ask_all(server)
         assert await ask_all_while_the_engine_fails(server, signal.SIGSTOP) == expected
         events = [line["event"] for line in server.log_lines()]
-        assert events.count("hangs: it is killed") == 1
+        assert events.count("is unresponsive, killing it") == 1

@@ -234,7 +234,7 @@ def test_a_model_without_vectors_says_so(shared: Path) -> None:
     client = EngineClient(shared)
     client.send(Embed(handle=3, request_id="r", prompt_token_ids=[1], arrival_time=0.0))
     client.wait_finished(3)
-    assert client.finished[3].error == "checking makes no vectors"
+    assert client.finished[3].error == "checking does not support embeddings"
 
 
 def test_a_handle_used_twice_closes_the_connection(shared: Path) -> None:

@@ -103,8 +103,8 @@ def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
 @pytest.mark.parametrize(
     ("variant", "settings", "reason"),
     [
-        ("qwen3", {"dtype": "bfloat16"}, "not for --dtype bfloat16 on cpu"),
-        ("gpt2", {"dtype": "auto"}, "not there for GPT-2"),
+        ("qwen3", {"dtype": "bfloat16"}, "not --dtype bfloat16 on cpu"),
+        ("gpt2", {"dtype": "auto"}, "does not support GPT-2"),
     ],
 )
 def test_int8_where_it_is_not_served_is_refused(

@@ -420,7 +420,7 @@ async def test_those_at_work_are_named_in_the_log(patient: Ends) -> None:
     await patient.until(lambda: patient.link.waiting_sequences == 1)
     with structlog.testing.capture_logs() as lines:
         await patient.die()
-    (told,) = [line for line in lines if line["event"] == "requests the engine was at"]
+    (told,) = [line for line in lines if line["event"] == "requests running when the engine died"]
     assert (told["count"], told["request_ids"]) == (1, "r")
 
 

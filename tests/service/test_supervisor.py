@@ -192,7 +192,7 @@ def test_an_engine_that_dies_again_and_again_is_refused_for_and_still_tried(
         until(lambda: is_listening(server), 30, "the worker to listen")
         failing = kill_engines_until(FAILING_DEATHS + 1)
         assert failing["status"] == "failing"
-        assert "times in a row without getting anything done" in failing["problem"]
+        assert "times in a row without progress" in failing["problem"]
         assert server.get("/health/ready")[0] == 503
         assert server.get("/health/live")[0] == 200
         status, reply = server.post("/v1/completions", {"model": "tiny", "prompt": "x"})
@@ -223,7 +223,9 @@ def test_whoever_hangs_is_killed_and_started_again(checkpoint: Path) -> None:
             until(lambda: is_listening(server), 30, "the worker to listen")
             until(lambda: server.get("/health/ready")[0] == 200, 60, "readiness")
             assert complete(server) == 200
-        killed = [line for line in server.log_lines() if line["event"] == "hangs: it is killed"]
+        killed = [
+            line for line in server.log_lines() if line["event"] == "is unresponsive, killing it"
+        ]
         assert [line["child"] for line in killed] == ["worker", "engine"]
 
 
@@ -306,7 +308,7 @@ def test_a_model_that_does_not_load_ends_it_with_a_message(tmp_path: Path) -> No
     (broken / "config.json").write_text(json.dumps({**config, **kind}))
     server = QuireServer(str(broken), *SMALL).start()
     assert ended(server) == 1
-    assert "the engine could not start (status 1); the log says why" in server.output()
+    assert "the engine could not start (status 1); see the log" in server.output()
     assert "perceptron" in server.output().lower()
 
 
@@ -356,7 +358,7 @@ def test_no_process_has_a_secret_in_its_arguments_or_executes_a_file_of_the_work
             assert [name for name, canary in canaries.items() if canary in arguments] == []
         inherited = Path(f"/proc/{trial}/environ").read_text()
         assert [name for name, canary in canaries.items() if canary in inherited] == []
-        until(lambda: "the store of responses is away" in server.output(), 30, "the store's error")
+        until(lambda: "response store unavailable" in server.output(), 30, "the store's error")
         said = server.output()
         assert [name for name, canary in canaries.items() if canary in said] == []
     assert not executed.exists(), executed.read_text()

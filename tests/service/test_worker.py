@@ -121,14 +121,14 @@ def test_the_store_and_its_libraries_come_once_the_worker_accepts(
         events = until(
             lambda: (
                 events
-                if "store of responses is open"
+                if "response store opened"
                 in (events := [line["event"] for line in running.log_lines()])
                 else None
             ),
             30,
             "the store to open",
         )
-        assert events.index("worker accepts") < events.index("store of responses is open")
+        assert events.index("worker accepts") < events.index("response store opened")
         assert running.get("/v1/responses/resp_1")[0] == 404
 
 

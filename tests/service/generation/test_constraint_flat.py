@@ -74,7 +74,7 @@ def test_the_regex_allows_what_the_grammar_allows(source: str, text: str) -> Non
         ("start: missing", "'missing'"),
         ('x: "y"', "'start'"),
         ('start: ("a"', "is missing"),
-        ('start: "a")', "one too many"),
+        ('start: "a")', "is unexpected"),
         ('start: %json {"type": "object"}', "cannot be used"),
         ("start: <tool_call>", "cannot be used"),
         ("start: @other", "cannot be used"),

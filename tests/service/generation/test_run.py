@@ -149,7 +149,7 @@ async def test_what_nobody_reads_is_made_to_fail(generation: Generation) -> None
     run, ends = start(registry, generation, wait_for_engine())
     while not run.log.ended:
         await run.log.grown()
-    assert b"Nobody read" in run.log.since(0)
+    assert b"No client read" in run.log.since(0)
     assert ends == ["r"]
     assert generation.choices[0].done
 

@@ -417,7 +417,7 @@ async def test_without_a_store_what_needs_one_is_refused() -> None:
     store = ResponseStore(None, MANY)
     store.open()
     store.save(record("resp_a"))
-    with pytest.raises(StoreUnavailableError, match="keeps no responses"):
+    with pytest.raises(StoreUnavailableError, match="stores no responses"):
         store.require()
     with pytest.raises(StoreUnavailableError):
         await store.put(record("resp_a"))
