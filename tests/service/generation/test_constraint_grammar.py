@@ -276,9 +276,9 @@ def test_a_custom_tool_s_text_follows_its_grammar() -> None:
         ({"tool_choice": "required"}, "tool_choice", "no 'tools'"),
         ({"tools": (CLOCK,), "tool_choice": NamedTool("x")}, "tool_choice", "'x'"),
         ({"answer": Choice(options=(), param="c")}, "c", "at least one"),
-        ({"answer": Choice(options=("a",) * 20_000, param="c")}, "c", "More than"),
-        ({"answer": Regex(pattern="a" * 200_000, param="r")}, "r", "too many"),
-        ({"answer": Grammar(text="a" * 200_000, param="g")}, "g", "too many"),
+        ({"answer": Choice(options=("a",) * 20_000, param="c")}, "c", "may be at most"),
+        ({"answer": Regex(pattern="a" * 200_000, param="r")}, "r", "may have at most"),
+        ({"answer": Grammar(text="a" * 200_000, param="g")}, "g", "may have at most"),
         (
             {"answer": JsonSchema(schema={"uniqueItems": True}, param="s", strict=True)},
             "s.uniqueItems",

@@ -286,7 +286,7 @@ async def test_a_reader_that_does_not_read_holds_one_piece_which_is_counted(
     held = [await anext(reader) for reader in readers]
     assert max(map(len, held)) <= PIECE_BYTES
     assert registry._memory.used == kept + sum(map(len, held))
-    with pytest.raises(OverloadedError, match="readers already"):
+    with pytest.raises(OverloadedError, match="readers, the limit"):
         run.check_readers()
     await readers[0].aclose()
     run.check_readers()
