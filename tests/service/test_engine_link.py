@@ -558,7 +558,7 @@ async def test_nobody_waits_for_what_takes_longer_than_they_may_wait(tmp_path: P
     sequence = both.submit()
     await both.die()
     assert sequence.failure
-    assert "none took its place" not in sequence.failure.message
+    assert "was not replaced" not in sequence.failure.message
     await both.close()
 
 
@@ -569,7 +569,7 @@ async def test_nobody_waits_for_ever_for_the_next_engine(tmp_path: Path) -> None
     await both.die()
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert isinstance(sequence.failure, EngineFailedError)
-    assert "none took its place within 0.25 s" in sequence.failure.message
+    assert "was not replaced within 0.25 s" in sequence.failure.message
     with pytest.raises(ConnectionError):
         both.submit()
     await both.close()
@@ -586,7 +586,7 @@ async def test_an_engine_that_is_ready_and_dies_idle_does_not_prolong_the_wait(
             await both.die()
             if sequence.failure is None:
                 await both.come_back()
-    assert "none took its place within 0.3 s" in sequence.failure.message
+    assert "was not replaced within 0.3 s" in sequence.failure.message
     await both.close()
 
 
