@@ -52,8 +52,7 @@ def test_every_test_named_against_a_field_issue_exists(name: str) -> None:
 
 
 def test_every_field_issue_names_a_test() -> None:
+    headers = ("| elsewhere | thread | here |", "| what was wrong | row | test |")
     rows = [line for line in FIELD_ISSUES.splitlines() if line.startswith("| ")]
-    without = [
-        row for row in rows if "::test_" not in row and row != "| elsewhere | thread | here |"
-    ]
+    without = [row for row in rows if "::test_" not in row and row not in headers]
     assert without == []
