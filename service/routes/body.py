@@ -19,6 +19,7 @@ from service.errors import (
 from service.generation.admission import Drain
 from service.routes.exchange import EXCHANGE, Exchange
 from service.routes.headers import header
+from service.upload_room import Gained
 
 # What a page of any origin may send without asking first: the types of HTML forms.
 _FORM_TYPES = frozenset(
@@ -40,13 +41,23 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
 
     Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
     BodyTooLargeError once more than ``limit`` bytes are announced, have come or come out of the
-    compressed ones, SlowSenderError when they do not come in time, DrainingError when the server
-    begins to shut down meanwhile, ClientGoneError when the client leaves before the end.
+    compressed ones, OverloadedError when all bodies that arrive take too much memory together,
+    SlowSenderError when the bytes do not come in time, DrainingError when the server begins to
+    shut down meanwhile, ClientGoneError when the client leaves before the end.
     """
     _check_type(scope)
-    decoder = _decoder(header(scope, b"content-encoding"), limit)
-    _check_announced(scope, limit)
     exchange: Exchange | None = scope["state"].get(EXCHANGE)
+    if exchange is None or exchange.upload_room is None:
+        return await _read(scope, receive, exchange, limit, lambda _: None)
+    with exchange.upload_room.arriving(exchange.caller) as gained:
+        return await _read(scope, receive, exchange, limit, gained)
+
+
+async def _read(
+    scope: Scope, receive: Receive, exchange: Exchange | None, limit: int, gained: Gained
+) -> bytes:
+    decoder = _decoder(header(scope, b"content-encoding"), limit, gained)
+    _check_announced(scope, limit)
     drain = None if exchange is None else exchange.drain
     seconds = _DEFAULT_SECONDS if exchange is None else exchange.receive_timeout
     if drain is not None and drain.draining:
@@ -131,17 +142,20 @@ def _check_type(scope: Scope) -> None:
 
 class _Decoder(Protocol):
     async def feed(self, piece: bytes) -> None:
-        """Raises BodyTooLargeError, or InvalidRequestError for what cannot be decompressed."""
+        """Raises BodyTooLargeError, OverloadedError, or InvalidRequestError for what cannot be
+        decompressed."""
 
     def whole(self) -> bytes:
         """Raises InvalidRequestError where the end is missing."""
 
 
 class _Plain:
-    def __init__(self) -> None:
+    def __init__(self, gained: Gained) -> None:
+        self._gained = gained
         self._pieces: list[bytes] = []
 
     async def feed(self, piece: bytes) -> None:
+        self._gained(len(piece))
         self._pieces.append(piece)
 
     def whole(self) -> bytes:
@@ -151,9 +165,10 @@ class _Plain:
 class _Inflated:
     """gzip (one member after another) or deflate, with a zlib header or without one."""
 
-    def __init__(self, encoding: str, limit: int) -> None:
+    def __init__(self, encoding: str, limit: int, gained: Gained) -> None:
         self._encoding = encoding
         self._limit = limit
+        self._gained = gained
         self._pieces: list[bytes] = []
         self._size = 0
         self._members = 0
@@ -182,6 +197,7 @@ class _Inflated:
                 raise BodyTooLargeError(
                     f"The body may have at most {self._limit} bytes when decompressed."
                 )
+            self._gained(len(text))
             self._pieces.append(text)
             piece = self._inflate.unconsumed_tail or self._inflate.unused_data
             if len(text) == _INFLATED_BYTES:
@@ -199,13 +215,13 @@ class _Inflated:
         return b"".join(self._pieces)
 
 
-def _decoder(encoding: bytes, limit: int) -> _Decoder:
+def _decoder(encoding: bytes, limit: int, gained: Gained) -> _Decoder:
     name = encoding.decode("latin-1").strip().lower()
     match name:
         case "" | "identity":
-            return _Plain()
+            return _Plain(gained)
         case "gzip" | "x-gzip" | "deflate":
-            return _Inflated(name.removeprefix("x-"), limit)
+            return _Inflated(name.removeprefix("x-"), limit, gained)
     raise UnsupportedMediaTypeError(
         f"The Content-Encoding '{name[:80]}' is not supported: send the body as it is, or "
         "compressed with gzip or deflate."

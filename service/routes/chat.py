@@ -26,6 +26,7 @@ async def chat_completions(request: HttpRequest, state: State) -> Response[bytes
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     prepared = await prepare(ChatJob, PreparedChat, body, client, admit=client.admit)
+    del body  # it may be large, and an answer may take long
     chat = prepared.request
     generation = await start(prepared, client)
     record.response_id = f"chatcmpl-{uuid.uuid4().hex}"

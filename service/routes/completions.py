@@ -26,6 +26,7 @@ async def completions(request: HttpRequest, state: State) -> Response[bytes]:
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     prepared = await prepare(CompletionJob, PreparedCompletion, body, client, admit=client.admit)
+    del body  # it may be large, and an answer may take long
     completion = prepared.request
     generation = await start(prepared, client)
     record.response_id = f"cmpl-{uuid.uuid4().hex}"

@@ -27,6 +27,7 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     prepared = await prepare(
         EmbeddingsJob, PreparedEmbeddings, body, client, admit=client.admit_open
     )
+    del body  # it may be large, and an answer may take long
     pooled = await embedded(prepared, client)
     encoded = []
     for index, vector in enumerate(pooled.vectors):

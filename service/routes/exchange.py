@@ -26,6 +26,7 @@ from service.observer import Telemetry
 from service.pooling.request import PooledTexts
 from service.routes.headers import header
 from service.routes.origins import OriginRules
+from service.upload_room import UploadRoom
 from service.wire.decode import Ignored
 
 EXCHANGE = "quire_exchange"
@@ -73,7 +74,8 @@ class Exchange:
     """What one counted request has come to so far. ``patience`` is how many seconds its client may
     leave a write waiting, ``receive_timeout`` how many it may pause while it sends a body,
     ``keep_alive`` after how many of silence its stream gets a comment. ``ignored``: which parts of
-    the request do nothing here; a header and the log line name them."""
+    the request do nothing here; a header and the log line name them. ``upload_room``: where its
+    body arrives."""
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class Exchange:
         receive_timeout: float = 30.0,
         drain: Drain | None = None,
         refuse_unknown: bool = False,
+        upload_room: UploadRoom | None = None,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
@@ -96,6 +99,7 @@ class Exchange:
         self.detached = False
         self.pooled: PooledTexts | None = None
         self.drain = drain
+        self.upload_room = upload_room
         self._telemetry = telemetry
 
     @property
@@ -211,6 +215,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         patience: float,
         keep_alive: float,
         receive_timeout: float,
+        upload_room: UploadRoom,
         refuse_unknown: bool = False,
     ) -> None:
         self._keys = keys
@@ -218,6 +223,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._patience = patience
         self._keep_alive = keep_alive
         self._receive_timeout = receive_timeout
+        self._upload_room = upload_room
         self._refuse_unknown = refuse_unknown
         self._telemetry = telemetry
         self._drain = drain
@@ -237,6 +243,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             receive_timeout=self._receive_timeout,
             drain=self._drain,
             refuse_unknown=self._refuse_unknown,
+            upload_room=self._upload_room,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)

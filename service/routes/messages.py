@@ -30,6 +30,7 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     prepared = await prepare(MessagesJob, PreparedMessages, body, client, admit=client.admit)
+    del body  # it may be large, and an answer may take long
     wanted = prepared.request
     generation = await start(prepared, client)
     record.response_id = f"msg_{uuid.uuid4().hex}"

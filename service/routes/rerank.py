@@ -42,6 +42,7 @@ async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
         admit=client.admit_open,
         tells_documents=tells_documents,
     )
+    del body  # it may be large, and an answer may take long
     scored = await _scored(prepared, client)
     record.response_id = f"rerank-{uuid.uuid4().hex}"
     answer = RerankAnswer(
@@ -62,6 +63,7 @@ async def score(request: HttpRequest, state: State) -> Response[bytes]:
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     prepared = await prepare(ScoreJob, PreparedScore, body, client, admit=client.admit_open)
+    del body  # it may be large, and an answer may take long
     scored = await _scored(prepared, client)
     record.response_id = f"score-{uuid.uuid4().hex}"
     answer = ScoreList(

@@ -92,6 +92,7 @@ async def begin_response(request: HttpRequest, client: Client, *, compacts: bool
     response_id = f"resp_{uuid.uuid4().hex}"
     fields = {"response_id": response_id, "compacts": compacts}
     prepared = await with_stored(ResponsesJob, body, request, client, fields)
+    del body  # it may be large, and an answer may take long
     assert isinstance(prepared, PreparedResponse)
     wanted = prepared.request
     resumable = wants_resumable(request) or _lasts(wanted)
