@@ -35,11 +35,16 @@ class _Waiter:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    @property
+    def counted(self) -> int:
+        """Bytes: what is small is bounded by its number."""
+        return self.size if self.is_large else 0
+
 
 class Turns:
     """``slots`` run at once, one fewer of those larger than ``large`` bytes; at most
-    ``most_waiting`` wait, of at most ``most_bytes`` with those that run (a single one may be
-    larger). ``what`` they wait for, as an error says it."""
+    ``most_waiting`` wait; the large ones have at most ``most_bytes``, with those that run (a single
+    one may be larger). ``what`` they wait for, as an error says it."""
 
     def __init__(
         self, slots: int, *, large: int, most_waiting: int, most_bytes: int, what: str
@@ -64,10 +69,10 @@ class Turns:
 
         Raises OverloadedError, at once or while it waits, when there is no room.
         """
-        self._make_room(owner, size)
         waiter = _Waiter(owner, size, size > self._large)
+        self._make_room(owner, waiter.counted)
         self._queues.setdefault(owner, []).append(waiter)
-        self._bytes += size
+        self._bytes += waiter.counted
         self._grant()
         try:
             await waiter.granted
@@ -84,29 +89,31 @@ class Turns:
         elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
             self._running -= 1
             self._running_large -= waiter.is_large
-            self._bytes -= waiter.size
+            self._bytes -= waiter.counted
         self._grant()
 
     def _forget(self, waiter: _Waiter) -> None:
         queue = self._queues[waiter.owner]
         queue.remove(waiter)
-        self._bytes -= waiter.size
+        self._bytes -= waiter.counted
         if not queue:
             del self._queues[waiter.owner]
 
     def _make_room(self, owner: str, size: int) -> None:
         """Raises OverloadedError when the newcomer is the one to give way."""
-        while self._queues and (
-            self.waiting >= self._most_waiting or self._bytes + size > self._most_bytes
-        ):
+        while self._queues and (self.waiting >= self._most_waiting or self._lacks_bytes(size)):
             most = max(self._queues, key=lambda each: len(self._queues[each]))
             if len(self._queues[most]) <= len(self._queues.get(owner, ())):
                 raise self._overloaded()
             given_up = max(self._queues[most], key=lambda waiter: waiter.size)
             self._forget(given_up)
-            given_up.granted.set_exception(self._overloaded())
-        if self._bytes and self._bytes + size > self._most_bytes:
+            if not given_up.granted.done():  # its client may have left in this moment
+                given_up.granted.set_exception(self._overloaded())
+        if self._lacks_bytes(size):
             raise self._overloaded()
+
+    def _lacks_bytes(self, size: int) -> bool:
+        return size > 0 and self._bytes > 0 and self._bytes + size > self._most_bytes
 
     def _grant(self) -> None:
         while self._running < self._slots:

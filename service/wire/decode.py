@@ -28,6 +28,8 @@ _HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
 _MAX_KEPT = 256
 _MAX_SHOWN = 32
 _MAX_NAME = 64
+# Clients and proxies refuse answers with large headers; a name may be escaped to many characters.
+_MAX_SUMMARY = 2048
 _MAX_HINTS = 4
 _MAX_HINT = 64  # characters; a longer name is no misspelling
 
@@ -61,7 +63,10 @@ class Ignored:
         """For a header or a log line: bounded, printable, without a value. Fields of the request
         itself come first, as what stands in its messages may be long."""
         names = sorted(dict.fromkeys(self.names), key=lambda name: "[" in name)
-        return ", ".join(map(_shown, names[:_MAX_SHOWN]))
+        shown = ", ".join(map(_shown, names[:_MAX_SHOWN]))
+        if len(shown) > _MAX_SUMMARY:
+            shown = shown[:_MAX_SUMMARY].rpartition(", ")[0]
+        return shown
 
     def hint(self) -> str:
         """What was probably meant, for a header; empty where nothing is known."""

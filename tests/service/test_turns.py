@@ -100,11 +100,25 @@ async def test_bytes_are_bounded_and_a_single_one_may_be_larger() -> None:
     async with working(most_bytes=1000) as work:
         await work.begin("huge", "a", 5000)
         with pytest.raises(OverloadedError) as refused:
-            await (await work.begin("next", "b", 10))
+            await (await work.begin("next", "b", 101))
         assert refused.value.status == 429
+        await work.begin("small", "b", 10)  # another's, which the large one does not keep out
         await work.end("huge")
-        await work.begin("later", "b", 10)
-        assert work.order == ["huge", "later"]
+        await work.end("small")
+        await work.begin("later", "b", 101)
+        assert work.order == ["huge", "small", "later"]
+
+
+async def test_one_that_leaves_while_it_is_given_up_fails_nobody_else() -> None:
+    async with working(most_waiting=2) as work:
+        await work.begin("a0", "a")
+        await work.begin("a1", "a")
+        leaving = await work.begin("a2", "a", 50)
+        work.done["b1"] = asyncio.Event()
+        other = asyncio.create_task(work._hold("b1", "b", 1))
+        leaving.cancel()
+        await _settled()
+        assert not other.done()
 
 
 async def test_who_leaves_gives_up_its_place_or_its_turn() -> None:

@@ -231,6 +231,9 @@ def test_names_are_bounded_and_the_requests_own_come_first() -> None:
     assert len(ignored.summary()) < 4096
     assert shown[:5] == [f"f{i}" for i in range(5)]
     assert shown[5].startswith("messages[0].xxx")
+    escaped = Ignored(names=[f"{i}{'漢' * 64}" for i in range(64)])
+    assert 1024 < len(escaped.summary()) <= 2048
+    assert escaped.summary().split(", ")[-1].count("%") == 3 * 63
     many = Ignored()
     many.add("messages[0].a", "b", "messages[1].a", "b", "line\nbreak: ü")
     assert many.summary() == "b, line%0Abreak%3A %C3%BC, messages[0].a, messages[1].a"
