@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import msgspec
 from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
 from litestar.types.asgi_types import HTTPDisconnectEvent, HTTPRequestEvent
 
+from service.caller import ANYBODY, Caller
 from service.connections import Connections
 from service.errors import (
     BodyTooLargeError,
@@ -32,6 +34,7 @@ from service.routes.headers import header
 from service.routes.origins import OriginRules
 from service.routes.responses_keeping import EARLIER
 from service.routes.services import Services
+from service.waiting_places import share
 from service.wire.responses import decode_responses
 from service.wire.responses_answer import Status, unprompted_response
 from service.wire.responses_conversation import items_of, own_items
@@ -83,41 +86,60 @@ class ResponsesSockets:
         self._keys = keys
         self._origins = origins
         self._connections = connections
-        self._open = 0
+        self._open: Counter[str] = Counter()  # by owner
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection, from its handshake to its end."""
         await receive()  # websocket.connect
         try:
-            self._check(scope)
+            owner = self._check(scope).owner
         except QuireError as error:
             await _refuse(send, error)
             return
         host, port = scope["client"] or ("", 0)
         peer = self._connections.enter((host, int(port)))
-        self._open += 1
+        self._open[owner] += 1
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
             await _Socket(self._app, self._services, scope, receive, send).serve()
         finally:
-            self._open -= 1
+            self._open[owner] -= 1
+            if not self._open[owner]:
+                del self._open[owner]
             self._connections.leave(peer)
 
-    def _check(self, scope: Scope) -> None:
-        """Raises QuireError."""
+    def _check(self, scope: Scope) -> Caller:
+        """Who connects. Raises QuireError."""
         self._origins.check(scope)
         if scope["path"] not in (PATH, PATH.removeprefix("/v1")):
             raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
+        caller = ANYBODY
         if self._keys:
-            self._keys.check(header(scope, b"authorization"), api_key_header(scope))
+            caller = self._keys.check(header(scope, b"authorization"), api_key_header(scope))
         if self._services.drain.draining:
             raise DrainingError("The server is shutting down; retry, another replica may answer.")
+        self._check_places(caller)
+        return caller
+
+    def _check_places(self, caller: Caller) -> None:
+        """Where several keys share the server, one that has no connection is always let in, and
+        none has more than its share. Raises UpgradeRequiredError."""
         most = self._services.settings.max_websockets
-        if self._open >= most:
+        if not most:
+            raise UpgradeRequiredError(
+                "WebSocket is disabled on this server (--max-websockets 0); use HTTP."
+            )
+        own = self._open[caller.owner]
+        if caller.shares:
+            allowed = share(most, len(self._open) - (caller.owner in self._open))
+            if own >= allowed:
+                raise UpgradeRequiredError(
+                    f"{own} WebSocket connections of this key are open, which is its share; use "
+                    "HTTP."
+                )
+        if self._open.total() >= most and (own or not caller.shares):
             raise UpgradeRequiredError(
                 f"{most} WebSocket connections are open, the most allowed; use HTTP."
-                if most
-                else "WebSocket is disabled on this server (--max-websockets 0); use HTTP."
             )
 
 

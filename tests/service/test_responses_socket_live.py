@@ -148,7 +148,7 @@ def guarded(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
         tiny_model,
         tmp_path,
         worker_args=(
-            *("--api-key", "key", "--max-websockets", "1", "--max-body-bytes", "4096"),
+            *("--api-key", "key,other", "--max-websockets", "1", "--max-body-bytes", "4096"),
             *("--drain-timeout", "600"),
         ),
     ) as service:
@@ -165,6 +165,7 @@ def test_keys_limits_leaving_and_the_drain_hold_as_for_http(guarded: RunningServ
         with pytest.raises(websockets.exceptions.InvalidStatus) as caught:
             opened(guarded, **key)
         assert caught.value.response.status_code == 426
+        opened(guarded, additional_headers={"Authorization": "Bearer other"}).close()
         assert answer(connection, "x" * 4097)[-1]["status"] == 413
         with pytest.raises(websockets.exceptions.ConnectionClosed):
             connection.recv(timeout=30)
