@@ -48,6 +48,7 @@ class ChildWorker:
         self._max_answer_bytes = max_answer_bytes
         self._greeting = greeting
         self._child: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -83,10 +84,22 @@ class ChildWorker:
             raise
 
     async def _running(self) -> asyncio.subprocess.Process:
+        """A start goes on when whoever asked has left: the next one waits for the rest of it."""
         if self._child is not None and self._child.returncode is None:
             return self._child
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(self._started)
+        return await asyncio.shield(self._starting)
+
+    def _started(self, starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # whoever still waits is told
+
+    async def _start(self) -> asyncio.subprocess.Process:
         try:
-            self._child = child = await asyncio.create_subprocess_exec(
+            child = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -100,10 +113,12 @@ class ChildWorker:
                     await _write(child, self._greeting())
                 await self._read(child)
         except BaseException as error:
-            self._kill()
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
             if isinstance(error, TimeoutError | OSError | EOFError):
                 raise ChildStartError("the process did not become ready") from error
             raise
+        self._child = child
         return child
 
     async def _read(self, child: asyncio.subprocess.Process) -> bytes:
@@ -121,6 +136,10 @@ class ChildWorker:
         self._child = None
 
     async def close(self) -> None:
+        if self._starting is not None:
+            starting = self._starting
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
         child = self._child
         self._kill()
         if child is not None:
