@@ -74,12 +74,12 @@ class LawServer(RunningService):
         self._started.append(self.engine)
         return self.engine
 
-    def cost_of(self, asks: list[Ask]) -> Cost:
-        """Of these requests, sent at once."""
+    def cost_of(self, asks: list[Ask], *, at_once: int | None = None) -> Cost:
+        """Of these requests, sent all at once or so many at a time."""
         bodies = [(ask.path, ask.data) for ask in asks]
         before, memory = self._holds(), self._memory("VmRSS")
         self._forget_peak()
-        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
             statuses = list(pool.map(lambda ask: self.exchange("POST", *ask)[0], bodies))
         after = self._holds()
         held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)

@@ -129,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "/v1/messages/count_tokens",
-        messages.PromptFields,
+        messages.CountRequest,
         {"model": "law", "messages": _MESSAGES},
     ),
     Route("/v1/embeddings", EmbeddingRequest, {"input": "hi"}),
