@@ -137,11 +137,12 @@ class ResponsesJob(Job, frozen=True, kw_only=True):
     """``stored``: what it refers to has been looked up. ``previous``: what its
     ``previous_response_id`` names. ``referred``: stored responses by id, for references to their
     items. ``response_id``: the answer's own. ``compacts``: whatever it says, a summary is asked
-    for."""
+    for. ``remembered``: its items are kept even if it is not stored."""
 
     owner: str
     response_id: str
     compacts: bool = False
+    remembered: bool = False
     stored: bool = False
     previous: History | None = None
     referred: dict[str, History] = {}
@@ -150,6 +151,14 @@ class ResponsesJob(Job, frozen=True, kw_only=True):
     def size(self) -> int:
         before = 0 if self.previous is None else self.previous.size
         return len(self.body) + before + sum(each.size for each in self.referred.values())
+
+
+class MessageJob(ResponsesJob, frozen=True, kw_only=True):
+    """A response asked for over WebSocket."""
+
+
+class WarmUpJob(ResponsesJob, frozen=True, kw_only=True):
+    """A WebSocket message that only says what the next one continues."""
 
 
 class InputTokensJob(ResponsesJob, frozen=True, kw_only=True):
@@ -210,6 +219,8 @@ AnyJob = (
     | RerankJob
     | ScoreJob
     | ResponsesJob
+    | MessageJob
+    | WarmUpJob
     | InputTokensJob
     | ItemsJob
     | FormJob
@@ -269,6 +280,13 @@ class PreparedResponse(PreparedGeneration, frozen=True, kw_only=True, tag=True):
     context: bytes
     said: bytes = b"[]"
     compacts: bool = False
+
+
+class WarmedUp(Prepared, frozen=True, kw_only=True, tag=True):
+    """``history``: the whole conversation; ``events``: what the client is told, as SSE."""
+
+    history: History
+    events: bytes
 
 
 class PreparedInputs(Prepared, frozen=True, kw_only=True):

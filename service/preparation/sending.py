@@ -26,6 +26,7 @@ from service.preparation.jobs import (
     InputTokensJob,
     ItemsJob,
     Job,
+    MessageJob,
     MessagesJob,
     Needs,
     Prepared,
@@ -42,6 +43,8 @@ from service.preparation.jobs import (
     ResponsesJob,
     ScoreJob,
     TokenizeJob,
+    WarmedUp,
+    WarmUpJob,
 )
 from service.wire.chat import ChatRequest, FunctionDefinition, Message
 from service.wire.completions import CompletionRequest
@@ -59,7 +62,8 @@ RESULTS: dict[type[Job], Any] = {
     **dict.fromkeys((ChatJob, GrpcChatJob), PreparedChat),
     **dict.fromkeys((CompletionJob, GrpcCompletionJob), PreparedCompletion),
     MessagesJob: PreparedMessages,
-    ResponsesJob: PreparedResponse | Needs,
+    **dict.fromkeys((ResponsesJob, MessageJob), PreparedResponse | Needs),
+    WarmUpJob: WarmedUp | Needs,
     InputTokensJob: Answered | Needs,
     **dict.fromkeys((EmbeddingsJob, GrpcEmbeddingsJob), PreparedEmbeddings),
     RerankJob: PreparedRerank,

@@ -8,6 +8,7 @@ everything else of it.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,7 @@ from service.preparation.jobs import (
     ItemsJob,
     Job,
     Limits,
+    MessageJob,
     MessagesJob,
     Needs,
     Noted,
@@ -70,6 +72,8 @@ from service.preparation.jobs import (
     ResponsesJob,
     ScoreJob,
     TokenizeJob,
+    WarmedUp,
+    WarmUpJob,
 )
 from service.preparation.prompts import (
     Stage,
@@ -98,8 +102,13 @@ from service.wire.messages import (
 )
 from service.wire.messages_answer import TokenCount
 from service.wire.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
-from service.wire.responses import ResponsesRequest, decode_responses, text_shape
-from service.wire.responses_answer import echoed_fields
+from service.wire.responses import (
+    ResponsesRequest,
+    decode_message,
+    decode_responses,
+    text_shape,
+)
+from service.wire.responses_answer import echoed_fields, unprompted_events
 from service.wire.responses_compaction import (
     InputTokens,
     asking_for_summary,
@@ -471,7 +480,14 @@ def _is_cut(text: str, kept: list[int], request: CompletionRequest, work: Work) 
 
 
 def _read_responses(body: bytes, limits: Limits, noted: Noted) -> ResponsesRequest:
-    request = decode_responses(body, _ignored(limits, noted))
+    return _noted_responses(decode_responses(body, _ignored(limits, noted)), limits, noted)
+
+
+def _read_message(body: bytes, limits: Limits, noted: Noted) -> ResponsesRequest:
+    return _noted_responses(decode_message(body, _ignored(limits, noted)), limits, noted)
+
+
+def _noted_responses(request: ResponsesRequest, limits: Limits, noted: Noted) -> ResponsesRequest:
     noted.stream = bool(request.stream)
     noted.model = limits.model_name(request.model)
     return request
@@ -526,14 +542,14 @@ def _finish_responses(request: ResponsesRequest, work: Work) -> PreparedResponse
         may_free=wanted.tool_choice in (None, "auto"),
     )
     said = user_messages([*history, *items]) if job.compacts else []
-    listed = with_ids(items, job.response_id) if request.kept else []
+    listed = request.kept or job.remembered
     return PreparedResponse(
         noted=work.noted,
         request=request,
         echoed=echoed_fields(request),
         toolbox=read.toolbox.names(),
-        items=msgspec.json.encode(listed),
-        context=msgspec.json.encode(history if request.kept else []),
+        items=msgspec.json.encode(with_ids(items, job.response_id) if listed else []),
+        context=msgspec.json.encode(history if listed else []),
         said=msgspec.json.encode(with_ids(said, job.response_id)),
         compacts=compacts,
         generation=generation,
@@ -567,6 +583,21 @@ def _read(
     )
     _ignored(work.job.limits, work.noted).add(*read.ignored)
     return read
+
+
+def _finish_warm_up(request: ResponsesRequest, work: Work) -> WarmedUp | Needs:
+    job = work.job
+    assert isinstance(job, WarmUpJob)
+    if not job.stored and (needs := needs_of(request, work.noted)) is not None:
+        return needs
+    history, items = _history_and_items(request, job)
+    events = unprompted_events(request, job.response_id, int(time.time()), work.noted.model)
+    kept = History(
+        context=msgspec.json.encode(history),
+        input=msgspec.json.encode(with_ids(items, job.response_id)),
+        body=b'{"output":[]}',
+    )
+    return WarmedUp(noted=work.noted, history=kept, events=events)
 
 
 def _finish_input_tokens(request: ResponsesRequest, work: Work) -> Answered | Needs:
@@ -968,6 +999,8 @@ STEPS: dict[type[Job], Step] = {
     CompletionJob: Step(_read_completion, _finish_completion),
     GrpcCompletionJob: Step(_read_grpc_completion, _finish_completion),
     ResponsesJob: Step(_read_responses, _finish_responses, uses_template=True),
+    MessageJob: Step(_read_message, _finish_responses, uses_template=True),
+    WarmUpJob: Step(_read_message, _finish_warm_up),
     InputTokensJob: Step(_read_responses, _finish_input_tokens, uses_template=True),
     ItemsJob: Step(None, _finish_items),
     MessagesJob: Step(_read_messages, _finish_messages, uses_template=True),

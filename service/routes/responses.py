@@ -6,7 +6,6 @@ import time
 import uuid
 from typing import Any, NamedTuple
 
-import msgspec
 from litestar import Response, post
 from litestar.datastructures import State
 
@@ -14,10 +13,13 @@ from service.errors import InvalidRequestError, NotFoundError
 from service.generation.request import Generation
 from service.preparation.jobs import (
     History,
+    MessageJob,
     Needs,
     Prepared,
     PreparedResponse,
     ResponsesJob,
+    WarmedUp,
+    WarmUpJob,
 )
 from service.routes.answering import (
     HttpRequest,
@@ -28,7 +30,8 @@ from service.routes.answering import (
 from service.routes.body import read_body
 from service.routes.prepare import Client, client_of, prepare, start
 from service.routes.replay import follow_run, start_run, wants_resumable
-from service.routes.responses_keeping import EARLIER, Archive, Keeping
+from service.routes.responses_keeping import Archive, Keeping
+from service.routes.responses_memory import ON_CONNECTION, Exchanged
 from service.routes.services import Services
 from service.wire.responses import ResponsesRequest
 from service.wire.responses_answer import ResponseAnswer
@@ -56,9 +59,14 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     services: Services = state.services
     client = client_of(request, services)
     exchange = client.exchange
+    message = _exchanged(request)
+    if message is not None and message.warms_up:
+        return await _warm_up(request, client, message)
     begun = await begin_response(request, client)
     wanted, generation, answer = begun.wanted, begun.generation, begun.answer
     keeping = begun.keeping
+    if message is not None:
+        message.response_id, message.keeping = answer.id, keeping
     if not (wanted.stream or wanted.background):
         return await answer_whole(exchange, generation, answer, request.receive, keeping.settle)
     if not begun.resumable:
@@ -82,6 +90,29 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     return respond(exchange, stream.body)
 
 
+def _exchanged(request: HttpRequest) -> Exchanged | None:
+    found: Exchanged | None = request.scope["state"].get(ON_CONNECTION)
+    return found
+
+
+async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> Response[bytes]:
+    limit = client.services.settings.max_body_bytes
+    body = await read_body(request.scope, request.receive, limit=limit)
+    message.response_id = f"resp_{uuid.uuid4().hex}"
+    fields = {"response_id": message.response_id}
+    made = await with_stored(WarmUpJob, body, request, client, fields)
+    assert isinstance(made, WarmedUp)
+    message.history = made.history
+    client.exchange.succeed("stop")
+    client.exchange.record.status = 200
+    return Response(
+        content=made.events,
+        status_code=200,
+        media_type="text/event-stream",
+        headers=client.exchange.headers,
+    )
+
+
 async def begin_response(request: HttpRequest, client: Client, *, compacts: bool = False) -> Begun:
     """``compacts``: whatever the request says, a summary is asked for. Raises QuireError."""
     services, exchange, owner = client.services, client.exchange, client.owner
@@ -90,8 +121,14 @@ async def begin_response(request: HttpRequest, client: Client, *, compacts: bool
     limit = services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     response_id = f"resp_{uuid.uuid4().hex}"
-    fields = {"response_id": response_id, "compacts": compacts}
-    prepared = await with_stored(ResponsesJob, body, request, client, fields)
+    message = _exchanged(request)
+    kind = ResponsesJob if message is None else MessageJob
+    fields = {
+        "response_id": response_id,
+        "compacts": compacts,
+        "remembered": message is not None,
+    }
+    prepared = await with_stored(kind, body, request, client, fields)
     del body  # it may be large, and an answer may take long
     assert isinstance(prepared, PreparedResponse)
     wanted = prepared.request
@@ -149,12 +186,9 @@ async def with_stored(
 ) -> Prepared:
     """What a request comes to, with what it refers to in the store. Raises QuireError."""
     fields = {**fields, "owner": client.owner}
-    earlier = request.scope["state"].get(EARLIER)
-    known = None
-    if earlier:
-        items = msgspec.json.encode(earlier)
-        known = fields["previous"] = History(context=items, input=b"[]", body=b'{"output":[]}')
-    admit = client.admit if kind is ResponsesJob else None
+    message = _exchanged(request)
+    known = None if message is None else message.previous
+    admit = client.admit if kind in (ResponsesJob, MessageJob) else None
     made: Prepared = await prepare(kind, Prepared, body, client, admit=admit, **fields)
     if not isinstance(made, Needs):
         return made

@@ -16,9 +16,6 @@ from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
 from service.wire.responses_answer import Ending, ResponseAnswer
 
-# In the scope's state of a request on a connection that knows what it continues: those items.
-EARLIER = "quire_earlier_items"
-
 
 class Keeping:
     """Stores one response: when it begins (if it may outlive its request), and when it has ended.
@@ -71,6 +68,11 @@ class Keeping:
             return self._ending.body
         assert self.answer is not None
         return self.answer.stream().body
+
+    def unstored(self) -> History | None:
+        """The conversation up to the answer, where that is complete and only here."""
+        ended = self._ending is not None and self._ending.status in ("completed", "incomplete")
+        return _history(self.record) if ended and not self._wanted else None
 
     async def begin(self) -> None:
         """Its run is about to go: any replica may be asked for it.

@@ -4,16 +4,17 @@ Each ``response.create`` message is the body of a ``POST /v1/responses`` with ``
 and is served by that very route, so that keys, admission, outcome, drain and patience are the
 same; its events go out as messages of JSON. What the connection adds is memory: the last response
 can be continued by ``previous_response_id`` although it was not stored.
+
+A message is as large as a body may be. Here only its few fields for the connection are read;
+nothing is made of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
@@ -32,13 +33,9 @@ from service.errors import (
 from service.routes.exchange import KeyRing, api_key_header
 from service.routes.headers import header
 from service.routes.origins import OriginRules
-from service.routes.responses_keeping import EARLIER
+from service.routes.responses_memory import ON_CONNECTION, Exchanged, Memories
 from service.routes.services import Services
 from service.waiting_places import share
-from service.wire.responses import decode_responses
-from service.wire.responses_answer import Status, unprompted_response
-from service.wire.responses_conversation import items_of, own_items
-from service.wire.responses_input import with_ids
 
 PATH = "/v1/responses"
 
@@ -62,12 +59,16 @@ _HANDSHAKE = (
 )
 
 
-class _Kept(NamedTuple):
-    """A response that only this connection knows. ``size``: bytes of JSON."""
+class _Envelope(msgspec.Struct, frozen=True):
+    """What of a message is for the connection; its request is read by the route."""
 
-    id: str
-    items: list[JsonObject]
-    size: int
+    type: str | None = None
+    stream_id: str | None = None
+    generate: bool | None = None
+    previous_response_id: str | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
 
 
 class ResponsesSockets:
@@ -86,6 +87,7 @@ class ResponsesSockets:
         self._keys = keys
         self._origins = origins
         self._connections = connections
+        self._memories = Memories()
         self._open: Counter[str] = Counter()  # by owner
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +103,11 @@ class ResponsesSockets:
         self._open[owner] += 1
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            await _Socket(self._app, self._services, scope, receive, send).serve()
+            socket = _Socket(self._app, self._services, self._memories, scope, receive, send)
+            try:
+                await socket.serve()
+            finally:
+                self._memories.forget(socket)
         finally:
             self._open[owner] -= 1
             if not self._open[owner]:
@@ -160,18 +166,24 @@ class _Socket:
     """One connection that was accepted."""
 
     def __init__(
-        self, app: AsgiApp, services: Services, scope: Scope, receive: Receive, send: Send
+        self,
+        app: AsgiApp,
+        services: Services,
+        memories: Memories,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         self._app = app
         self._services = services
+        self._memories = memories
         self._scope = scope
         self._receive = receive
         self._send = send
         self._limit = services.settings.max_body_bytes
-        self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(_WAITING_MESSAGES)
+        self._messages: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_MESSAGES)
         self._left = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
-        self._kept: _Kept | None = None
 
     async def serve(self) -> None:
         self._reading = asyncio.create_task(self._read(), name="websocket-reader")
@@ -201,12 +213,14 @@ class _Socket:
                 event: Any = await self._receive()
                 if event["type"] != "websocket.receive":
                     return
-                message = event.get("text")
-                await self._messages.put(event.get("bytes") or b"" if message is None else message)
+                text = event.get("text")
+                await self._messages.put(
+                    event.get("bytes") or b"" if text is None else text.encode()
+                )
         finally:
             self._left.set()
 
-    async def _next(self) -> str | bytes | None:
+    async def _next(self) -> bytes | None:
         """None when the client has left, says nothing for too long, or the server shuts down."""
         drain = self._services.drain
         if drain.draining:
@@ -228,65 +242,28 @@ class _Socket:
             message.cancel()
             left.cancel()
 
-    async def _answer(self, message: str | bytes) -> None:
+    async def _answer(self, message: bytes) -> None:
         lane: str | None = None
         try:
-            fields, lane = _read_message(message)
-            warm_up = fields.pop("generate", True) is False
-            if warm_up:
-                await self._warm_up(fields, lane)
-            else:
-                await self._respond(fields, lane, len(message))
+            asked = _read_envelope(message)
+            lane = asked.stream_id
+            await self._respond(message, asked)
         except QuireError as error:
             await self._fail(error, lane)
 
-    async def _warm_up(self, fields: JsonObject, lane: str | None) -> None:
-        """``"generate": false``: only take in what the next message continues."""
-        body = msgspec.json.encode(fields)
-        wanted = decode_responses(body)
-        response_id = f"resp_{uuid.uuid4().hex}"
-        earlier, size = self._earlier(fields)
-        self._keep(
-            response_id, [*earlier, *with_ids(own_items(wanted), response_id)], size + len(body)
-        )
-        model = self._services.model_name(wanted.model)
-        stages: tuple[tuple[bytes, Status], ...] = (
-            (b"created", "in_progress"),
-            (b"completed", "completed"),
-        )
-        for number, (kind, status) in enumerate(stages):
-            response = unprompted_response(wanted, response_id, int(time.time()), model, status)
-            event = b'{"type":"response.%b","response":%b,"sequence_number":%d}'
-            await self._say(event % (kind, response, number), lane)
-
-    async def _respond(self, fields: JsonObject, lane: str | None, size: int) -> None:
-        earlier, earlier_size = self._earlier(fields)
+    async def _respond(self, message: bytes, asked: _Envelope) -> None:
+        lane = asked.stream_id
+        previous = self._memories.find(self, asked.previous_response_id)
+        exchanged = Exchanged(previous, warms_up=asked.generate is False)
         reply = _Reply(lambda event: self._say(event, lane))
-        request = _Request(msgspec.json.encode({**fields, "stream": True}), self._left)
-        state: JsonObject = {EARLIER: earlier} if earlier else {}
-        await self._app(self._http_scope(state), request.receive, reply.send)
+        request = _Request(message, self._left)
+        await self._app(self._http_scope({ON_CONNECTION: exchanged}), request.receive, reply.send)
         if reply.error is not None:
             await self._say(reply.error, lane)
-        elif reply.last is not None:
-            response = msgspec.json.decode(reply.last)["response"]
-            if response["store"] or response["status"] not in ("completed", "incomplete"):
-                return
-            items = with_ids(items_of(fields.get("input")), response["id"])
-            self._keep(
-                response["id"],
-                [*earlier, *items, *response["output"]],
-                earlier_size + size + len(reply.last),
-            )
-
-    def _earlier(self, fields: JsonObject) -> tuple[list[JsonObject], int]:
-        """The conversation that the message continues, if only this connection knows it."""
-        kept = self._kept
-        if kept is None or fields.get("previous_response_id") != kept.id:
-            return [], 0
-        return kept.items, kept.size
-
-    def _keep(self, response_id: str, items: list[JsonObject], size: int) -> None:
-        self._kept = _Kept(response_id, items, size) if size <= self._limit else None
+            return
+        history = exchanged.remembered()
+        if history is not None and history.size <= self._limit:
+            self._memories.keep(self, exchanged.response_id, history)
 
     def _http_scope(self, state: JsonObject) -> JsonObject:
         headers = [
@@ -326,26 +303,27 @@ class _Socket:
             await self._send(message)
 
 
-def _read_message(message: str | bytes) -> tuple[JsonObject, str | None]:
-    """The request's fields and its lane. Raises InvalidRequestError."""
+def _read_envelope(message: bytes) -> _Envelope:
+    """Raises InvalidRequestError."""
     try:
-        fields = msgspec.json.decode(message)
+        asked = _envelope.decode(message)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(
+            f"A message must be a JSON object with a 'type' of 'response.create': {error}."
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"The message is not valid JSON: {error}.") from None
-    if not isinstance(fields, dict):
-        raise InvalidRequestError("A message must be a JSON object with a 'type'.")
-    kind = fields.pop("type", None)
-    if kind != "response.create":
+    if asked.type != "response.create":
         raise InvalidRequestError(
-            f"The message type {kind!r:.80} is not supported; send 'response.create'.", param="type"
+            f"The message type {asked.type!r:.80} is not supported; send 'response.create'.",
+            param="type",
         )
-    lane = fields.pop("stream_id", None)
-    if lane is not None and not (isinstance(lane, str) and len(lane) <= _MOST_STREAM_ID):
+    if len(asked.stream_id or "") > _MOST_STREAM_ID:
         raise InvalidRequestError(
             f"'stream_id' must be a string of at most {_MOST_STREAM_ID} characters.",
             param="stream_id",
         )
-    return fields, lane
+    return asked
 
 
 class _Request:
@@ -364,11 +342,10 @@ class _Request:
 
 
 class _Reply:
-    """An ASGI send that makes messages of a stream's events. ``last`` is the last event that was
-    said; ``error`` is what to say of a response that is no stream."""
+    """An ASGI send that makes messages of a stream's events. ``error`` is what to say of a response
+    that is no stream."""
 
     def __init__(self, say: Callable[[bytes], Any]) -> None:
-        self.last: bytes | None = None
         self.error: bytes | None = None
         self._say = say
         self._status = 500
@@ -393,7 +370,6 @@ class _Reply:
         for event in events:
             data = event.partition(b"data: ")[2]
             if data and not event.startswith(b":"):
-                self.last = data
                 await self._say(data)
 
 

@@ -143,9 +143,31 @@ _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
 }
 
 
+class CreateMessage(ResponsesRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request as a WebSocket message; its own fields are for the connection."""
+
+    type: Literal["response.create"]
+    stream_id: str | None = None
+    generate: bool | None = None
+
+
+_message_decoder = msgspec.json.Decoder(CreateMessage)
+
+
 def decode_responses(body: bytes, ignored: Ignored | None = None) -> ResponsesRequest:
     """Raises InvalidRequestError."""
-    request = decode(_decoder, body, ignored)
+    return _checked(decode(_decoder, body, ignored))
+
+
+def decode_message(message: bytes, ignored: Ignored | None = None) -> ResponsesRequest:
+    """The request that a message holds; its answer is always a stream. Raises
+    InvalidRequestError."""
+    given = decode(_message_decoder, message, ignored)
+    fields = {name: getattr(given, name) for name in ResponsesRequest.__struct_fields__}
+    return _checked(ResponsesRequest(**{**fields, "stream": True}))
+
+
+def _checked(request: ResponsesRequest) -> ResponsesRequest:
     refuse_unserved(request, _PARTLY_SERVED)
     check_limits(request, max_choices=1)
     if request.return_token_ids:

@@ -358,10 +358,26 @@ class ResponseStream:
         )
 
 
-def unprompted_response(
+def unprompted_events(
+    request: ResponsesRequest, response_id: str, created: int, model: str
+) -> bytes:
+    """The stream of a response for which no model was asked: it begins and is complete."""
+    stages: tuple[tuple[bytes, Status], ...] = (
+        (b"created", "in_progress"),
+        (b"completed", "completed"),
+    )
+    event = (
+        b'event: response.%b\ndata: {"type":"response.%b","response":%b,"sequence_number":%d}\n\n'
+    )
+    return b"".join(
+        event % (kind, kind, _unprompted(request, response_id, created, model, status), number)
+        for number, (kind, status) in enumerate(stages)
+    )
+
+
+def _unprompted(
     request: ResponsesRequest, response_id: str, created: int, model: str, status: Status
 ) -> bytes:
-    """A response without output, for which no model was asked, as JSON."""
     reasoning = request.reasoning
     usage = ResponseUsage(0, InputTokensDetails(0), 0, OutputTokensDetails(0), 0)
     return _json(

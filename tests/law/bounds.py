@@ -161,7 +161,7 @@ def _built(steps: tuple[Step, ...], bound: Bound, at: int, budget: int, before: 
     count = 1
     if bound.many == at:
         one = _built(rest, bound, at + 1, 1, template)
-        count = _count(step.type, budget // (len(msgspec.json.encode(one)) + 1))
+        count = _count(step.type, budget // _size(one, is_keyed=step.walk is Walk.VALUE))
     filled = bound.many == at and count > 0
     each = max(1, budget // count) if filled else budget
     value = _built(rest, bound, at + 1, each, template)
@@ -176,6 +176,13 @@ def _first(value: Any) -> Any:
     if isinstance(value, dict):
         return next(iter(value.values()), None)
     return None
+
+
+def _size(one: Any, *, is_keyed: bool) -> int:
+    """Bytes of one of many."""
+    text = msgspec.json.encode(one)
+    longest = len('"u9999999"')
+    return len(text) + text.count(_UNIQUE) * (longest - len(_UNIQUE)) + 1 + is_keyed * longest
 
 
 def _count(kind: inspect.Type, most: int) -> int:

@@ -57,6 +57,21 @@ class Cost:
         assert self.growth <= MOST_GROWTH_MIB, self
         assert self.kept <= MOST_GROWTH_MIB / 2, self
 
+    def worse(self, other: Cost) -> Cost:
+        """The larger of each figure."""
+        return Cost(
+            self.statuses + other.statuses,
+            max(self.held, other.held),
+            max(self.growth, other.growth),
+            max(self.kept, other.kept),
+        )
+
+    def figures(self) -> str:
+        return (
+            f"held {1000 * self.held:g} ms, grew {self.growth:.0f} MiB, kept {self.kept:.0f} MiB, "
+            f"answered {sorted(set(self.statuses))}"
+        )
+
 
 class LawServer(RunningService):
     """A worker in front of a simulated model with pocket's tokenizer and template."""
