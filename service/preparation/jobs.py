@@ -158,7 +158,9 @@ class MessageJob(ResponsesJob, frozen=True, kw_only=True):
 
 
 class WarmUpJob(ResponsesJob, frozen=True, kw_only=True):
-    """A WebSocket message that only says what the next one continues."""
+    """A WebSocket message that only says what the next one continues. ``created``: Unix time."""
+
+    created: int
 
 
 class InputTokensJob(ResponsesJob, frozen=True, kw_only=True):

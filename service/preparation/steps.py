@@ -8,7 +8,6 @@ everything else of it.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -591,7 +590,7 @@ def _finish_warm_up(request: ResponsesRequest, work: Work) -> WarmedUp | Needs:
     if not job.stored and (needs := needs_of(request, work.noted)) is not None:
         return needs
     history, items = _history_and_items(request, job)
-    events = unprompted_events(request, job.response_id, int(time.time()), work.noted.model)
+    events = unprompted_events(request, job.response_id, job.created, work.noted.model)
     kept = History(
         context=msgspec.json.encode(history),
         input=msgspec.json.encode(with_ids(items, job.response_id)),

@@ -99,7 +99,7 @@ async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> 
     limit = client.services.settings.max_body_bytes
     body = await read_body(request.scope, request.receive, limit=limit)
     message.response_id = f"resp_{uuid.uuid4().hex}"
-    fields = {"response_id": message.response_id}
+    fields = {"response_id": message.response_id, "created": int(time.time())}
     made = await with_stored(WarmUpJob, body, request, client, fields)
     assert isinstance(made, WarmedUp)
     message.history = made.history

@@ -17,9 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from websockets.sync.client import connect
+
 from pocket import MODEL_DIR
 from tests.service.running import Process, RunningService
 
+# Before the path of a request that is a WebSocket message.
+WEBSOCKET = "ws:"
+_ENDS = ("error", "response.completed", "response.incomplete", "response.failed")
 MOST_HELD_SECONDS = 0.05
 MOST_GROWTH_MIB = 256
 _HOLDS = "quire_event_loop_hold_seconds_bucket{le="
@@ -95,7 +100,7 @@ class LawServer(RunningService):
         before, memory = self._holds(), self._memory("VmRSS")
         self._forget_peak()
         with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
-            statuses = list(pool.map(lambda ask: self.exchange("POST", *ask)[0], bodies))
+            statuses = list(pool.map(lambda ask: self._status(*ask), bodies))
         after = self._holds()
         held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)
         return Cost(
@@ -104,6 +109,17 @@ class LawServer(RunningService):
             self._memory("VmHWM") - memory,
             self._memory("VmRSS") - memory,
         )
+
+    def _status(self, path: str, data: bytes) -> int:
+        if not path.startswith(WEBSOCKET):
+            return self.exchange("POST", path, data)[0]
+        url = f"ws://127.0.0.1:{self.port}{path.removeprefix(WEBSOCKET)}"
+        with connect(url, max_size=None) as connection:
+            connection.send(data, text=True)
+            while True:
+                event = json.loads(connection.recv(timeout=60))
+                if event["type"] in _ENDS:
+                    return int(event.get("status", 200))
 
     def _holds(self) -> dict[float, float]:
         """How many holds ended in each bucket, by its upper bound in seconds."""

@@ -21,8 +21,9 @@ from service.wire.completions import CompletionRequest
 from service.wire.embeddings import EmbeddingRequest
 from service.wire.messages import MessagesRequest
 from service.wire.rerank import RerankRequest, ScoreRequest
-from service.wire.responses import ResponsesRequest
+from service.wire.responses import CreateMessage, ResponsesRequest
 from service.wire.tokenize import DetokenizeRequest, TokenizeRequest
+from tests.law.measuring import WEBSOCKET
 
 Body = dict[str, Any]
 
@@ -122,6 +123,13 @@ ROUTES: tuple[Route, ...] = (
         "/v1/responses",
         ResponsesRequest,
         {"input": "hi", "max_output_tokens": 2, "store": False},
+        limits={"n": 1},
+    ),
+    Route(
+        WEBSOCKET + "/v1/responses",
+        CreateMessage,
+        {"type": "response.create", "input": "hi", "max_output_tokens": 2, "store": False},
+        name="websocket",
         limits={"n": 1},
     ),
     Route(

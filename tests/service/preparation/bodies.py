@@ -16,11 +16,13 @@ from service.preparation.jobs import (
     GrpcEmbeddingsJob,
     InputTokensJob,
     Job,
+    MessageJob,
     MessagesJob,
     RerankJob,
     ResponsesJob,
     ScoreJob,
     TokenizeJob,
+    WarmUpJob,
 )
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 
@@ -32,6 +34,8 @@ TOOL = {
     "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
 }
 RESPONSES: dict[str, Any] = {"owner": "me", "response_id": "resp_" + "0" * 32}
+
+CREATE = {"type": "response.create", "input": "Hi"}
 
 
 class Case(NamedTuple):
@@ -131,6 +135,10 @@ CASES = (
     responses("a foreign seal", [{"type": "reasoning", "encrypted_content": "x"}]),
     responses("a summary", [*USER, {"type": "compaction_trigger"}]),
     case("count", InputTokensJob, {"input": "Hi"}, **RESPONSES),
+    case("a message", MessageJob, {**CREATE, "stream_id": "a"}, **RESPONSES, remembered=True),
+    case("none", MessageJob, {"type": "response.steer", "input": "Hi"}, **RESPONSES),
+    case("a warm-up", WarmUpJob, {**CREATE, "generate": False}, **RESPONSES, created=7),
+    case("a warm-up of no model", WarmUpJob, {**CREATE, "model": "x"}, **RESPONSES, created=7),
     messages("plain", stream=True),
     messages("blocks", messages=[{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]),
     messages("caching", system=[{"type": "text", "text": "s", "cache_control": {}}]),
