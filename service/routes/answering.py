@@ -135,7 +135,8 @@ async def unless_client_leaves(receive: Receive, work: Awaitable[T]) -> T:
     working = asyncio.ensure_future(work)
     try:
         await asyncio.wait({left, working}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        # A server tells of it once: whoever asks again would wait for nothing.
+        if not working.done() or (left.done() and working.exception() is None):
             raise ClientGoneError("The client left before the answer was complete.")
         return working.result()
     finally:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from service.checkpoint import load_checkpoint
-from service.errors import QuireError
+from service.errors import ClientGoneError, EngineFailedError, QuireError
 from service.generation.record import RequestRecord
 from service.generation.request import Generation
 from service.observer import NoTelemetry
-from service.routes.answering import answer_stream, answer_whole
+from service.routes.answering import answer_stream, answer_whole, unless_client_leaves
 from service.routes.exchange import Exchange
 from service.wire.sse import error_event
 from tests.service.wire.test_chat_answer import Played, one_each
@@ -80,3 +80,23 @@ async def test_a_stream_whose_end_cannot_be_encoded_ends_in_an_error_and_counts_
     assert events.startswith(b'data: {"error":')
     assert b"[DONE]" not in events
     assert exchange.record.outcome == "error:internal"
+
+
+async def test_a_client_that_leaves_as_the_work_ends_has_left() -> None:
+    """The server tells of it once; who asks again would wait for nothing."""
+    told = iter([{"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(told)
+
+    async def work() -> str:
+        return "done"
+
+    async def failing() -> str:
+        raise EngineFailedError("it broke")
+
+    with pytest.raises(ClientGoneError):
+        await unless_client_leaves(receive, work())
+    told = iter([{"type": "http.disconnect"}])
+    with pytest.raises(EngineFailedError):
+        await unless_client_leaves(receive, failing())
