@@ -28,13 +28,6 @@ TOGETHER = 24
 _PAIRED_BYTES = 64 * 1024
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
-    with LawServer(tmp_path_factory.mktemp("law")) as running:
-        running.cost_of([Ask("/tokenize", {"prompt": "word " * 2000})] * 8)
-        yield running
-
-
 def asks(route: Route, bounds: Iterable[Bound], size: int) -> dict[str, Ask]:
     """A request for each bound, by name."""
     found = {}

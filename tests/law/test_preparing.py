@@ -5,7 +5,6 @@ Each of these once froze the event loop for seconds, or filled gigabytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,6 @@ from tests.law.measuring import Ask, LawServer
 
 CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"
 LETTERS = "abcdefghij klmnop. " * 400_000  # 7.6 MB
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
-    with LawServer(tmp_path_factory.mktemp("law")) as running:
-        # Processes and caches that every server comes to have are not what a request costs.
-        running.cost_of([Ask(CHAT, {"messages": said("word " * 2000), "max_tokens": 1})] * 8)
-        yield running
 
 
 def said(text: str) -> list[dict[str, str]]:
