@@ -197,21 +197,25 @@ class EngineCore:
 
         Raises ProtocolError when a handle is in use on this connection.
         """
-        self._add(connection, submit)
-        for copy in submit.copies:
-            params = msgspec.structs.replace(submit.params, seed=copy.seed)
-            self._add(
-                connection,
-                msgspec.structs.replace(submit, handle=copy.handle, params=params, copies=[]),
-            )
-
-    def _add(self, connection: Connection, submit: Submit) -> None:
-        self._require_unused(connection, submit.handle)
         limit = self.scheduler.max_sequence_len
         if self.info.generates:
             reason = refusal(submit, vocab_size=self.info.vocab_size, max_sequence_len=limit)
         else:
             reason = f"{self.info.architecture} does not generate"
+        # What is true of a long prompt is found out once, not for each of its copies.
+        hashes: list[bytes] = []
+        self._add(connection, submit, reason, hashes)
+        for copy in submit.copies:
+            params = msgspec.structs.replace(submit.params, seed=copy.seed)
+            copied = msgspec.structs.replace(submit, handle=copy.handle, params=params, copies=[])
+            self._add(connection, copied, reason, hashes)
+
+    def _add(
+        self, connection: Connection, submit: Submit, reason: str | None, hashes: list[bytes]
+    ) -> None:
+        """``reason`` why it cannot run, if it cannot; ``hashes``: of its prompt's blocks, filled
+        as they are needed."""
+        self._require_unused(connection, submit.handle)
         if reason is not None:
             self.reject(connection, submit.handle, reason, submit=submit)
             return
@@ -225,6 +229,7 @@ class EngineCore:
             arrival_time=submit.arrival_time,
             cache_salt=submit.cache_salt,
             needs_whole_prompt=submit.params.prompt_logprobs is not None,
+            prompt_hashes=hashes,
         )
         entry = _Entry(connection, submit.handle, sequence)
         if self._is_full(sequence):

@@ -34,6 +34,7 @@ class Sequence:
     guide: Guide | None = None  # its place in the grammar of ``params.constraint``
     block_table: list[int] = field(default_factory=list)
     block_hashes: list[bytes] = field(default_factory=list)  # prefix-cache keys, see engine.kv
+    prompt_hashes: list[bytes] = field(default_factory=list)  # shared by a request's choices
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
     num_preemptions: int = 0

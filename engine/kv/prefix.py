@@ -69,10 +69,17 @@ class PrefixCache:
             self.pool.release(block)
 
     def _hash(self, sequence: Sequence, index: int) -> bytes:
-        """The name of the sequence's block ``index``; names are computed once, in order."""
-        hashes = sequence.block_hashes
+        """The name of the sequence's block ``index``; names are computed once, in order, those of a
+        prompt once for all choices of a request."""
+        hashes, of_prompt = sequence.block_hashes, sequence.prompt_hashes
+        if len(hashes) <= index:
+            hashes.extend(of_prompt[len(hashes) : index + 1])
         while len(hashes) <= index:
             parent = hashes[-1] if hashes else root_hash(sequence.cache_salt)
             start = len(hashes) * self.block_size
-            hashes.append(block_hash(parent, sequence.token_ids[start : start + self.block_size]))
+            end = start + self.block_size
+            name = block_hash(parent, sequence.token_ids[start:end])
+            if end <= sequence.num_prompt_tokens:
+                of_prompt.append(name)
+            hashes.append(name)
         return hashes[index]

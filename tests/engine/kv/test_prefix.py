@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import struct
 
+import pytest
+
 from engine.kv.blocks import BlockPool
 from engine.kv.prefix import PrefixCache, block_hash, root_hash
 from engine.messages import SamplingParams
@@ -111,3 +113,25 @@ def test_a_disabled_cache_keeps_and_finds_nothing() -> None:
     compute(cache, [1, 2, 3, 4])
     assert cache.pool.counts().free == 8
     assert num_hits(cache, [1, 2, 3, 4, 5]) == 0
+
+
+def test_choices_of_one_request_name_their_prompt_s_blocks_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[list[int]] = []
+
+    def counted(parent: bytes, token_ids: list[int]) -> bytes:
+        made.append(token_ids)
+        return block_hash(parent, token_ids)
+
+    monkeypatch.setattr("engine.kv.prefix.block_hash", counted)
+    prompt = list(range(10))
+    cache = cache_holding([*prompt, 7, 7, 7, 7, 7, 7])
+    made.clear()
+    shared: list[bytes] = []
+    choices = [sequence(prompt) for _ in range(3)]
+    for choice, said in zip(choices, ([7, 7, 7], [8, 8, 8], [7, 7, 7]), strict=True):
+        choice.prompt_hashes = shared
+        choice.token_ids += said
+    assert [len(cache.match(choice)) for choice in choices] == [3, 2, 3]
+    assert made == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 7, 7], [8, 9, 8, 8], [8, 9, 7, 7]]
