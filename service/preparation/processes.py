@@ -62,8 +62,10 @@ class Preparation:
             for _ in range(_PROCESSES)
         ]
         self._abandoned: set[asyncio.Task[Done]] = set()
-        # Last in, first out: the second process starts only when there is work for two.
-        self._idle = list(self._processes)
+        # Idle ones. Last in, first out: the second starts only when there is work for two.
+        self._stopped = list(self._processes)
+        self._ready: asyncio.LifoQueue[ChildWorker] = asyncio.LifoQueue()
+        self._starting: set[asyncio.Task[None]] = set()
         self._turns = Turns(
             _PROCESSES,
             large=_LARGE_BYTES,
@@ -83,13 +85,29 @@ class Preparation:
         if self.model.checkpoint.has_own_template:
             return
         async with self._turns.turn("", 0):
-            process = self._idle.pop()
-            try:
-                await process.start()
-            except ChildStartError as error:
-                _log.error("a preparation process failed to start", error=str(error))
-            finally:
-                self._idle.append(process)
+            self._give_back(await self._take())
+
+    async def _take(self) -> ChildWorker:
+        """An idle process: one that runs, if there is one or becomes one before another has
+        started."""
+        if self._ready.empty() and self._stopped:
+            starting = asyncio.create_task(self._start(self._stopped.pop()))
+            self._starting.add(starting)
+            starting.add_done_callback(self._starting.discard)
+        return await self._ready.get()
+
+    async def _start(self, process: ChildWorker) -> None:
+        try:
+            await process.start()
+        except ChildStartError as error:  # whoever takes it tries again, and is told
+            _log.error("a preparation process failed to start", error=str(error))
+        self._ready.put_nowait(process)
+
+    def _give_back(self, process: ChildWorker) -> None:
+        if process.pid is None:
+            self._stopped.append(process)
+        else:
+            self._ready.put_nowait(process)
 
     def is_quick(self, job: Job) -> bool:
         """Whether the event loop does it: little work, by nobody's template but our own."""
@@ -129,11 +147,11 @@ class Preparation:
     async def _in_turn(self, frame: bytes, noted: Noted, owner: str, begun: asyncio.Event) -> Done:
         async with self._turns.turn(owner, len(frame)):
             begun.set()
-            process = self._idle.pop()
+            process = await self._take()
             try:
                 return await self._ask(process, frame, noted)
             finally:
-                self._idle.append(process)
+                self._give_back(process)
 
     async def _ask(self, process: ChildWorker, frame: bytes, noted: Noted) -> Done:
         reached = Stage("")
@@ -168,7 +186,7 @@ class Preparation:
         raise error_of(reply)
 
     async def close(self) -> None:
-        for work in self._abandoned:
+        for work in (*self._abandoned, *self._starting):
             work.cancel()
         for process in self._processes:
             await process.close()

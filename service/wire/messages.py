@@ -246,7 +246,7 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         _check_blocks(message, f"messages.{index}", ignored)
     # How a hosted tool is to be run says nothing more than that it is not.
     hosted = tuple(f"tools[{i}]." for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
-    ignored.names = [name for name in ignored.names if not name.startswith(hosted)]
+    ignored.names[:] = [name for name in ignored.names if not name.startswith(hosted)]
     ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
 
 

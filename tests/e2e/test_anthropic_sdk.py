@@ -290,7 +290,7 @@ def test_a_huge_token_limit_is_cut_to_the_context(claude: anthropic.Anthropic) -
         (
             {"messages": [{"role": "user", "content": [{"type": "thinking", "thinking": ""}]}]},
             anthropic.BadRequestError,
-            "cannot hold a thinking block",
+            "cannot contain a thinking block",
         ),
         ({"thinking": {"type": "enabled", "budget_tokens": 5}}, anthropic.BadRequestError, "1024"),
         (

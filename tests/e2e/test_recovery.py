@@ -32,7 +32,7 @@ from tests.service.rpc.clients import put_together
 
 QUESTIONS = {
     "tools": Question(TWO_CITIES, tools=True),
-    "form": Question("Tell me about Ada.", form=PERSON),
+    "form": Question("Invent a person.", form=PERSON),
     "thinking": Question("Hello!", thinking=True),
 }
 

@@ -20,6 +20,7 @@ import torch
 import engine.parallel.ranks
 import engine.parallel.runner
 from engine.core import EngineDeadError
+from engine.errors import UNTOLD
 from engine.messages import (
     Fatal,
     FinishReason,
@@ -109,7 +110,10 @@ def test_a_rank_that_fails_alone_ends_all_and_is_named(
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["", "one step ahead"])
 def test_requests_at_which_all_ranks_fail_alike_fail_alone(
-    model: Path, monkeypatch: pytest.MonkeyPatch, ahead: bool
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    ahead: bool,
 ) -> None:
     """Before the step's exchanges, between them and after them; and what only rank 0 does after
     them, such as sampling."""
@@ -123,7 +127,8 @@ def test_requests_at_which_all_ranks_fail_alike_fail_alone(
     for output in outputs[1:-1]:
         assert output.finished is not None
         assert output.finished.reason is FinishReason.ERROR
-        assert "flawed" in str(output.finished.error)
+        assert output.finished.error == UNTOLD
+    assert "flawed" in caplog.text  # the log says what clients are not told
     assert [outputs[i].token_ids for i in (0, -1)] == [expected[i].token_ids for i in (0, -1)]
     assert later[0].token_ids == expected[-1].token_ids
 

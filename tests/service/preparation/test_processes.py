@@ -101,7 +101,7 @@ async def test_a_template_that_does_not_end_is_ended(
 
 
 async def test_memory_is_bounded(preparation: Preparation) -> None:
-    with pytest.raises(InvalidRequestError, match=r"memory|bounds|characters"):
+    with pytest.raises(InvalidRequestError, match=r"memory|limits|characters"):
         await prepared(preparation, "fill")
     assert (await prepared(preparation, "hello")).generation.prompts
 
