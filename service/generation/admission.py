@@ -45,6 +45,13 @@ class Drain:
         """Until the drain's end at the latest."""
         return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
 
+    def refusal(self) -> DrainingError:
+        """For a request that comes while the server shuts down."""
+        return DrainingError(
+            "The server is shutting down; retry, another replica may answer.",
+            retry_after=max(1, math.ceil(self.seconds_left)),
+        )
+
     def begin(self) -> None:
         if self._ends is None:
             self._ends = time.monotonic() + self._timeout
@@ -104,10 +111,7 @@ class Admission:
         """The gate before any work of the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
-            raise DrainingError(
-                "The server is shutting down; retry, another replica may answer.",
-                retry_after=max(1, math.ceil(self._drain.seconds_left)),
-            )
+            raise self._drain.refusal()
         is_ready = self._link.state.phase is LinkPhase.READY
         if not is_ready:
             self._check_restart()

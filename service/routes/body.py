@@ -11,7 +11,6 @@ from litestar.types import Receive, Scope
 from service.errors import (
     BodyTooLargeError,
     ClientGoneError,
-    DrainingError,
     InvalidRequestError,
     SlowSenderError,
     UnsupportedMediaTypeError,
@@ -70,9 +69,7 @@ async def _read(
             await _receive_all(receive, decoder, arrival, limit)
     except TimeoutError:
         if drain is not None and drain.draining:
-            raise DrainingError(
-                "The server is shutting down; retry, another replica may answer."
-            ) from None
+            raise drain.refusal() from None
         raise SlowSenderError(
             f"The body did not arrive in time: after {arrival.size} bytes, too few came for "
             f"{seconds:g} s."

@@ -24,7 +24,6 @@ from service.caller import ANYBODY, Caller
 from service.connections import Connections
 from service.errors import (
     BodyTooLargeError,
-    DrainingError,
     InvalidRequestError,
     NotFoundError,
     QuireError,
@@ -123,7 +122,7 @@ class ResponsesSockets:
         if self._keys:
             caller = self._keys.check(header(scope, b"authorization"), api_key_header(scope))
         if self._services.drain.draining:
-            raise DrainingError("The server is shutting down; retry, another replica may answer.")
+            raise self._services.drain.refusal()
         self._check_places(caller)
         return caller
 

@@ -195,7 +195,7 @@ def test_engines_that_are_killed_again_and_again_are_pauses() -> None:
                 killed.add(kill_engine(server))
         assert clients.wrong == []
         assert len(killed) == kills
-        assert server.total("quire_handovers_total") >= 3 * kills
+        assert server.total("quire_handovers_total") >= kills
 
 
 @pytest.mark.slow

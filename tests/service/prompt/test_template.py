@@ -189,10 +189,10 @@ def test_the_embedded_model_is_prompted_as_transformers_would(chat: str) -> None
         ("{{ messages[7].content }}", "messages"),
         ("{{ 1 / 0 }}", "division"),
         ("{{ messages[0].content + 3 }}", "failed on the messages"),
-        ("{{ ''.__class__.__mro__ }}", "must not"),
-        ("{{ messages.append(1) }}", "must not"),
-        ("{{ namespace.__init__.__globals__ }}", "must not"),
-        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "bounds"),
+        ("{{ ''.__class__.__mro__ }}", "forbidden"),
+        ("{{ messages.append(1) }}", "forbidden"),
+        ("{{ namespace.__init__.__globals__ }}", "forbidden"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "limits"),
     ],
 )
 def test_a_template_that_fails_says_why_and_harms_nothing(source: str, complaint: str) -> None:

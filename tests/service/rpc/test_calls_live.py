@@ -281,7 +281,9 @@ def test_ids_and_trace_context_go_in_and_out(service: GrpcService) -> None:
     until(lines, 5, "the log line")
     [line] = lines()
     assert line["client_request_id"] == "of-the-caller"
-    assert (line["route"], line["outcome"], line["status"]) == ("grpc_chat", "length", 200)
+    assert (line["route"], line["status"]) == ("grpc_chat", 200)
+    # Its weights are random: the second token may be the one that ends a text.
+    assert line["outcome"] in ("length", "stop")
     assert (line["trace_id"], line["output_tokens"]) == (trace_id, 2)
 
 
