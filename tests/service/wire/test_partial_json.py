@@ -7,7 +7,7 @@ from typing import Any
 
 import jiter
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.wire.partial_json import SoundJson, read_cut_object
@@ -73,8 +73,10 @@ def test_what_is_sound_is_read_alike_by_anthropics_sdk(
     assert (pieces, sound.broken) == (alone.push(text), alone.broken)
     assert text.startswith(sound.text)
     assert sound.text == pieces
+    read = jiter.from_json(pieces.encode(), partial_mode=True)
+    assume("Infinity" not in json.dumps(read))  # a number beyond any float is no JSON to us
     kept = read_cut_object(pieces)
-    assert jiter.from_json(pieces.encode(), partial_mode=True) == kept
+    assert read == kept
     assert kept or not sound.has_member
     if sound.whole:
         assert json.loads(pieces) == kept
