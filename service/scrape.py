@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-BURST = 200
+BURST = 20
 PAGES_PER_SECOND = 5.0
 
 # The pieces of a page in the format that an Accept header asks for, and its content type. Nothing
