@@ -71,6 +71,7 @@ class Connections:
         self._port: int | None = None
         self._peers: dict[Address, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
+        self._descriptors: dict[Address, int] = {}
 
     @property
     def open(self) -> int:
@@ -140,20 +141,30 @@ class Connections:
                 self._end(descriptor)
         return scarce
 
-    def _look(self, now: float) -> None:
+    def _look(self, now: float, *, again: bool = False) -> None:
         """Find connections that are new, forget those that are gone. One whose descriptor was used
-        again since the last look is found when it seems idle."""
+        again since the last look is found when it seems idle, or with ``again``, which looks at
+        those that are known too."""
         present = set(map(int, os.listdir(_DESCRIPTORS)))
         for descriptor in self._open.keys() - present:
-            del self._open[descriptor]
-        for descriptor in present - self._open.keys():
+            self._forget(descriptor)
+        for descriptor in present if again else present - self._open.keys():
             address = self._peer_address(descriptor)
-            if address is not None:
+            known = self._open.get(descriptor)
+            if known is not None and known.address != address:
+                self._forget(descriptor)
+            if address is not None and descriptor not in self._open:
                 self._open[descriptor] = _Connection(address, now)
-        addresses = {connection.address for connection in self._open.values()}
-        for address in self._peers.keys() - addresses:
+                self._descriptors[address] = descriptor
+        for address in self._peers.keys() - self._descriptors.keys():
             if not self._peers[address].requests:
                 del self._peers[address]
+
+    def _forget(self, descriptor: int) -> _Connection | None:
+        known = self._open.pop(descriptor, None)
+        if known is not None and self._descriptors.get(known.address) == descriptor:
+            del self._descriptors[known.address]
+        return known
 
     def _peer_address(self, descriptor: int) -> Address | None:
         """Whose connection it is; None if it is no client's."""
@@ -173,7 +184,7 @@ class Connections:
 
     def _end(self, descriptor: int) -> None:
         """Unless it has become another one."""
-        known = self._open.pop(descriptor, None)
+        known = self._forget(descriptor)
         if known is None:
             return
         with _borrowed(descriptor) as connection:
@@ -182,14 +193,16 @@ class Connections:
 
     @contextlib.contextmanager
     def _socket_of(self, peer: Peer) -> Iterator[socket.socket | None]:
-        """The connection of ``peer``, if it is still there."""
-        known = [d for d, connection in self._open.items() if connection.address == peer.address]
-        for descriptor in known or map(int, os.listdir(_DESCRIPTORS)):
-            with _borrowed(descriptor) as connection:
-                if connection is not None and self._address_of(connection) == peer.address:
-                    yield connection
-                    return
-        yield None
+        """The connection of ``peer``, if it is still there. One that is new is looked for, once."""
+        if peer.address not in self._descriptors:
+            self._look(time.monotonic(), again=True)
+        descriptor = self._descriptors.get(peer.address)
+        if descriptor is None:
+            yield None
+            return
+        with _borrowed(descriptor) as connection:
+            is_its = connection is not None and self._address_of(connection) == peer.address
+            yield connection if is_its else None
 
 
 @contextlib.contextmanager

@@ -191,11 +191,11 @@ def test_engines_that_are_killed_again_and_again_are_pauses() -> None:
         with clients.at_work(8):
             for kill in range(1, kills + 1):
                 until(partial(clients.have_got, 8 * kill), 60, "answers")
-                until(lambda: server.total("quire_sequences_running") > 3, 30, "some to run")
+                until(lambda: server.total("quire_sequences_running") > 5, 30, "most to run")
                 killed.add(kill_engine(server))
         assert clients.wrong == []
         assert len(killed) == kills
-        assert server.total("quire_handovers_total") >= kills
+        assert server.total("quire_handovers_total") >= 3 * kills
 
 
 @pytest.mark.slow
