@@ -30,6 +30,7 @@ LEASE_SECONDS = 60  # renewed with every sweep
 _RETRY_SECONDS = 2.0
 _WRITE_SECONDS = 10.0
 _FIRST_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
 _MOST_PENDING = 4096
 _MOST_PENDING_BYTES = 256 * 1024 * 1024
 _BATCH = 64
@@ -63,13 +64,13 @@ class ResponseStore:
         self._pending: dict[str, StoredResponse] = {}
         self._pending_bytes = 0
         self._wake = asyncio.Event()
-        self._settled = asyncio.Event()
         self._written: dict[str, asyncio.Future[None]] = {}  # somebody waits for these
         self._new_responses = self._new_bytes = 0  # since the last sweep
         self._running: set[str] = set()  # whose lease this process renews
         self._deleted: set[str] = set()  # during the write of a batch
         self._tasks: list[asyncio.Task[None]] = []
         self._up = False
+        self._closing = False
         self._said_away = False  # since it last answered
         self._loaded = asyncio.Event()  # what speaks to the database, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
@@ -85,18 +86,22 @@ class ResponseStore:
 
     async def close(self) -> None:
         """Writes what is pending, if the database takes it within seconds."""
-        if self._up and self._pending:
-            self._settled.clear()
-            self._wake.set()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), 5)
-        for task in self._tasks:
+        # The task ends by itself where it can: cancelled amid a transaction, it might go on.
+        self._closing = True
+        self._wake.set()
+        running = set(self._tasks)
+        if running and self._up:
+            _, running = await asyncio.wait(running, timeout=_CLOSE_SECONDS)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if running:
+            await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         self._loaded.set()
         self._tried.set()
         if self._database is not None:
-            await self._database.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._database.close()
 
     async def attempted(self) -> None:
         """Returns once it is known whether the database is there: right after the start, the first
@@ -212,8 +217,8 @@ class ResponseStore:
     # --- behind ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, then write and sweep, for ever; after a failure from the start."""
-        while True:
+        """Connect, then write and sweep until closed; after a failure from the start."""
+        while not self._closing:
             try:
                 await self._connect()
                 await self._serve()
@@ -264,9 +269,11 @@ class ResponseStore:
                 sweep_at = time.monotonic() + self.limits.sweep_seconds
             if self._pending:
                 continue
-            self._settled.set()
+            if self._closing:
+                return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(0.0, sweep_at - time.monotonic()))
+                async with asyncio.timeout(max(0.0, sweep_at - time.monotonic())):
+                    await self._wake.wait()
 
     @property
     def _overfull(self) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -427,21 +427,43 @@ async def test_without_a_store_what_needs_one_is_refused() -> None:
 async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.sqlite3"
     async with opened(url) as store:
-        raw = sqlite3.connect(tmp_path / "store.sqlite3")
-        raw.execute("ALTER TABLE quire_responses RENAME TO elsewhere")
-        raw.commit()
+        raw = sqlite3.connect(tmp_path / "store.sqlite3", check_same_thread=False, timeout=60)
+
+        async def rename(old: str, new: str) -> None:
+            # In a thread: the store needs the event loop to end a transaction that holds the file.
+            await asyncio.to_thread(raw.execute, f"ALTER TABLE {old} RENAME TO {new}")
+
+        await rename("quire_responses", "elsewhere")
         with pytest.raises(StoreUnavailableError):
             await store.put(record("resp_b"))
         assert not store.available
         await until(lambda: store.available)
         store.save(record("resp_a"))
         await until(lambda: not store.available)
-        raw.execute("ALTER TABLE elsewhere RENAME TO quire_responses")
-        raw.commit()
+        await rename("elsewhere", "quire_responses")
         raw.close()
         await until(lambda: store.available and not store._pending)
         assert await store.get("resp_a", "me") is not None
         assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
+
+
+async def test_a_database_driver_that_loses_a_cancellation_cannot_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("service.store.store._CLOSE_SECONDS", 0.05)
+    sweeping = asyncio.Event()
+
+    async def sweep(*_: object, **__: object) -> None:
+        sweeping.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr("service.store.database.Database.sweep", sweep)
+    store = ResponseStore(store_place(f"sqlite:///{tmp_path}/store.sqlite3"), MANY)
+    store.open()
+    await sweeping.wait()
+    async with asyncio.timeout(60):
+        await store.close()
 
 
 async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
