@@ -20,10 +20,10 @@ from observability.tracing import IdentityTracer, Tracer
 from service.engine_link import EngineState, LinkPhase
 from service.engine_telemetry import EngineTelemetry
 from service.generation.record import RequestRecord
+from service.loop_holds import LoopHolds
 from service.request_trace import phase_spans, server_span
 
 LOOP_LAG_INTERVAL_SECONDS = 0.25
-LOOP_HOLD_INTERVAL_SECONDS = 0.02
 
 _log = get_logger()
 
@@ -51,9 +51,7 @@ class Telemetry:
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._requests = self.metrics.series(catalogue.REQUESTS)
         self._handovers = self.metrics.series(catalogue.HANDOVERS)
-        self._open = 0  # requests
-        self._opened = asyncio.Event()  # there are some
-        self._cpu_seconds = 0.0  # of the event loop's thread, when it was last looked at
+        self.holds = LoopHolds(self.metrics[catalogue.EVENT_LOOP_HOLD_SECONDS].observe)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._histograms = {
             metric: self.metrics.series(metric)
@@ -77,10 +75,7 @@ class Telemetry:
         record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
         record.client_request_id = sound_client_request_id(record.client_request_id)
         self._in_progress(record.route).inc()
-        if not self._open:
-            self._cpu_seconds = time.thread_time()
-            self._opened.set()
-        self._open += 1
+        self.holds.request_begins()
 
     def first_token(self, record: RequestRecord) -> None:
         """The first generated token of any choice reached the response, at
@@ -105,7 +100,7 @@ class Telemetry:
         if record.ended_time is None:
             record.ended_time = time.monotonic()
         self._in_progress(record.route).dec()
-        self._open -= 1
+        self.holds.request_ends()
         model = record.model if record.model in self._models else OTHER_MODEL
         self._requests(model, record.route, record.outcome).inc()
         self._observe_at_end(record, record.ended_time)
@@ -171,19 +166,6 @@ class Telemetry:
             due = loop.time() + LOOP_LAG_INTERVAL_SECONDS
             await asyncio.sleep(LOOP_LAG_INTERVAL_SECONDS)
             lag.observe(max(0.0, loop.time() - due))
-
-    async def watch_holds(self) -> None:
-        """Measure, until cancelled, how much CPU time the event loop's thread uses before it turns
-        to a timer. An idle server is not woken for it."""
-        hold = self.metrics[catalogue.EVENT_LOOP_HOLD_SECONDS]
-        while True:
-            await self._opened.wait()
-            await asyncio.sleep(LOOP_HOLD_INTERVAL_SECONDS)
-            now = time.thread_time()
-            hold.observe(now - self._cpu_seconds)
-            self._cpu_seconds = now
-            if not self._open:
-                self._opened.clear()
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
         """The scrape page and its content type, in the format the Accept header asks for."""

@@ -153,13 +153,14 @@ class Worker:
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
         idle.add_done_callback(_report)
-        holds = asyncio.create_task(self._telemetry.watch_holds(), name="loop-holds")
+        self._telemetry.holds.start()
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
         services: Services = app.state.services
         await self._finish_requests(drain, services.link)
-        for task in (store, watch, holds, idle, beating):
+        for task in (store, watch, idle, beating):
             task.cancel()
+        self._telemetry.holds.stop()
         await server.shut_down_app()
         stopping = [server.stop(CLOSE_SECONDS)]
         if grpc_server is not None:

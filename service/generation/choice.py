@@ -45,13 +45,11 @@ def failure_of(record: SequenceRecord) -> QuireError:
 
 class Choice:
     """``tokens`` (and ``logprobs``, if asked for) are the output tokens used so far; ``events`` is
-    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up;
-    where it leaves tokens for the next time, ``behind`` is true."""
+    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up."""
 
     __slots__ = (
         *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
         *(
-            "behind",
             "done",
             "events",
             "failure",
@@ -79,7 +77,6 @@ class Choice:
         self.logprobs: list[TokenLogprobs] = []
         self.events = log
         self.done = False  # finished or failed
-        self.behind = False
         self.finished: Finished | None = None
         self.failure: QuireError | None = None
         self._detokenizer = detokenizer
@@ -90,16 +87,16 @@ class Choice:
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
 
-    def advance(self, most: int = MOST_TOKENS) -> None:
-        """Turn tokens that arrived into events, ``most`` at a time. Constant work per token."""
+    def advance(self, most: int = MOST_TOKENS) -> bool:
+        """Turn tokens that arrived into events, ``most`` at a time; whether some are left. Constant
+        work per token."""
         sequence = self.sequence
         fresh = sequence.tokens
         if not (fresh or sequence.finished or sequence.failure) or self.done:
-            return
+            return False
         if len(fresh) > most:
             self._advance_partly(most)
-            return
-        self.behind = False
+            return not self.done
         sequence.tokens = []
         if self._streams and sequence.finished is None and sequence.failure is None:
             tokens = self.tokens  # nearly every call: a token or two, and nothing ends
@@ -111,8 +108,9 @@ class Choice:
             if sequence.logprobs:
                 logprobs, sequence.logprobs = sequence.logprobs, []
                 self.logprobs += logprobs
-            return
+            return False
         self._advance_to_an_end(fresh)
+        return False
 
     def _advance_to_an_end(self, fresh: list[int]) -> None:
         """Where one may be among the tokens, or behind them."""
@@ -144,7 +142,6 @@ class Choice:
         self.advance(most)
         sequence.tokens, sequence.logprobs = tokens[most:], logprobs[most:]
         sequence.finished, sequence.failure = finished, failure
-        self.behind = not self.done
 
     def _use_fresh(self, fresh: list[int]) -> None:
         """Take these tokens in, up to a stop string's end."""

@@ -88,27 +88,30 @@ class Generation:
         """What ``advance`` does once ``waker`` has woken it; for a reader that waits itself."""
         self.waker.clear()
         changed = self._open
-        ended: list[EngineSequence] = []
         most = MOST_TOKENS // len(changed) or 1
-        behind = False
+        behind = ended = False
         for choice in changed:
-            choice.advance(most)
-            if choice.behind:
+            if choice.advance(most):
                 behind = True
             elif choice.done:
-                if choice.failure is not None:
-                    raise choice.failure
-                ended.append(choice.sequence)
+                ended = True
         if ended:
-            # Those that a stop string ended are still running in the engine.
-            self._link.abort(ended)
-            self._open = [choice for choice in changed if choice.finished is None]
-        self.behind = behind
+            self._let_go(changed)
         if behind:
             self.waker.wake()
+        self.behind = behind
         if self.first_token_time is None and any(choice.tokens for choice in changed):
             self.first_token_time = time.monotonic()
         return changed
+
+    def _let_go(self, choices: list[Choice]) -> None:
+        """Of those that are done. Raises the QuireError that one of them failed with."""
+        for choice in choices:
+            if choice.failure is not None:
+                raise choice.failure
+        # Those that a stop string ended are still running in the engine.
+        self._link.abort([choice.sequence for choice in choices if choice.done])
+        self._open = [choice for choice in choices if not choice.done]
 
     def fail(self, error: QuireError) -> None:
         """Make what still runs end by this error at the next ``take_in``; its blocks are freed
