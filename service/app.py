@@ -64,6 +64,7 @@ def create_app(
     setup = Setup(
         signing_key=settings.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
+        template_writes=checkpoint.template_writes,
     )
     signer, seal = Signer(setup.signing_key), ReasoningSeal(setup.sealing_key)
     preparation = Preparation(
