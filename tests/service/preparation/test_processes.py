@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -56,7 +57,8 @@ async def preparation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         load_checkpoint(directory), Signer(SETUP.signing_key), ReasoningSeal(SETUP.sealing_key)
     )
     arguments = arguments_for(directory, tool_call_parser="auto", reasoning_parser="auto")
-    made = Preparation(model, arguments, SETUP)
+    setup = msgspec.structs.replace(SETUP, template_writes="")
+    made = Preparation(model, arguments, setup)
     await made.run(chat("hello"), Noted(), "me")
     await until(lambda: len(made.pids) == 2)  # one that works, and its spare
     yield made
@@ -157,16 +159,15 @@ async def test_a_crowd_that_leaves_starts_no_more_processes_than_may_run(
 async def test_a_process_that_somebody_kills_is_not_its_clients_fault(
     preparation: Preparation,
 ) -> None:
-    killed = set()
+    killed: set[int] = set()
+    busy = who_works(preparation)
 
     def kill_who_works() -> bool:
-        for pid in preparation.pids:
-            if _cpu_ticks(pid) > idle.setdefault(pid, _cpu_ticks(pid)) + 5 and pid not in killed:
-                killed.add(pid)
-                os.kill(pid, signal.SIGKILL)
+        for pid in set(busy()) - killed:
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
         return work.done()
 
-    idle: dict[int, int] = {}
     work = asyncio.create_task(prepared(preparation, "loop"))
     await until(kill_who_works)
     with pytest.raises(HelperKilledError, match="killed twice") as refused:
@@ -179,16 +180,24 @@ async def test_a_process_that_somebody_kills_is_not_its_clients_fault(
 async def at_work(preparation: Preparation) -> tuple[asyncio.Task[PreparedChat], int]:
     """A job that does not end, and the process that does it."""
     await prepared(preparation, "hello")
-    before = {pid: _cpu_ticks(pid) for pid in preparation.pids}
+    busy = who_works(preparation)
     work = asyncio.create_task(prepared(preparation, "loop"))
-    busy: list[int] = []
+    await until(lambda: bool(busy()))
+    return work, busy()[0]
 
-    def found() -> bool:
-        busy[:] = [pid for pid, spent in before.items() if _cpu_ticks(pid) > spent + 5]
-        return bool(busy)
 
-    await until(found)
-    return work, busy[0]
+def who_works(preparation: Preparation) -> Callable[[], list[int]]:
+    """The processes that have used a tenth of a second since they were first seen."""
+    first_seen: dict[int, int] = {}
+
+    def busy() -> list[int]:
+        spent = {pid: _cpu_ticks(pid) for pid in preparation.pids if not _has_ended(pid)}
+        return [
+            pid for pid, ticks in spent.items() if ticks > first_seen.setdefault(pid, ticks) + 9
+        ]
+
+    busy()
+    return busy
 
 
 async def leave(preparation: Preparation, work: asyncio.Task[PreparedChat], pid: int) -> None:
