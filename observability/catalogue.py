@@ -54,6 +54,7 @@ OUTCOMES = (
     "refused:too_large",
     "refused:loading",
     "refused:engine",
+    "refused:preparation",
     "refused:draining",
     "refused:store",
     "refused:overloaded",

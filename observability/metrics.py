@@ -192,7 +192,7 @@ class MetricRegistry:
 
     def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
         """The same page, made a few samples at a time as they are asked for."""
-        encoder, content_type = choose_encoder(accept or "")
+        encoder, content_type = choose_encoder(_OPENMETRICS if _takes_openmetrics(accept) else "")
 
         def pieces() -> Iterator[bytes]:
             for family in self.registry.collect():
@@ -210,6 +210,21 @@ class MetricRegistry:
     def sample(self, metric: Metric, labels: Mapping[str, str], suffix: str = "") -> float | None:
         """Current value of one series, None where it does not exist."""
         return self.registry.get_sample_value(metric.name + suffix, dict(labels))
+
+
+_OPENMETRICS = "application/openmetrics-text"
+
+
+def _takes_openmetrics(accept: str | None) -> bool:
+    """One version of each format is served. The library would make another format of each version
+    that anybody makes up, and a page of its own for each."""
+    for accepted in (accept or "").split(","):
+        kind, *parameters = (part.strip() for part in accepted.split(";"))
+        if kind == _OPENMETRICS:
+            version = next((p[8:] for p in parameters if p.startswith("version=")), "1")
+            if version.partition(".")[0] == "1":
+                return True
+    return False
 
 
 # A request can end before it named a model, or name one that is not served.

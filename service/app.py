@@ -25,6 +25,7 @@ from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
 from service.supervision import Supervision
+from service.upload_room import UploadRoom
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
@@ -63,6 +64,7 @@ def create_app(
     setup = Setup(
         signing_key=settings.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
+        template_writes=checkpoint.template_writes,
     )
     signer, seal = Signer(setup.signing_key), ReasoningSeal(setup.sealing_key)
     preparation = Preparation(
@@ -104,6 +106,7 @@ def create_app(
         ),
         seal=seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
+        upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
     )
 
     warming_up: list[asyncio.Task[None]] = []

@@ -20,7 +20,7 @@ from service.generation.formats import (
     detect_format,
     read_response_template,
 )
-from service.prompt.probe import written_by
+from service.prompt.probe import written_by, written_by_stranger
 from service.prompt.template import ChatTemplate
 from service.prompt.tokenizer import Tokenizer
 from service.prompt.vocabulary import Vocabulary
@@ -41,7 +41,9 @@ class SamplingDefaults(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """``special_tokens`` are those that tokenizer_config.json names (bos_token, …)."""
+    """``special_tokens`` are those that tokenizer_config.json names (bos_token, …);
+    ``template_writes``: what the chat template writes for a small conversation, as far as that
+    matters."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -49,6 +51,7 @@ class Checkpoint:
     defaults: SamplingDefaults
     output_format: OutputFormat
     special_tokens: dict[str, str] = field(default_factory=dict)
+    template_writes: str = ""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -57,7 +60,11 @@ class Checkpoint:
     @property
     def has_own_template(self) -> bool:
         """Whether its chat template is the one of Quire's embedded model: no stranger's."""
-        return self.template is not None and self.template.sources == (_own_template(),)
+        return self.template is not None and _is_own(self.template)
+
+
+def _is_own(template: ChatTemplate) -> bool:
+    return template.sources == (_own_template(),)
 
 
 @functools.cache
@@ -66,10 +73,15 @@ def _own_template() -> str:
 
 
 def load_checkpoint(
-    directory: Path, *, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
+    directory: Path,
+    *,
+    tool_call_parser: str = "auto",
+    reasoning_parser: str = "auto",
+    template_writes: str | None = None,
 ) -> Checkpoint:
     """``tool_call_parser`` and ``reasoning_parser`` name a shipped format, or are ``none``, or
-    ``auto``: what the directory shows.
+    ``auto``: what the directory shows. ``template_writes``: as another process has found it. None:
+    it is found here.
 
     Raises OSError for missing files, ValueError for unsound ones and for names that are none.
     """
@@ -80,30 +92,40 @@ def load_checkpoint(
     declared = config.get("response_template") or _read_json(directory / "response_template.json")
     tokenizer = Tokenizer(directory / "tokenizer.json")
     template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
+    if template is None or source is None:
+        template_writes = ""
+    elif template_writes is None and _is_own(template):
+        template_writes = written_by(template)
+    elif template_writes is None:
+        template_writes = written_by_stranger(source, special, tool_use=tool_use)
     return Checkpoint(
         directory=directory,
         tokenizer=tokenizer,
         template=template,
         defaults=msgspec.convert(generation, SamplingDefaults),
         output_format=_output_format(
-            declared, template, tokenizer.vocabulary, tool_call_parser, reasoning_parser
+            declared,
+            "" if template is None else "\n".join((*template.sources, template_writes)),
+            tokenizer.vocabulary,
+            tool_call_parser,
+            reasoning_parser,
         ),
         special_tokens=special,
+        template_writes=template_writes,
     )
 
 
 def _output_format(
     declared: Any,
-    template: ChatTemplate | None,
+    shown: str,
     vocabulary: Vocabulary,
     calls: str,
     reasoning: str,
 ) -> OutputFormat:
-    """What the checkpoint itself declares comes before what its chat template shows."""
+    """What the checkpoint itself declares comes before what its chat template has ``shown``."""
     own = read_response_template(declared)
     if own is not None and calls in AUTO_NAMES and reasoning in AUTO_NAMES:
         return own
-    shown = "" if template is None else "\n".join((*template.sources, written_by(template)))
     tokens = "\n".join(vocabulary.token_text)
     return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
 

@@ -18,6 +18,7 @@
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is gone or silent just now
+    ├── HelperKilledError         503  refused:preparation   somebody killed what prepares requests
     ├── StoreUnavailableError     503  refused:store         what the request needs is not there
     │   └── NotStoredError        503  error:store           the answer is there, its promise broken
     ├── DrainingError             503  refused:draining      the server is shutting down
@@ -169,6 +170,10 @@ class LoadingError(QuireError):
 
 class EngineUnavailableError(QuireError):
     kind = Kind(503, "server_error", "engine_unavailable", "refused:engine")
+
+
+class HelperKilledError(QuireError):
+    kind = Kind(503, "server_error", "preparation_unavailable", "refused:preparation")
 
 
 class StoreUnavailableError(QuireError):

@@ -22,21 +22,41 @@ _LONGEST = 80
 _log = get_logger()
 
 
+class RuntimeDirectoryError(RuntimeError):
+    """There is no place for it; the message says what to do."""
+
+
 @contextlib.contextmanager
 def runtime_directory() -> Iterator[Path]:
     """A folder that only this user can enter; removed at the end. Those whose owner was killed
-    before it could are removed first."""
-    base = _base()
-    _sweep(base)
-    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    lock = -1
+    before it could are removed first. Raises RuntimeDirectoryError."""
+    directory, lock = _create()
     try:
-        lock = _locked(directory)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        if lock >= 0:
-            os.close(lock)
+        os.close(lock)
+
+
+def _create() -> tuple[Path, int]:
+    """The folder, and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
+    try:
+        base = _base()
+        _sweep(base)
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    except OSError as error:
+        raise RuntimeDirectoryError(
+            f"cannot create a directory for the server's sockets: {error}; set XDG_RUNTIME_DIR or "
+            f"TMPDIR to a writable directory whose path has at most {_LONGEST} characters"
+        ) from error
+    try:
+        return directory, _locked(directory)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise RuntimeDirectoryError(
+            f"cannot lock the directory of the server's sockets: {error}; set XDG_RUNTIME_DIR or "
+            "TMPDIR to a directory on another file system"
+        ) from error
 
 
 def _base() -> Path:

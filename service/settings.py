@@ -106,7 +106,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             gt=0,
             le=3600,
             description="Seconds a new connection may wait before its first request, and a body "
-            "may stall while it is sent.",
+            "may stall while it is sent. A whole body may take minutes longer, the "
+            "larger the more.",
         ),
     ] = 30.0
     idle_timeout: Annotated[

@@ -49,7 +49,7 @@ from service.child_process import (
 from service.hang_watch import Silence, engine_hangs, worker_hangs
 from service.listener import Address, open_listening_socket
 from service.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
-from service.runtime_directory import runtime_directory
+from service.runtime_directory import RuntimeDirectoryError, runtime_directory
 from service.settings import ServiceSettings
 
 TICK_SECONDS = 0.2
@@ -160,6 +160,9 @@ class Supervisor:
         it cannot run (1)."""
         try:
             return self._run()
+        except RuntimeDirectoryError as error:
+            self._stderr.write(f"quire: {error}")
+            return 1
         finally:
             self._stdout.close()
             self._stderr.close()

@@ -22,11 +22,14 @@ from engine.messages import (
 )
 from observability.logging import get_logger
 from service.child_worker import (
+    KILLED_RETRY_SECONDS,
     ChildDiedError,
+    ChildKilledError,
     ChildStartError,
     ChildTooSlowError,
     ChildWorker,
 )
+from service.errors import HelperKilledError
 from service.turns import Turns
 
 # A grammar that takes longer is refused. The time of a compile, on a busy machine too.
@@ -73,7 +76,8 @@ class GrammarTrial:
     async def try_out(self, constraint: Constraint, owner: str = "") -> str | None:
         """Why the engine would not take this constraint; None if it would.
 
-        Raises OverloadedError when too many wait, TrialFailedError when it cannot be told.
+        Raises OverloadedError when too many wait, TrialFailedError when it cannot be told,
+        HelperKilledError when the process was killed from outside, twice.
         """
         key = hashlib.blake2b(msgspec.msgpack.encode(constraint), digest_size=16).digest()
         known = self._verdicts.get(key)
@@ -105,6 +109,12 @@ class GrammarTrial:
                 return Verdict(error=f"it takes more than {TRIAL_SECONDS:.0f} s to compile")
             except ChildDiedError:
                 return Verdict(error="it needs too much memory to compile")
+            except ChildKilledError as error:
+                raise HelperKilledError(
+                    "The process that compiles grammars was killed twice, by an operator or by "
+                    "the system for lack of memory; retry later.",
+                    retry_after=KILLED_RETRY_SECONDS,
+                ) from error
             except ChildStartError as error:
                 raise TrialFailedError("grammars cannot be compiled on this server") from error
             finally:

@@ -348,10 +348,12 @@ class Form(Prepared, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """First of all frames: what must not stand among a process's arguments."""
+    """First of all frames: what must not stand among a process's arguments, or is too long for
+    that. ``template_writes``: see ``Checkpoint``."""
 
     signing_key: str
     sealing_key: bytes
+    template_writes: str | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):

@@ -1,6 +1,7 @@
-"""The preparation processes of an API worker: two at most, at which owners take turns. They start
-when first needed; one starts with the worker where every conversation needs it. A job that takes
-too long, or whose client leaves, ends its process."""
+"""The preparation processes of an API worker: two at most that work, at which owners take turns,
+and a spare. They start when first needed, or with the worker where every conversation needs one. A
+job that takes too long, or whose client leaves, ends its process. The spare takes its place, so
+that the next job does not wait for a process to start."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ import msgspec
 
 from observability.logging import get_logger
 from service.child_worker import (
+    KILLED_RETRY_SECONDS,
     ChildDiedError,
+    ChildKilledError,
     ChildStartError,
     ChildTooSlowError,
     ChildWorker,
 )
-from service.errors import InternalError, InvalidRequestError
+from service.errors import HelperKilledError, InternalError, InvalidRequestError
 from service.preparation.jobs import (
     Done,
     Failed,
@@ -38,6 +41,7 @@ JOB_SECONDS = 10.0
 # A job that nobody wants any more may end by itself so long: a new process costs more.
 _GRACE_SECONDS = 0.25
 _PROCESSES = 2
+_SPARES = 1
 _LARGE_BYTES = 256 * 1024
 _MOST_WAITING = 256
 _MOST_BYTES = 64 * 1024 * 1024
@@ -59,13 +63,14 @@ class Preparation:
                 max_answer_bytes=_MAX_REPLY_BYTES,
                 greeting=lambda: msgspec.msgpack.encode(setup),
             )
-            for _ in range(_PROCESSES)
+            for _ in range(_PROCESSES + _SPARES)
         ]
         self._abandoned: set[asyncio.Task[Done]] = set()
-        # Idle ones. Last in, first out: the second starts only when there is work for two.
+        # Idle ones. Last in, first out: another starts only when it may soon be needed.
         self._stopped = list(self._processes)
         self._ready: asyncio.LifoQueue[ChildWorker] = asyncio.LifoQueue()
         self._starting: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._turns = Turns(
             _PROCESSES,
             large=_LARGE_BYTES,
@@ -89,25 +94,40 @@ class Preparation:
 
     async def _take(self) -> ChildWorker:
         """An idle process: one that runs, if there is one or becomes one before another has
-        started."""
+        started. If that leaves none idle, the next one is started at once."""
         if self._ready.empty() and self._stopped:
-            starting = asyncio.create_task(self._start(self._stopped.pop()))
-            self._starting.add(starting)
-            starting.add_done_callback(self._starting.discard)
-        return await self._ready.get()
+            self._begin(self._stopped.pop())
+        process = await self._ready.get()
+        while process.pid is None and not self._ready.empty():  # it was killed as it lay idle
+            self._begin(process)
+            process = self._ready.get_nowait()
+        if self._ready.empty() and self._stopped and not self._starting:
+            self._begin(self._stopped.pop())
+        return process
+
+    def _begin(self, process: ChildWorker) -> None:
+        starting = asyncio.create_task(self._start(process))
+        self._starting.add(starting)
+
+        def started(_: asyncio.Task[None]) -> None:
+            self._starting.discard(starting)
+            self._ready.put_nowait(process)
+
+        starting.add_done_callback(started)
 
     async def _start(self, process: ChildWorker) -> None:
         try:
             await process.start()
-        except ChildStartError as error:  # whoever takes it tries again, and is told
+        except (ChildStartError, ChildKilledError) as error:  # whoever takes it tries again
             _log.error("a preparation process failed to start", error=str(error))
-        self._ready.put_nowait(process)
 
     def _give_back(self, process: ChildWorker) -> None:
-        if process.pid is None:
+        if process.pid is not None:
+            self._ready.put_nowait(process)
+        elif self._closed:
             self._stopped.append(process)
         else:
-            self._ready.put_nowait(process)
+            self._begin(process)  # before anybody asks for it
 
     def is_quick(self, job: Job) -> bool:
         """Whether the event loop does it: little work, by nobody's template but our own."""
@@ -117,8 +137,9 @@ class Preparation:
 
     async def run(self, job: Job, noted: Noted, owner: str) -> Prepared:
         """What the job's step returns or raises, done in a process. ``noted`` gains what the step
-        noted. Raises OverloadedError when too much waits, and InvalidRequestError for what takes
-        more time or memory than it may."""
+        noted. Raises OverloadedError when too much waits, InvalidRequestError for what takes more
+        time or memory than it may, and HelperKilledError when somebody else has killed
+        the process, twice."""
         frame = msgspec.msgpack.encode(job)
         begun = asyncio.Event()
         work = asyncio.create_task(self._in_turn(frame, noted, owner, begun))
@@ -174,6 +195,12 @@ class Preparation:
             raise InvalidRequestError(
                 "The request needs too much memory to prepare; send less.", param=reached.param
             ) from error
+        except ChildKilledError as error:
+            raise HelperKilledError(
+                "The process that prepares requests was killed twice, by an operator or by the "
+                "system for lack of memory; retry later.",
+                retry_after=KILLED_RETRY_SECONDS,
+            ) from error
         except ChildStartError as error:
             raise InternalError("Requests cannot be prepared on this server.") from error
         if isinstance(reply, Done):
@@ -186,6 +213,7 @@ class Preparation:
         raise error_of(reply)
 
     async def close(self) -> None:
+        self._closed = True
         for work in (*self._abandoned, *self._starting):
             work.cancel()
         for process in self._processes:

@@ -39,9 +39,9 @@ def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Stage) -
         raise InvalidRequestError(
             "This model has no chat template; use /v1/completions.", param=param
         )
-    variables = _template_variables(conversation, template)
     stage("template", param)
     try:
+        variables = _template_variables(conversation, template)
         text = template.render(
             conversation.messages,
             tools=conversation.template_tools(),
@@ -57,7 +57,8 @@ def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Stage) -
 
 
 def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:
-    """Raises InvalidRequestError for a variable that no template of this model reads."""
+    """Raises InvalidRequestError for a variable that no template of this model reads, and
+    TemplateError."""
     known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
     for name in conversation.variables:
         if name not in known:

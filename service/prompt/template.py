@@ -8,6 +8,7 @@ template may use) are those of ``apply_chat_template`` in transformers.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -30,6 +31,10 @@ JsonObject = dict[str, Any]
 
 class TemplateError(ValueError):
     """The template refused these messages, failed on them, or produced too much."""
+
+
+class TemplateLimitError(TemplateError):
+    """It took more memory, or was nested deeper, than a template may."""
 
 
 class _GenerationBlocks(jinja2.ext.Extension):
@@ -80,9 +85,10 @@ def _strftime_now(pattern: str) -> str:
 
 
 class ChatTemplate:
-    """A compiled template, with another one for conversations that have tools where the checkpoint
-    has such. ``render`` may be called from several threads. ``variables`` are the names that they
-    read from outside, ``sources`` their texts."""
+    """A template, with another one for conversations that have tools where the checkpoint has such.
+    It is compiled when first needed, never before: that alone may take any time and memory, for
+    Jinja computes constant expressions then. ``render`` may be called from several threads.
+    ``sources`` are the texts of both."""
 
     def __init__(
         self,
@@ -92,11 +98,26 @@ class ChatTemplate:
         tool_use: str | None = None,
     ) -> None:
         """``special_tokens`` (bos_token, eos_token, …) become variables of the template;
-        ``tool_use`` is the template for conversations that have tools.
-
-        Raises TemplateError when a source does not parse.
-        """
+        ``tool_use`` is the template for conversations that have tools."""
         self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
+        self.source = source
+        self._special_tokens = dict(special_tokens or {})
+        self.sources: tuple[str, ...] = (source,)
+        if self._with_tools is not None:
+            self.sources += self._with_tools.sources
+
+    def compile(self) -> None:
+        """Raises TemplateError when a source does not parse, TemplateLimitError."""
+        _ = self.variables
+
+    @functools.cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that it reads from outside. Raises TemplateError."""
+        _, names = self._compiled
+        return names if self._with_tools is None else names | self._with_tools.variables
+
+    @functools.cached_property
+    def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -106,20 +127,14 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         environment.globals["dict"] = _PlainDict()
-        self.source = source
-        self._special_tokens = dict(special_tokens or {})
         try:
-            self._template = environment.from_string(source)
-            tree = environment.parse(source)
-        except jinja2.TemplateError as error:
+            template = environment.from_string(self.source)
+            names = jinja2.meta.find_undeclared_variables(environment.parse(self.source))
+        except (jinja2.TemplateError, SyntaxError) as error:
             raise TemplateError(f"the chat template does not parse: {error}") from error
-        self.variables = frozenset(jinja2.meta.find_undeclared_variables(tree)) - set(
-            environment.globals
-        )
-        self.sources: tuple[str, ...] = (source,)
-        if self._with_tools is not None:
-            self.variables |= self._with_tools.variables
-            self.sources += self._with_tools.sources
+        except (RecursionError, OverflowError, MemoryError) as error:
+            raise TemplateLimitError("the chat template exceeded its limits") from error
+        return template, frozenset(names) - set(environment.globals)
 
     def render(
         self,
@@ -153,8 +168,9 @@ class ChatTemplate:
             "documents": documents,
             "add_generation_prompt": add_generation_prompt,
         }
+        template, _ = self._compiled
         try:
-            text = _bounded(self._template.generate(context), max_chars or MAX_PROMPT_CHARS)
+            text = _bounded(template.generate(context), max_chars or MAX_PROMPT_CHARS)
         except SecurityError as error:
             raise TemplateError(f"the chat template tried something forbidden: {error}") from error
         except jinja2.TemplateError as error:
@@ -162,7 +178,7 @@ class ChatTemplate:
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise TemplateError(f"the chat template failed on the messages: {error}") from error
         except (RecursionError, OverflowError, MemoryError) as error:
-            raise TemplateError("the chat template exceeded its limits") from error
+            raise TemplateLimitError("the chat template exceeded its limits") from error
         return _cut_at_mark(text) if continue_final_message else text
 
 

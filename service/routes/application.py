@@ -43,7 +43,6 @@ from service.routes.responses_stored import (
 )
 from service.routes.services import Services
 from service.routes.tokenize import detokenize, tokenize, tokenizer_info
-from service.upload_room import UploadRoom
 from service.version import VERSION
 
 ROUTES = (
@@ -121,7 +120,7 @@ def make_app(
                 patience=settings.slow_reader_timeout,
                 keep_alive=settings.stream_keep_alive,
                 receive_timeout=settings.receive_timeout,
-                upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
+                upload_room=services.upload_room,
                 refuse_unknown=settings.unknown_fields == "refuse",
             )
         ],

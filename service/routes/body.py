@@ -24,8 +24,11 @@ from service.upload_room import Gained
 _FORM_TYPES = frozenset(
     {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
 )
-# A body that goes on arriving may take longer than the time limit, at this pace or faster.
+# A body that goes on arriving may take longer than the time limit, at this pace or faster; after
+# so many seconds more, only if it has come at the other pace since its beginning.
 _LEAST_BYTES_PER_SECOND = 1024
+_UNHURRIED_SECONDS = 240.0
+_SUSTAINED_BYTES_PER_SECOND = 64 * 1024
 # For a body that begins while the server shuts down.
 _DRAINING_SECONDS = 1.0
 # Inflated at a time, so that others' streams are not held up.
@@ -71,8 +74,8 @@ async def _read(
         if drain is not None and drain.draining:
             raise drain.refusal() from None
         raise SlowSenderError(
-            f"The body did not arrive in time: after {arrival.size} bytes, too few came for "
-            f"{seconds:g} s."
+            f"The body arrives too slowly: {arrival.size} bytes in {arrival.elapsed:.0f} s. It may "
+            f"not pause for {seconds:g} s."
         ) from None
     finally:
         if drain is not None:
@@ -90,13 +93,26 @@ class _Arrival:
         self._seconds = seconds
         self._began = asyncio.get_running_loop().time()
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds."""
+        return asyncio.get_running_loop().time() - self._began
+
     def gained(self, size: int) -> None:
         self.size += size
         if self._drain is not None and self._drain.draining:
             return  # its end is set already
-        paced = self._began + self._seconds + self.size / _LEAST_BYTES_PER_SECOND
+        paced = self._began + longest_seconds(self.size, self._seconds)
         paused = asyncio.get_running_loop().time() + self._seconds
         self.timeout.reschedule(min(paced, paused))
+
+
+def longest_seconds(size: int, timeout: float) -> float:
+    """How long ``size`` bytes of a body may take to arrive."""
+    return timeout + min(
+        size / _LEAST_BYTES_PER_SECOND,
+        _UNHURRIED_SECONDS + size / _SUSTAINED_BYTES_PER_SECOND,
+    )
 
 
 async def _receive_all(receive: Receive, decoder: _Decoder, arrival: _Arrival, limit: int) -> None:

@@ -5,13 +5,14 @@ and is served by that very route, so that keys, admission, outcome, drain and pa
 same; its events go out as messages of JSON. What the connection adds is memory: the last response
 can be continued by ``previous_response_id`` although it was not stored.
 
-A message is as large as a body may be. Here only its few fields for the connection are read;
-nothing is made of the rest.
+A message is as large as a body may be, and counts as one that arrives until it is answered. Here
+only its few fields for the connection are read; nothing is made of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ from service.errors import (
     BodyTooLargeError,
     InvalidRequestError,
     NotFoundError,
+    OverloadedError,
     QuireError,
     UpgradeRequiredError,
 )
@@ -34,6 +36,7 @@ from service.routes.headers import header
 from service.routes.origins import OriginRules
 from service.routes.responses_memory import ON_CONNECTION, Exchanged, Memories
 from service.routes.services import Services
+from service.upload_room import UploadRoom
 from service.waiting_places import share
 
 PATH = "/v1/responses"
@@ -93,16 +96,19 @@ class ResponsesSockets:
         """One connection, from its handshake to its end."""
         await receive()  # websocket.connect
         try:
-            owner = self._check(scope).owner
+            caller = self._check(scope)
         except QuireError as error:
             await _refuse(send, error)
             return
+        owner = caller.owner
         host, port = scope["client"] or ("", 0)
         peer = self._connections.enter((host, int(port)))
         self._open[owner] += 1
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            socket = _Socket(self._app, self._services, self._memories, scope, receive, send)
+            socket = _Socket(
+                self._app, self._services, self._memories, caller, scope, receive, send
+            )
             try:
                 await socket.serve()
             finally:
@@ -169,6 +175,7 @@ class _Socket:
         app: AsgiApp,
         services: Services,
         memories: Memories,
+        caller: Caller,
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -176,11 +183,13 @@ class _Socket:
         self._app = app
         self._services = services
         self._memories = memories
+        self._caller = caller
         self._scope = scope
         self._receive = receive
         self._send = send
         self._limit = services.settings.max_body_bytes
-        self._messages: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_MESSAGES)
+        self._messages: asyncio.Queue[_Message] = asyncio.Queue(_WAITING_MESSAGES)
+        self._unanswered: set[_Message] = set()
         self._left = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
 
@@ -191,15 +200,15 @@ class _Socket:
                 message = await self._next()
                 if message is None:
                     break
-                if len(message) > self._limit:
-                    await self._fail(
-                        BodyTooLargeError(f"A message may have at most {self._limit} bytes.")
-                    )
+                self._unanswered.discard(message)
+                await self._answer(message)
+                if isinstance(message.refusal, BodyTooLargeError):
                     await self._close(_TOO_BIG)
                     break
-                await self._answer(message)
         finally:
             await self._read_no_more()
+            for message in self._unanswered:
+                message.take()
 
     async def _read_no_more(self) -> None:
         if self._reading is not None:
@@ -212,14 +221,14 @@ class _Socket:
                 event: Any = await self._receive()
                 if event["type"] != "websocket.receive":
                     return
-                text = event.get("text")
-                await self._messages.put(
-                    event.get("bytes") or b"" if text is None else text.encode()
-                )
+                message = _Message(self._services.upload_room, self._caller, event, self._limit)
+                del event
+                self._unanswered.add(message)
+                await self._messages.put(message)
         finally:
             self._left.set()
 
-    async def _next(self) -> bytes | None:
+    async def _next(self) -> _Message | None:
         """None when the client has left, says nothing for too long, or the server shuts down."""
         drain = self._services.drain
         if drain.draining:
@@ -241,16 +250,18 @@ class _Socket:
             message.cancel()
             left.cancel()
 
-    async def _answer(self, message: bytes) -> None:
+    async def _answer(self, message: _Message) -> None:
         lane: str | None = None
         try:
-            asked = _read_envelope(message)
+            asked = message.envelope()
             lane = asked.stream_id
             await self._respond(message, asked)
         except QuireError as error:
             await self._fail(error, lane)
+        finally:
+            message.take()
 
-    async def _respond(self, message: bytes, asked: _Envelope) -> None:
+    async def _respond(self, message: _Message, asked: _Envelope) -> None:
         lane = asked.stream_id
         previous = self._memories.find(self, asked.previous_response_id)
         exchanged = Exchanged(previous, warms_up=asked.generate is False)
@@ -325,16 +336,51 @@ def _read_envelope(message: bytes) -> _Envelope:
     return asked
 
 
-class _Request:
-    """An ASGI receive: a body, then nothing until the client leaves."""
+class _Message:
+    """One that has come; ``refusal``: why it is not kept. Its bytes count among those of the bodies
+    that arrive, until they are taken."""
 
-    def __init__(self, body: bytes, left: asyncio.Event) -> None:
-        self._body: bytes | None = body
+    def __init__(self, room: UploadRoom, caller: Caller, event: Any, limit: int) -> None:
+        text = event.get("text")
+        self._data: bytes = event.get("bytes") or b"" if text is None else text.encode()
+        self._place = contextlib.ExitStack()
+        self.refusal: QuireError | None = None
+        if len(self._data) > limit:
+            self._refuse(BodyTooLargeError(f"A message may have at most {limit} bytes."))
+            return
+        try:
+            self._place.enter_context(room.arriving(caller))(len(self._data))
+        except OverloadedError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: QuireError) -> None:
+        self.refusal = error
+        self.take()
+
+    def envelope(self) -> _Envelope:
+        """Raises QuireError."""
+        if self.refusal is not None:
+            raise self.refusal
+        return _read_envelope(self._data)
+
+    def take(self) -> bytes:
+        """Its bytes, which count no more; none the next time."""
+        data, self._data = self._data, b""
+        self._place.close()
+        return data
+
+
+class _Request:
+    """An ASGI receive: a message as the body, then nothing until the client leaves."""
+
+    def __init__(self, message: _Message, left: asyncio.Event) -> None:
+        self._message: _Message | None = message
         self._left = left
 
     async def receive(self) -> HTTPReceiveMessage:
-        body, self._body = self._body, None
-        if body is not None:
+        message, self._message = self._message, None
+        if message is not None:
+            body = message.take()
             return HTTPRequestEvent(type="http.request", body=body, more_body=False)
         await self._left.wait()
         return HTTPDisconnectEvent(type="http.disconnect")

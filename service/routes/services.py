@@ -19,6 +19,7 @@ from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
 from service.supervision import Supervision
+from service.upload_room import UploadRoom
 from service.wire.responses_seal import ReasoningSeal
 from service.wire.signatures import Signer
 
@@ -43,6 +44,7 @@ class Services:
     runs: RunRegistry
     seal: ReasoningSeal
     metrics_pages: ScrapePages
+    upload_room: UploadRoom
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

@@ -18,11 +18,9 @@ import grpc
 
 from observability.logging import get_logger
 from service.errors import (
-    BodyTooLargeError,
     ClientGoneError,
     DeadlineError,
     InternalError,
-    InvalidRequestError,
     QuireError,
     SlowReaderError,
 )
@@ -32,13 +30,11 @@ from service.routes.answering import AnswerStream, stream_events
 from service.routes.exchange import Exchange, KeyRing
 from service.routes.prepare import Client
 from service.routes.services import Services
+from service.rpc.arrival import Arrivals, deadline_is_over
 from service.rpc.running import RunningCalls
 from service.rpc.status import Metadata, status_of
+from service.upload_room import UploadRoom
 
-# A caller's clock ends its call as ours does, and its word may come first.
-_DEADLINE_SLACK_SECONDS = 0.25
-# How long the core may take to say that it was the message's size that made reading it fail.
-_REFUSAL_SECONDS = 0.05
 # For the status of a call whose reader does not read.
 _STATUS_SECONDS = 1.0
 
@@ -107,6 +103,11 @@ class Calls:
         self._services = services
         self._keys = KeyRing(services.settings.keys, services.settings.priority_api_key)
         self._running = RunningCalls()
+        settings = services.settings
+        limit = settings.max_body_bytes
+        self._arrivals = Arrivals(
+            limit, settings.receive_timeout, services.drain, UploadRoom.for_bodies(limit)
+        )
 
     async def answer(self, context: Any, path: str, route: str, method: Method) -> None:
         """``path``: ``/service/method``; ``route``: the name under which it is counted."""
@@ -128,7 +129,7 @@ class Calls:
             else:
                 await _refuse(context, exchange, failure)
         except asyncio.CancelledError:
-            if _deadline_is_over(context):
+            if deadline_is_over(context):
                 self._note(exchange, _deadline_error())
             raise
         finally:
@@ -138,15 +139,13 @@ class Calls:
         self, context: Any, headers: dict[str, bytes], exchange: Exchange, method: Method
     ) -> QuireError | None:
         """What the call has failed with, if it has."""
-        settings = self._services.settings
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
             if self._keys:
                 exchange.caller = self._keys.check(*key)
-            message = await _read(context, settings.max_body_bytes)
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
-            await method(call, message)
+            await method(call, await self._arrivals.read(context, exchange.caller))
         except QuireError as error:
             failure = error
         except Exception:
@@ -154,7 +153,7 @@ class Calls:
             failure = InternalError("The server had an error while processing the request.")
         else:
             return None
-        if isinstance(failure, ClientGoneError) and _deadline_is_over(context):
+        if isinstance(failure, ClientGoneError) and deadline_is_over(context):
             failure = _deadline_error()
         self._note(exchange, failure)
         return failure
@@ -163,22 +162,6 @@ class Calls:
         exchange.fail(failure)
         exchange.record.status = failure.status
         exchange.record.grpc_status = status_of(failure).number
-
-
-async def _read(context: Any, limit: int) -> bytes:
-    """The one message. Raises BodyTooLargeError, InvalidRequestError."""
-    message = await context.read()
-    if message is not grpc.aio.EOF:
-        data: bytes = message
-        return data
-    # Either there is none, or the core refused it; then it cancels this call in a moment.
-    try:
-        await asyncio.sleep(_REFUSAL_SECONDS)
-    except asyncio.CancelledError:
-        if _deadline_is_over(context):
-            raise
-        raise BodyTooLargeError(f"The message may have at most {limit} bytes.") from None
-    raise InvalidRequestError("The call ended without a message.")
 
 
 async def _refuse(context: Any, exchange: Exchange, failure: QuireError) -> None:
@@ -191,11 +174,6 @@ async def _refuse(context: Any, exchange: Exchange, failure: QuireError) -> None
         async with asyncio.timeout(_STATUS_SECONDS):
             await context.abort(status.code, status.message, trailing)
     raise asyncio.CancelledError
-
-
-def _deadline_is_over(context: Any) -> bool:
-    left: float | None = context.time_remaining()
-    return left is not None and left <= _DEADLINE_SLACK_SECONDS
 
 
 def _deadline_error() -> DeadlineError:

@@ -32,6 +32,7 @@ async def chat(call: Call, message: bytes) -> None:
     prepared = await prepare(
         GrpcChatJob, PreparedChat, message, call.client, admit=call.client.admit
     )
+    del message  # it may be large, and an answer may take long
     generation = await start(prepared, call.client)
     events = ChatEvents(
         generation,
@@ -49,6 +50,7 @@ async def generate(call: Call, message: bytes) -> None:
     prepared = await prepare(
         GrpcCompletionJob, PreparedCompletion, message, call.client, admit=call.client.admit
     )
+    del message  # it may be large, and an answer may take long
     generation = await start(prepared, call.client)
     events = GenerateEvents(
         generation,
@@ -66,6 +68,7 @@ async def embed(call: Call, message: bytes) -> None:
     prepared = await prepare(
         GrpcEmbeddingsJob, PreparedEmbeddings, message, call.client, admit=call.client.admit_open
     )
+    del message  # it may be large, and an answer may take long
     pooled = await embedded(prepared, call.client)
     response = pb.EmbedResponse(model=record.model, prompt_tokens=pooled.prompt_tokens)
     for vector in pooled.vectors:

@@ -80,6 +80,8 @@ def _options(max_message_bytes: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         # The limit is on what comes in; what it would unpack to has none.
+        # A fast client's calls would be let send megabytes before anybody reads them.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
         ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
         # Two servers on one port would each get some of the calls.

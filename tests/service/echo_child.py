@@ -1,8 +1,10 @@
-"""A child process that is ready at once and answers each frame with its own process id."""
+"""A child process that is ready at once and answers each frame with its own process id; to
+``wait`` it only says that it has begun."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from engine.messages import FRAME_HEADER
@@ -17,8 +19,12 @@ def main() -> None:
         header = source.read(FRAME_HEADER.size)
         if len(header) < FRAME_HEADER.size:
             return
-        source.read(FRAME_HEADER.unpack(header)[0])
+        waits = source.read(FRAME_HEADER.unpack(header)[0]) == b"wait"
         answer = str(os.getpid()).encode()
+        if waits:
+            sink.write(FRAME_HEADER.pack(5) + b"begun")
+            sink.flush()
+            signal.pause()
 
 
 if __name__ == "__main__":

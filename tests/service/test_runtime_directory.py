@@ -88,3 +88,27 @@ def test_a_lock_is_not_inherited_by_what_outlives_its_owner(base: Path) -> None:
             ["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False
         )
         assert "supervisor.lock" not in child.stdout
+
+
+def test_a_server_that_finds_no_writable_directory_says_what_to_set(tmp_path: Path) -> None:
+    script = (
+        "import resource, runpy, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"  # nothing can be written anywhere
+        "sys.argv = ['quire', 'serve', '--port', '0', '--store-url', 'none']\n"
+        "runpy.run_module('service.cli', run_name='__main__')\n"
+    )
+    unset = ("XDG_RUNTIME_DIR", "TMPDIR", "TMP", "TEMP")
+    ended = subprocess.run(
+        python_command("-c", script),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in unset},
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    [said] = [line for line in ended.stderr.splitlines() if line.startswith("quire: ")]
+    assert "No usable temporary directory found" in said
+    assert "XDG_RUNTIME_DIR" in said
+    assert "TMPDIR" in said
+    assert "Traceback" not in ended.stderr

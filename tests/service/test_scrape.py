@@ -93,3 +93,31 @@ def test_a_page_in_pieces_is_the_page(accept: str) -> None:
     heads = [line for line in page.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
     assert page.count("# EOF") == (1 if accept else 0)
+
+
+def test_no_accept_header_makes_a_format_of_its_own() -> None:
+    """Or whoever makes up versions would put a page for each before everybody's next scrape."""
+    metrics = MetricRegistry(["m"])
+    plain = "text/plain;version=%s;escaping=allow-utf-8"
+    accepts = [
+        *(f"application/openmetrics-text;version=1.0.{n}" for n in range(50)),
+        *(f"application/openmetrics-text; version={n}.0.0,{plain % n}" for n in range(50)),
+        *(plain % f"{n}.0.0" for n in range(50)),
+        *("application/openmetrics-text;version=x", "", "*/*"),
+    ]
+    assert len({metrics.exposition_pieces(accept)[1] for accept in accepts}) == 2
+
+
+PROMETHEUS = {
+    "2": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;"
+    "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "3": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;"
+    "escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+}
+
+
+@pytest.mark.parametrize("accept", PROMETHEUS.values(), ids=PROMETHEUS)
+def test_prometheus_gets_openmetrics(accept: str) -> None:
+    _, content_type = MetricRegistry(["m"]).exposition_pieces(accept)
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")

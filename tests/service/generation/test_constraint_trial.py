@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from engine.messages import Constraint
-from service.errors import InvalidRequestError
+from service.errors import HelperKilledError, InvalidRequestError
 from service.generation import constraint_trial
 from service.generation.constraint import (
     AnswerShape,
@@ -209,3 +210,19 @@ async def test_closing_ends_the_processes(tmp_path: Path) -> None:
     await trial.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_a_grammar_whose_process_somebody_kills_is_not_refused_as_too_large(
+    trial: GrammarTrial,
+) -> None:
+    killed: set[int] = set()
+    not_remembered = Constraint(grammar=SLOW.grammar + "\n")
+    asking = asyncio.create_task(trial.try_out(not_remembered, "another"))
+    while not asking.done():
+        for pid in {process.pid for process in trial._processes if process.pid} - killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        await asyncio.sleep(0.001)
+    with pytest.raises(HelperKilledError, match="killed twice"):
+        await asking
+    assert await trial.try_out(WORD) is None

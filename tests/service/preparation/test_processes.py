@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from service.checkpoint import load_checkpoint
-from service.errors import ContextTooLongError, InvalidRequestError, OverloadedError
+from service.errors import (
+    ContextTooLongError,
+    HelperKilledError,
+    InvalidRequestError,
+    OverloadedError,
+)
 from service.preparation import processes
 from service.preparation.jobs import ChatJob, Noted, PreparedChat, TokenizeJob
 from service.preparation.processes import Preparation, arguments_for
@@ -49,8 +57,10 @@ async def preparation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
         load_checkpoint(directory), Signer(SETUP.signing_key), ReasoningSeal(SETUP.sealing_key)
     )
     arguments = arguments_for(directory, tool_call_parser="auto", reasoning_parser="auto")
-    made = Preparation(model, arguments, SETUP)
-    await made.run(chat("hello"), Noted(), "me")  # a process is up
+    setup = msgspec.structs.replace(SETUP, template_writes="")
+    made = Preparation(model, arguments, setup)
+    await made.run(chat("hello"), Noted(), "me")
+    await until(lambda: len(made.pids) == 2)  # one that works, and its spare
     yield made
     await made.close()
 
@@ -88,15 +98,15 @@ async def test_a_template_of_our_own_alone_is_rendered_on_the_event_loop(
 async def test_a_template_that_does_not_end_is_ended(
     preparation: Preparation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [before] = preparation.pids
+    before = preparation.pids
     with monkeypatch.context() as shorter:
         shorter.setattr(processes, "JOB_SECONDS", 0.5)
         with pytest.raises(InvalidRequestError, match="chat template took more than") as refused:
             await prepared(preparation, "loop")
     assert refused.value.param == "messages"
     assert refused.value.status == 400
-    assert preparation.pids == []
-    await until(lambda: _has_ended(before))
+    [killed] = set(before) - set(preparation.pids)
+    await until(lambda: _has_ended(killed))
     assert (await prepared(preparation, "hello")).generation.prompts
 
 
@@ -107,16 +117,94 @@ async def test_memory_is_bounded(preparation: Preparation) -> None:
 
 
 async def test_a_job_that_nobody_wants_any_more_is_ended(preparation: Preparation) -> None:
-    await prepared(preparation, "hello")
-    [pid] = preparation.pids
-    spent = _cpu_ticks(pid)
+    work, pid = await at_work(preparation)
+    await leave(preparation, work, pid)
+    assert (await prepared(preparation, "hello")).generation.prompts
+
+
+async def test_the_next_job_does_not_wait_for_a_process_to_start(
+    preparation: Preparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, pid = await at_work(preparation)
+    await until(lambda: len(preparation.pids) > 1)
+    may_start = asyncio.Event()
+    real = asyncio.create_subprocess_exec
+    starting = []
+
+    async def held(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        starting.append(arguments)
+        await may_start.wait()
+        return await real(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", held)
+    await leave(preparation, work, pid)
+    await until(lambda: bool(starting))  # before anybody asks for it
+    assert (await prepared(preparation, "hello")).generation.prompts
+    may_start.set()
+    await until(lambda: len(preparation.pids) > 1)
+
+
+async def test_a_crowd_that_leaves_starts_no_more_processes_than_may_run(
+    preparation: Preparation,
+) -> None:
+    crowd = [asyncio.create_task(prepared(preparation, "loop")) for _ in range(6)]
+    await until(lambda: len(preparation.pids) == 3)
+    for work in crowd:
+        work.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+    assert (await prepared(preparation, "hello")).generation.prompts
+    assert len(preparation.pids) <= 3
+
+
+async def test_a_process_that_somebody_kills_is_not_its_clients_fault(
+    preparation: Preparation,
+) -> None:
+    killed: set[int] = set()
+    busy = who_works(preparation)
+
+    def kill_who_works() -> bool:
+        for pid in set(busy()) - killed:
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        return work.done()
+
     work = asyncio.create_task(prepared(preparation, "loop"))
-    await until(lambda: _cpu_ticks(pid) > spent)
+    await until(kill_who_works)
+    with pytest.raises(HelperKilledError, match="killed twice") as refused:
+        await work
+    assert (refused.value.status, refused.value.retry_after) == (503, 5)
+    assert len(killed) == 2
+    assert (await prepared(preparation, "hello")).generation.prompts
+
+
+async def at_work(preparation: Preparation) -> tuple[asyncio.Task[PreparedChat], int]:
+    """A job that does not end, and the process that does it."""
+    await prepared(preparation, "hello")
+    busy = who_works(preparation)
+    work = asyncio.create_task(prepared(preparation, "loop"))
+    await until(lambda: bool(busy()))
+    return work, busy()[0]
+
+
+def who_works(preparation: Preparation) -> Callable[[], list[int]]:
+    """The processes that have used a tenth of a second since they were first seen."""
+    first_seen: dict[int, int] = {}
+
+    def busy() -> list[int]:
+        spent = {pid: _cpu_ticks(pid) for pid in preparation.pids if not _has_ended(pid)}
+        return [
+            pid for pid, ticks in spent.items() if ticks > first_seen.setdefault(pid, ticks) + 9
+        ]
+
+    busy()
+    return busy
+
+
+async def leave(preparation: Preparation, work: asyncio.Task[PreparedChat], pid: int) -> None:
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     await until(lambda: pid not in preparation.pids and _has_ended(pid))
-    assert (await prepared(preparation, "hello")).generation.prompts
 
 
 def _stat(pid: int) -> list[str]:
@@ -138,8 +226,8 @@ def _cpu_ticks(pid: int) -> int:
 async def test_a_job_that_ends_soon_keeps_its_process_though_its_client_has_left(
     preparation: Preparation,
 ) -> None:
-    await prepared(preparation, "hello")
-    [pid] = preparation.pids
+    await until(lambda: len(preparation.pids) > 1)
+    before = preparation.pids
     work = asyncio.create_task(prepared(preparation, "hello"))
     for _ in range(3):
         await asyncio.sleep(0)  # it has begun
@@ -147,7 +235,7 @@ async def test_a_job_that_ends_soon_keeps_its_process_though_its_client_has_left
     with pytest.raises(asyncio.CancelledError):
         await work
     assert (await prepared(preparation, "hello", "again")).generation.prompts
-    assert pid in preparation.pids
+    assert set(before) <= set(preparation.pids)
 
 
 async def test_who_waits_behind_a_crowd_of_another_key_is_served(

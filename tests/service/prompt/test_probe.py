@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from service.checkpoint import load_checkpoint
 from service.generation.formats import detect_format
-from service.prompt.probe import written_by
-from service.prompt.template import ChatTemplate
+from service.prompt.probe import written_by, written_by_stranger
+from service.prompt.template import ChatTemplate, TemplateError
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 LOOP = """
 {%- for message in messages -%}
@@ -56,10 +60,39 @@ def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -
     "source",
     [
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "{{ 9 ** 9999999999 }}",
+        "{{ 'x' * 10 ** 10 }}",
+        "{{ 'x' | center(10 ** 10) }}",
         "{% macro again() %}{{ again() }}{{ again() }}{% endmacro %}{{ again() }}",
         "{{ 'x' * 1000000 }}",
     ],
-    ids=["a loop that does not end", "recursion that does not end", "far too much text"],
+    ids=[
+        "a loop that does not end",
+        "a constant that takes for ever",
+        "a constant that fills the memory",
+        "a filter that fills the memory",
+        "recursion that does not end",
+        "far too much text",
+    ],
 )
 def test_a_template_that_knows_no_bounds_is_judged_by_its_source(source: str) -> None:
-    assert written_by(ChatTemplate(source)) == ""
+    assert written_by_stranger(source, {}) == ""
+
+
+def test_a_stranger_is_looked_at_elsewhere_as_here() -> None:
+    source = DSML + LOOP + "{{ bos_token }}"
+    special = {"bos_token": "<s>"}
+    assert written_by_stranger(source, special) == written_by(ChatTemplate(source, special))
+    with_tools = written_by_stranger("-", special, tool_use=source)
+    assert with_tools == written_by(ChatTemplate(source, special))
+    with pytest.raises(TemplateError, match="does not parse"):
+        written_by_stranger("{% for %}", special)
+
+
+def test_a_strangers_template_is_not_even_compiled_where_it_is_loaded(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    (directory / "chat_template.jinja").write_text("{{ 'x' | center(10 ** 10) }}<tool_call>")
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.output_format.name == "hermes"
+    assert checkpoint.template is not None
+    assert "_compiled" not in vars(checkpoint.template)

@@ -209,7 +209,7 @@ def test_a_template_that_writes_without_end_is_cut_off(monkeypatch: pytest.Monke
 
 def test_a_template_that_does_not_parse_is_refused_at_the_start() -> None:
     with pytest.raises(TemplateError, match="does not parse"):
-        ChatTemplate("{% for %}")
+        ChatTemplate("{% for %}").compile()
 
 
 def test_a_template_tells_which_variables_it_reads() -> None:
