@@ -49,9 +49,9 @@ def closed(schema: dict[str, Any] | bool) -> dict[str, Any] | bool:
     closer = _Closer(schema)
     try:
         closer.note_shared(schema, alone=True)
+        rewritten: dict[str, Any] = closer.rewritten(schema, alone=True)
     except _UnclearError:
         return schema
-    rewritten: dict[str, Any] = closer.rewritten(schema, alone=True)
     return rewritten
 
 
@@ -65,6 +65,7 @@ class _Closer:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._shared: set[int] = set()  # ids of subschemas that describe objects beside others
+        self._apart: dict[int, bool] = {}  # by ids of options
         self._work = 0
 
     # --- which subschemas describe an object together with others --------------------------------
@@ -90,12 +91,13 @@ class _Closer:
 
     def _share(self, part: Any) -> None:
         """This and all that describes the same object."""
-        self._spend()
-        if not isinstance(part, dict) or id(part) in self._shared:
-            return
-        self._shared.add(id(part))
-        for other in (*_same(part), self._target(part)):
-            self._share(other)
+        left = [part]
+        while left:
+            part = left.pop()
+            self._spend()
+            if isinstance(part, dict) and id(part) not in self._shared:
+                self._shared.add(id(part))
+                left += [*_same(part), self._target(part)]
 
     def _describes_nothing_itself(self, schema: dict[str, Any]) -> bool:
         """Whether all it says of the object is said by subschemas, of which one alone holds."""
@@ -117,10 +119,17 @@ class _Closer:
     def _exclude_each_other(self, options: list[Any]) -> bool:
         """Whether no object matches two of these, closed or not: only then is one that matches a
         closed one known not to match another as it was given."""
+        known = self._apart.get(id(options))
+        if known is None:
+            known = self._apart[id(options)] = self._have_a_discriminator(options)
+        return known
+
+    def _have_a_discriminator(self, options: list[Any]) -> bool:
         objects: list[dict[str, Any]] = []
         for option in options:
             part = option
             for _ in range(_MAX_DEPTH):
+                self._spend()
                 if not isinstance(part, dict) or "$ref" not in part:
                     break
                 part = self._target(part)
@@ -131,11 +140,14 @@ class _Closer:
                 objects.append(part)
         if len(objects) < 2:
             return True
-        return any(
-            _all_differ([_options(part, name) for part in objects])
-            for name in _list(objects[0], "required")
-            if isinstance(name, str)
-        )
+        needed = set.intersection(*map(self._required, objects))
+        self._spend(len(needed) * len(objects))
+        return any(_all_differ([_options(part, name) for part in objects]) for name in needed)
+
+    def _required(self, part: dict[str, Any]) -> set[str]:
+        names = _list(part, "required")
+        self._spend(len(names))
+        return {name for name in names if isinstance(name, str)}
 
     # --- what is written instead -----------------------------------------------------------------
 
@@ -166,22 +178,24 @@ class _Closer:
     def _close(self, changed: dict[str, Any], schema: dict[str, Any]) -> None:
         names = _Names()
         try:
-            sure = self._name(schema, names)
+            sure = self._name(schema, names, 0)
         except _UnclearError:
+            return
+        if not sure or not names.declares or names.least > len(names.all):
             return
         own = schema.get("properties", {})
         added = [name for name in names.all if name not in own]
-        if not sure or not names.declares or len(added) > _MOST_NAMES:
-            return
-        if names.least > len(names.all):
+        if len(added) > _MOST_NAMES:
             return
         changed["properties"] = {**changed.get("properties", {}), **dict.fromkeys(added, True)}
         changed["additionalProperties"] = False
 
-    def _name(self, part: Any, names: _Names) -> bool:
+    def _name(self, part: Any, names: _Names, depth: int) -> bool:
         """Note all properties that this names. False where it says itself what else there is, or
         that cannot be told. Raises _UnclearError."""
         self._spend()
+        if depth > _MAX_DEPTH:
+            raise _UnclearError
         if isinstance(part, bool) or id(part) in names.seen:
             return True
         if not isinstance(part, dict):
@@ -189,7 +203,7 @@ class _Closer:
         names.seen.add(id(part))
         if any(key in _SAYS_ITSELF and not _is_idle(key, part[key]) for key in part):
             return False
-        if "$ref" in part and not self._name(self._target(part), names):
+        if "$ref" in part and not self._name(self._target(part), names, depth + 1):
             return False
         properties = part.get("properties", {})
         if not isinstance(properties, dict):
@@ -207,7 +221,7 @@ class _Closer:
         self._spend(len(properties))
         least = part.get("minProperties", 0)
         names.least = max(names.least, least if isinstance(least, int | float) else 0)
-        return all(self._name(other, names) for other in _same(part))
+        return all(self._name(other, names, depth + 1) for other in _same(part))
 
     # --- both ------------------------------------------------------------------------------------
 
@@ -275,10 +289,10 @@ def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
 
 
 def _options(schema: dict[str, Any], name: str) -> set[bytes] | None:
-    """The values that one of its properties may have, if it must be there and they are listed."""
+    """The values that one of its properties may have, if they are listed."""
     properties = schema.get("properties")
     part = properties.get(name) if isinstance(properties, dict) else None
-    if not isinstance(part, dict) or name not in _list(schema, "required"):
+    if not isinstance(part, dict):
         return None
     options = [part["const"]] if "const" in part else part.get("enum")
     if not isinstance(options, list):

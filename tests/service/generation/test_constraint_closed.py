@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from typing import Any
 
 import pytest
@@ -28,6 +29,13 @@ def allowed(schema: dict[str, Any], value: Any) -> bool:
     return accepts(grammar(f"start: {schema_grammar(written)}\n"), json.dumps(value))
 
 
+_keywords = st.sampled_from(
+    [
+        *("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "properties", "required", "$id"),
+        *("items", "$defs", "dependentSchemas", "dependentRequired", "dependencies", "type"),
+        *("minProperties", "additionalProperties", "const", "enum", "patternProperties", "a"),
+    ]
+)
 TEXT = {"type": "string"}
 A = {"type": "object", "properties": {"a": TEXT}, "required": ["a"]}
 B = {"type": "object", "properties": {"b": TEXT}}
@@ -108,10 +116,41 @@ def test_a_schema_that_never_ends_is_left_as_it_is() -> None:
     circle = {"properties": {"a": TEXT}, "allOf": [{"$ref": "#"}]}
     assert Draft202012Validator.check_schema(circle) is None
     closed(circle)
+    chain = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}, B]} for i in range(5000)}
+    closed({"allOf": [{"$ref": "#/$defs/d0"}, A], "$defs": chain})
+    deep: dict[str, Any] = A
+    for _ in range(300):
+        deep = {"allOf": [deep, B]}
+    closed(deep)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [{"allOf": [{"$ref": "#/$defs/N"}, B]}, {"oneOf": [{"$ref": "#/$defs/N"}] * 50}],
+    ids=["allOf", "oneOf"],
+)
+def test_much_that_is_said_again_and_again_costs_little(group: dict[str, Any]) -> None:
     names = {f"n{i}": True for i in range(2000)}
-    groups = [{"allOf": [{"$ref": "#/$defs/N"}, B]} for _ in range(2000)]
-    huge = {"prefixItems": groups, "$defs": {"N": {"properties": names}}}
+    huge = {
+        "prefixItems": [json.loads(json.dumps(group)) for _ in range(100)],
+        "$defs": {"N": {"properties": names, "required": list(names)}},
+    }
+    begin = time.thread_time()
     assert len(json.dumps(closed(huge))) < 2 * len(json.dumps(huge))
+    assert time.thread_time() - begin < 1
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    schema=st.recursive(
+        st.sampled_from([None, True, 5, "#", "#/$defs", "a", 1.5]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keywords, inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_what_is_no_schema_is_left_to_be_refused(schema: Any) -> None:
+    if isinstance(schema, dict):
+        closed(schema)
 
 
 _part = st.sampled_from([True, {"type": "integer"}, TEXT, {"const": 1}, {"enum": ["x", 1]}])
