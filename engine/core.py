@@ -24,7 +24,7 @@ import msgspec
 
 from engine.constraint.constraints import Constraints
 from engine.constraint.guided import GuidedSequences
-from engine.errors import told
+from engine.errors import RefusedError, told
 from engine.inputs import InputScheduler
 from engine.kv.blocks import BlockCounts, OutOfBlocksError
 from engine.messages import (
@@ -217,7 +217,7 @@ class EngineCore:
         as they are needed."""
         self._require_unused(connection, submit.handle)
         if reason is not None:
-            self.reject(connection, submit.handle, reason, submit=submit)
+            self.reject(connection, submit.handle, reason, submit=submit, is_refusal=True)
             return
         sequence = Sequence(
             uid=next(self._uids),
@@ -237,7 +237,9 @@ class EngineCore:
             return
         if submit.params.constraint is not None:
             if not self._guided.can_constrain:
-                self.reject(connection, submit.handle, _NO_CONSTRAINTS, submit=submit)
+                self.reject(
+                    connection, submit.handle, _NO_CONSTRAINTS, submit=submit, is_refusal=True
+                )
                 return
             self._guided.add(sequence)
         else:
@@ -252,7 +254,7 @@ class EngineCore:
         limit = self.scheduler.max_sequence_len
         reason = embed_refusal(embed, self.info, max_sequence_len=limit)
         if reason is not None:
-            self.reject(connection, embed.handle, reason, submit=embed)
+            self.reject(connection, embed.handle, reason, submit=embed, is_refusal=True)
             return
         sequence = Sequence(
             uid=next(self._uids),
@@ -278,8 +280,9 @@ class EngineCore:
         error: str,
         *,
         submit: Submit | Embed | None = None,
+        is_refusal: bool = False,
     ) -> None:
-        """Finish a handle that never became a sequence.
+        """Finish a handle that never became a sequence. ``is_refusal`` as in ``Finished``.
 
         Raises ProtocolError when the handle is in use on this connection.
         """
@@ -290,6 +293,7 @@ class EngineCore:
                 handle=handle,
                 reason=FinishReason.ERROR,
                 error=error,
+                is_refusal=is_refusal,
                 prompt_tokens=len(submit.prompt_token_ids) if submit else 0,
                 cached_tokens=0,
                 output_tokens=len(submit.output_token_ids) if isinstance(submit, Submit) else 0,
@@ -586,7 +590,8 @@ class EngineCore:
             self.scheduler.rewind(item)
         if isinstance(sampled, Exception):
             logger.error("sequence %s failed", sequence.request_id, exc_info=sampled)
-            self._finish(entry, FinishReason.ERROR, error=told(sampled))
+            refused = isinstance(sampled, RefusedError)
+            self._finish(entry, FinishReason.ERROR, error=told(sampled), is_refusal=refused)
             return
         if isinstance(sampled, Withheld):
             if sampled is Withheld.COMPLETE:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.attention.metadata import Int64Array
 from engine.batch import StepBatch
+from engine.errors import RefusedError
 from engine.messages import TokenLogprobs
 from engine.model.decoder import Decoder
 from engine.parallel.vocabulary import Vocabulary, VocabularyParallelSampler
@@ -108,7 +109,7 @@ class LaunchedStep:
             chosen = [] if self._choice is None else self._choice.read()
         for i, sampled in zip(self._sampling, chosen, strict=True):
             self._sampled[self._batch.order[i]] = sampled
-            if isinstance(sampled, SamplingError):
+            if isinstance(sampled, SamplingError) and not isinstance(sampled, RefusedError):
                 self._on_bad_numbers()
         return StepResult(self._sampled, self._prompt_logprobs)
 

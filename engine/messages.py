@@ -277,7 +277,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     reason: FinishReason
     stop_token_id: int | None = None
     error: str | None = None
-    is_refusal: bool = False  # the error is the request's own: its grammar cannot be followed
+    is_refusal: bool = False  # the request asks for what cannot be done: the error is its own
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int

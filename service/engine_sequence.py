@@ -17,7 +17,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
-from service.errors import QuireError
+from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
 
 class Waker:
@@ -118,6 +118,18 @@ class EngineSequence:
                 last_token_time=self.last_token_time,
             )
         self.finished = finished
+
+    @property
+    def error(self) -> QuireError | None:
+        """Why it ended without a result, if it did."""
+        record = self.finished
+        if self.failure is not None or record is None:
+            return self.failure
+        if record.reason in (FinishReason.STOP, FinishReason.LENGTH):
+            return None
+        if record.is_refusal:
+            return InvalidRequestError(f"The model cannot do what was requested: {record.error}.")
+        return EngineFailedError(record.error or "the engine stopped this request")
 
     @property
     def life_tokens(self) -> int:

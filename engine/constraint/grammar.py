@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import TellableError
+from engine.errors import RefusedError
 from engine.messages import Constraint
 
 try:
@@ -45,7 +45,7 @@ _LISTING = re.compile(r"\n *\d+ \| ")
 _MAX_ERROR_CHARS = 400
 
 
-class GrammarError(TellableError):
+class GrammarError(RefusedError):
     """The grammar cannot be compiled, or led nowhere; the message says why."""
 
 

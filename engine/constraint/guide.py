@@ -96,7 +96,7 @@ class Guide:
         self._settle(Phase.COMPLETE)
 
     def fail(self, error: str) -> None:
-        self.error = error
+        self.error = f"constraint: {error}"
         self._settle(Phase.FAILED)
 
     def _settle(self, phase: Phase) -> None:

@@ -99,7 +99,7 @@ class GuidedSequences:
             if guide.phase is Phase.COMPLETE:
                 yield Settled(sequence, FinishReason.STOP)
             elif guide.phase is Phase.FAILED:
-                yield Settled(sequence, FinishReason.ERROR, f"constraint: {guide.error}")
+                yield Settled(sequence, FinishReason.ERROR, guide.error)
             elif guide.is_overdue:
                 yield Settled(sequence, FinishReason.ERROR, _TOO_SLOW)
             elif uid in self._preparing and guide.phase is Phase.READY:

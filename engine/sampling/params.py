@@ -83,6 +83,11 @@ class SamplingBatch:
             or self.constrained
         )
 
+    def restricts(self, row: int) -> bool:
+        """Whether the row's parameters rule tokens out."""
+        ruled = (self.allowed, self.bad_words, self.min_tokens)
+        return row in self.constrained or any(row == other for part in ruled for other, _ in part)
+
 
 def is_greedy(params: SamplingParams) -> bool:
     return params.temperature < GREEDY_BELOW

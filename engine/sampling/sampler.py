@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from torch import Tensor
 from engine.constraint.grammar import GrammarError
 from engine.constraint.guide import Phase
 from engine.device import Readback
-from engine.errors import TellableError
+from engine.errors import RefusedError, TellableError
 from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
@@ -51,7 +51,15 @@ class SamplingError(TellableError):
     """No token can be chosen for a sequence; the message says why."""
 
 
+class NoTokenLeftError(SamplingError, RefusedError):
+    """What the request allows, bans and asks for leaves no token to choose from."""
+
+
 Sampled = SampledToken | Withheld | SamplingError | GrammarError
+
+
+def _never(row: int) -> bool:
+    return False
 
 
 class Choice:
@@ -59,10 +67,10 @@ class Choice:
 
     ``tokens``: int64 [rows], on the device. ``best`` [rows]: each row's highest logit, which tells
     whether a choice was possible. ``logprobs`` belong to the rows ``reported``; rows in
-    ``withheld`` got no token.
+    ``withheld`` got no token. ``restricts`` tells whether a row's parameters rule tokens out.
     """
 
-    __slots__ = ("_logprobs", "_readback", "_reported", "_withheld", "tokens")
+    __slots__ = ("_logprobs", "_readback", "_reported", "_restricts", "_withheld", "tokens")
 
     def __init__(
         self,
@@ -71,11 +79,13 @@ class Choice:
         reported: Items[int] = (),
         logprobs: LogprobRows | None = None,
         withheld: Mapping[int, Sampled] = _NOTHING,
+        restricts: Callable[[int], bool] = _never,
     ) -> None:
         self.tokens = tokens
         self._reported = reported
         self._logprobs = logprobs
         self._withheld = withheld
+        self._restricts = restricts
         self._readback = Readback(tokens, best)
 
     def read(self) -> list[Sampled]:
@@ -87,7 +97,7 @@ class Choice:
         results: list[Sampled] = [
             SampledToken(token, told.get(row))
             if math.isfinite(best[row])
-            else SamplingError(_failure(best[row]))
+            else _failure(best[row], restricted=self._restricts(row))
             for row, token in enumerate(tokens)
         ]
         for row, why in self._withheld.items():
@@ -142,7 +152,7 @@ class Sampler:
                 tokens if len(batch.logprobs) == len(tokens) else tokens[list(batch.logprobs)],
                 [sequences[row].params.logprobs or 0 for row in batch.logprobs],
             )
-        return Choice(tokens, best, batch.logprobs, logprobs, withheld)
+        return Choice(tokens, best, batch.logprobs, logprobs, withheld, batch.restricts)
 
     def _constrain(
         self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch
@@ -262,9 +272,11 @@ def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:
     return drawn.clamp_(max=logits.shape[1] - 1)
 
 
-def _failure(best: float) -> str:
+def _failure(best: float, *, restricted: bool) -> SamplingError:
     if math.isnan(best):
-        return "the model's logits are not numbers (NaN)"
+        return SamplingError("the model's logits are not numbers (NaN)")
     if best > 0:
-        return "a logit is infinite"
-    return "the sampling parameters leave no token to choose from"
+        return SamplingError("a logit is infinite")
+    if restricted:
+        return NoTokenLeftError("the sampling parameters leave no token to choose from")
+    return SamplingError("the model's logits leave no token to choose from")

@@ -17,7 +17,7 @@ from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprob
 from service.caller import Caller
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
-from service.errors import EngineFailedError
+from service.errors import EngineFailedError, InvalidRequestError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
 
@@ -108,16 +108,18 @@ class BeamGeneration(Generation):
             return super().take_in()
         self.waker.clear()
         for sequence in self._at_work:
-            if sequence.failure is not None:
-                raise sequence.failure
-            if sequence.finished is None:
-                return []
+            if sequence.error is not None:
+                raise sequence.error
+        if any(sequence.finished is None for sequence in self._at_work):
+            return []
         self._step()
         if not self._done_searching():
             try:
                 self._submit()
-            except (ConnectionError, ValueError) as error:
+            except ConnectionError as error:
                 raise EngineFailedError(f"the engine does not respond: {error}") from error
+            except ValueError as error:
+                raise InvalidRequestError(str(error)) from error
             return []
         self._fill_choices()
         self._filled = True

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.messages import Finished as SequenceRecord
 from engine.messages import FinishReason, TokenLogprobs
 from service.engine_sequence import EngineSequence
-from service.errors import EngineFailedError, InvalidRequestError, QuireError
+from service.errors import QuireError
 from service.generation.detokenizer import Detokenizer
 from service.generation.events import Event, Finished
 from service.generation.parser import OutputParser
@@ -32,15 +31,6 @@ class StopRules:
     token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     show: bool = False
-
-
-def failure_of(record: SequenceRecord) -> QuireError:
-    """Why a sequence that the engine ended has no answer."""
-    if record.is_refusal:
-        return InvalidRequestError(
-            f"The output cannot be constrained as requested: {record.error}."
-        )
-    return EngineFailedError(record.error or "the engine stopped this request")
 
 
 class Choice:
@@ -127,8 +117,9 @@ class Choice:
         if sequence.logprobs:
             logprobs, sequence.logprobs = sequence.logprobs, []
             self.logprobs += logprobs
-        if sequence.failure is not None:
-            self._fail(sequence.failure)
+        error = sequence.error
+        if error is not None:
+            self._fail(error)
         elif sequence.finished is not None:
             self._finish(terminator)
 
@@ -182,12 +173,9 @@ class Choice:
         self._end("stop", self._matcher.matched)
 
     def _finish(self, terminator: int | None) -> None:
-        """The engine ended the sequence."""
+        """The sequence is whole, or as long as it may be."""
         record = self.sequence.finished
         assert record is not None
-        if record.reason not in (FinishReason.STOP, FinishReason.LENGTH):
-            self._fail(failure_of(record))
-            return
         tail = self._detokenizer.flush()
         if tail:
             self._spans.push(len(tail), len(self.tokens))

@@ -2,7 +2,8 @@
 
 Draft 2020-12 as llguidance reads it (older drafts' ``definitions``, ``items`` as a list and boolean
 ``exclusiveMinimum`` too). The output is one JSON value; properties come in the order of the
-schema's ``properties``, then those that only ``required`` names, then others.
+schema's ``properties``, then those that only ``required`` names, then others where the schema says
+that there are any (see ``constraint_closed``).
 
 - A keyword that restricts the value and cannot be enforced is left out and named with its path:
   who asked for strictness is refused because of it, everybody else is told.
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from service.errors import InvalidRequestError
+from service.generation.constraint_closed import closed
 
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_SCHEMAS = 10_000
@@ -117,14 +119,15 @@ def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
 
 
 def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
-    """The schema without what restricts nothing or cannot be enforced, and with what can be only
-    when it is said otherwise. Raises InvalidRequestError for one that is too large or unsound."""
+    """The schema without what restricts nothing or cannot be enforced, with what can be only when
+    it is said otherwise, and without properties that it does not name. Raises InvalidRequestError
+    for one that is too large or unsound."""
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
         raise InvalidRequestError(
             f"The schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.", param=param
         )
     reader = _Reader(schema, param)
-    return Enforceable(reader.read(schema, param, 0), reader.left_out, reader.stood_in_for)
+    return Enforceable(reader.read(closed(schema), param, 0), reader.left_out, reader.stood_in_for)
 
 
 class _Reader:

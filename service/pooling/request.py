@@ -10,12 +10,7 @@ from engine.messages import Finished, FinishReason
 from service.caller import Caller
 from service.engine_link import EngineLink
 from service.engine_sequence import EngineSequence, Waker
-from service.errors import (
-    EngineFailedError,
-    EngineUnavailableError,
-    InternalError,
-    InvalidRequestError,
-)
+from service.errors import EngineUnavailableError, InternalError, InvalidRequestError
 from service.pooling.inputs import Input
 
 
@@ -61,8 +56,8 @@ class PooledTexts:
                 return found
             await self._waker.wait()
             for index, sequence in list(self._open.items()):
-                if sequence.failure is not None:
-                    raise sequence.failure
+                if sequence.error is not None:
+                    raise sequence.error
                 if sequence.finished is not None:
                     del self._open[index]
                     self._open_tokens -= sequence.prompt_tokens
@@ -138,10 +133,6 @@ class PooledTexts:
 
 
 def _vector(sequence: EngineSequence) -> bytes:
-    finished = sequence.finished
-    assert finished is not None
-    if finished.reason is not FinishReason.STOP:
-        raise EngineFailedError(finished.error or "the engine stopped this request")
     if sequence.vector is None:
         raise InternalError("The engine finished a text without its vector.")
     return sequence.vector

@@ -246,6 +246,7 @@ def test_a_submission_that_cannot_run_ends_alone(bad: dict[str, object], message
     heard = Listener(core)
     assert heard.finished[ALICE, 2].reason is FinishReason.ERROR
     assert message in str(heard.finished[ALICE, 2].error)
+    assert heard.finished[ALICE, 2].is_refusal
     assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.config import EngineConfig
-from engine.messages import SamplingParams
+from engine.messages import SamplingParams, token_mask
 from engine.model.errors import ModelError
 from engine.runner import KVCacheTooSmallError, ModelRunner
 from engine.sampling.sampler import SamplingError
@@ -239,6 +239,20 @@ def test_a_sequence_of_nan_fails_alone_and_its_blocks_can_be_used_again(
         take(runner.execute(whole(heir, mate)), heir, mate)
         take(other.execute(whole(fresh)), fresh)
     assert heir.token_ids == fresh.token_ids
+
+
+def test_parameters_that_contradict_each_other_say_nothing_of_the_models_numbers(
+    model: Path,
+) -> None:
+    """Else any client could make every block be zeroed before reuse from then on."""
+    runner = load_runner(model)
+    nothing = SamplingParams(
+        max_tokens=1, allowed_tokens=token_mask([3]), bad_words_token_ids=((3,),)
+    )
+    result = runner.execute(whole(sequence(1, [1, 2], [0], nothing), sequence(2, [1, 2], [1])))
+    assert isinstance(result.sampled[0], SamplingError)
+    assert isinstance(result.sampled[1], SampledToken)
+    assert not runner.clears_blocks
 
 
 def test_prompt_logprobs_of_a_long_prompt_come_in_bounded_pieces(

@@ -7,7 +7,7 @@ import json
 import warnings
 from typing import Any
 
-from service.generation.calls.json_text import INVALID, dumps, is_unicode
+from service.generation.calls.json_text import INVALID, dumps, is_unicode, loads
 
 _MAX_REFERENCES = 8
 _MAX_LITERAL_CHARS = 1 << 20
@@ -154,15 +154,7 @@ def _spelled(text: str, value: Any) -> str:
 
 
 def _strict(text: str) -> Any:
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return INVALID
-    return value if is_unicode(text) else INVALID
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    return loads(text, strict=True) if is_unicode(text) else INVALID
 
 
 def _value_of(text: str) -> Any:
@@ -183,10 +175,10 @@ def _python_value(text: str) -> Any:
             warnings.simplefilter("ignore", SyntaxWarning)  # it is the model's Python, not ours
             tree = ast.parse(text.strip(), mode="eval")
         value = ast.literal_eval(_JsonNames().visit(tree))
-        json.dumps(value, allow_nan=False)
+        written = json.dumps(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return INVALID
-    return value
+    return INVALID if loads(written) is INVALID else value
 
 
 class _JsonNames(ast.NodeTransformer):

@@ -17,7 +17,7 @@ _MAX_DEPTH = 64
 _KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
-_LEADING_ZEROS = re.compile(r"\s*(-?)0+(?=\d)")
+_LEADING_ZEROS = re.compile(r"\A\s*(-?)0+(?=\d)")
 _MIXED = "$text"  # the key of text that stands beside elements
 
 

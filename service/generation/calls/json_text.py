@@ -1,9 +1,15 @@
-"""JSON as models write it, read while it arrives."""
+"""JSON as models write it, read while it arrives.
+
+A number beyond any float, such as ``1e999``, counts as a mistake, as ``NaN`` and ``Infinity`` do:
+readers of JSON refuse it or make it infinity, which JSON cannot say again (JavaScript's writes
+null), so a call that holds one must not be told as a sound one.
+"""
 
 from __future__ import annotations
 
 import enum
 import json
+import math
 import re
 from collections.abc import Generator
 from typing import Any
@@ -150,8 +156,10 @@ class JsonScanner:
     def _ends_bare(self) -> bool:
         if not self._bare:
             return True
-        whole = _BARE_WHOLE.fullmatch(self._bare) is not None
-        self._bare = ""
+        bare, self._bare = self._bare, ""
+        whole = _BARE_WHOLE.fullmatch(bare) is not None
+        if whole and bare[0] not in "tfn":
+            whole = math.isfinite(float(bare))
         self._ends_value()
         return whole
 
@@ -325,12 +333,30 @@ INVALID = object()
 """What ``loads`` gives for text that is no JSON."""
 
 
-def loads(text: str) -> Any:
-    """Lenient as to control characters in strings."""
+def loads(text: str, *, strict: bool = False) -> Any:
+    """``strict``: control characters in strings have to be escaped."""
     try:
-        return json.loads(text, strict=False, parse_constant=_no_constant)
+        return json.loads(
+            text,
+            strict=strict,
+            parse_constant=_no_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
     except (ValueError, RecursionError):
         return INVALID
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number beyond any float")
+    return value
+
+
+def _int(text: str) -> int:
+    _float(text)
+    return int(text)
 
 
 def _no_constant(name: str) -> Any:

@@ -59,6 +59,7 @@ class _Call:
         outside = (*self._ends, *source.stop_tags, *((body.call_open,) if body.call_open else ()))
         self._outside = tuple(dict.fromkeys(outside))  # where the call is over at the latest
         self._opening = "{"
+        self._lacks_values = False  # keys were written without one
 
     def read(self, *, inner: bool) -> Waiting:
         source, sink, body = self._source, self._sink, self._body
@@ -84,7 +85,7 @@ class _Call:
             if self._opening == "{":
                 sink.arguments("{")
             yield from source.until(*self._outside, emit=sink.arguments, keep=True)
-        sink.end(whole=whole)
+        sink.end(whole=whole and not self._lacks_values)
         if body.call_close and not closed:
             yield from source.accept(body.call_close)
             while (yield from source.spells(body.call_close)):  # it was written twice
@@ -145,15 +146,16 @@ class _Call:
                 types = told
             while len(body.key_end) > 2 and (yield from source.accept(body.key_end)):
                 pass  # it was written twice
-            sink.arguments(f"{self._opening}{dumps(key)}: ")
-            self._opening = ", "
             if body.value_open:
                 yield from source.space()
                 opened = False
                 while (yield from source.accept(body.value_open)):
                     opened = True
                 if not opened and (yield from source.at(body.key_open, *self._outside)):
-                    return False  # there is no value
+                    self._lacks_values = True  # nothing is told of a key before its value begins
+                    continue
+            sink.arguments(f"{self._opening}{dumps(key)}: ")
+            self._opening = ", "
             writer = _writer(types, sink.arguments, untyped_json=body.untyped_json)
             yield from self._value(writer.write)
             writer.end()

@@ -91,6 +91,8 @@ class SchemaMaker:
             "required": [name for name in names if self._random.random() < 0.7],
             "additionalProperties": False,
         }
+        if names and self._random.random() < 0.5:
+            del schema["additionalProperties"]  # what it does not name is not written all the same
         if self._random.random() < 0.15:
             schema["additionalProperties"] = self._simple(depth)
             schema["maxProperties"] = len(schema["required"]) + 1

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from engine.constraint import constraints as constraints_module
+from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import compile_grammar
+from engine.constraint.guide import Guide
 from engine.core import EngineCore
 from engine.messages import (
     Constraint,
@@ -92,6 +94,7 @@ def test_allowed_token_ids_that_the_grammar_forbids_fail_that_sequence_alone(
     answers = engine.run()
     assert answers[bad].finished.reason is FinishReason.ERROR
     assert "leave no token" in str(answers[bad].finished.error)
+    assert answers[bad].finished.is_refusal
     assert answers[good].finished.reason is FinishReason.STOP
     assert len(answers[free].token_ids) == 20
 
@@ -108,6 +111,37 @@ def test_a_grammar_that_does_not_compile_fails_its_sequence_with_the_reason(
     assert engine.constraints.counters.failed == 1
 
 
+def test_a_grammar_that_fails_inside_a_step_is_its_senders_fault(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first mask is fine; the next one is found to be too much while a step waits for it."""
+    waited_for = threading.Event()
+    consume, wait = Constraints._consume, Guide.wait
+
+    def late(self: Constraints, guide: Guide, token_ids: list[int]) -> object:
+        assert waited_for.wait(30)
+        return consume(self, guide, token_ids)
+
+    def waits(self: Guide, until: float) -> bool:
+        waited_for.set()
+        return wait(self, until + 30.0)
+
+    monkeypatch.setattr(Constraints, "_consume", late)
+    monkeypatch.setattr(Guide, "wait", waits)
+    monkeypatch.setattr("engine.constraint.guide.SLOW_SECONDS", 60.0)  # else no step waits for it
+    wide = range(600)
+    bad = engine.submit(
+        lark(f'start: "yes " {" ".join(f"x{i}?" for i in wide)}', *(f'x{i}: "a"' for i in wide)),
+    )
+    free = engine.submit(None, max_tokens=20, ignore_eos=True)
+    answers = engine.run()
+    assert waited_for.is_set()
+    failed = answers[bad].finished
+    assert (failed.reason, failed.is_refusal) == (FinishReason.ERROR, True)
+    assert str(failed.error).startswith("constraint: Parser Error")
+    assert len(answers[free].token_ids) == 20
+
+
 def test_an_engine_without_grammars_refuses_constraints_only(model: Model) -> None:
     core = EngineCore(model.runner, max_num_seqs=4, max_num_batched_tokens=64)
     core.connect(1)
@@ -119,6 +153,7 @@ def test_an_engine_without_grammars_refuses_constraints_only(model: Model) -> No
     [finished] = core.step()[1].finished
     assert finished.reason is FinishReason.ERROR
     assert "llguidance" in str(finished.error)
+    assert finished.is_refusal
 
 
 def test_the_same_seed_gives_the_same_answer_alone_and_in_company(engine: Engine) -> None:

@@ -198,6 +198,7 @@ def test_a_text_that_cannot_be_embedded_ends_alone(qwen: tuple[Path, PreTrainedM
     reasons = [engine.finished[handle].error or "" for handle in bad]
     for reason, word in zip(reasons, ("no tokens", "65 tokens", "vocabulary", "65"), strict=True):
         assert word in reason
+    assert all(engine.finished[handle].is_refusal for handle in bad)
     assert not set(bad) & set(engine.vectors)
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from engine.errors import RefusedError
 from engine.messages import (
     SamplingParams,
     token_mask,
@@ -251,6 +252,7 @@ def test_a_row_without_a_choice_fails_alone(
     rows = [sequence(i, params(seed=i, **wanted)) for i in range(3)]
     results = sampler().sample(logits.clone(), rows)
     assert isinstance(results[1], SamplingError)
+    assert not isinstance(results[1], RefusedError)  # nothing that was asked for: the model failed
     assert reason in str(results[1])
     for i in (0, 2):
         assert results[i] == sampler().sample(logits[i : i + 1].clone(), [rows[i]])[0]
@@ -261,7 +263,7 @@ def test_restrictions_that_contradict_each_other_fail_their_row() -> None:
     results = sampler().sample(
         some_logits(rows=2), [sequence(1, wanted), sequence(2, params(temperature=0.0))]
     )
-    assert isinstance(results[0], SamplingError)
+    assert isinstance(results[0], RefusedError)
     assert isinstance(results[1], SampledToken)
 
 

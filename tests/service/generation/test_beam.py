@@ -12,11 +12,12 @@ from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, 
 from service.caller import ANYBODY
 from service.checkpoint import Checkpoint, load_checkpoint
 from service.engine_link import EngineState, LinkPhase
+from service.errors import EngineFailedError, InvalidRequestError, QuireError
 from service.generation.beam import Beam, BeamGeneration, continued
 from service.generation.choice import StopRules
 from service.generation.generator import Generator
 from service.generation.request import GenerationRequest
-from tests.service.wire.test_chat_answer import Desk, finish
+from tests.service.wire.test_chat_answer import Desk, fail, finish
 
 READY = Ready(
     model="m",
@@ -115,6 +116,24 @@ def test_the_best_that_ended_are_those_of_a_search_that_keeps_all(checkpoint: Ch
     assert [choice.tokens for choice in generation.choices] == outputs
     for choice in generation.choices:
         assert all(len(entry.top) == 1 for entry in choice.logprobs)
+
+
+@pytest.mark.parametrize(
+    ("is_refusal", "error", "status"),
+    [(True, InvalidRequestError, 400), (False, EngineFailedError, 500)],
+)
+def test_a_beam_that_fails_in_the_engine_fails_the_search_with_its_reason(
+    checkpoint: Checkpoint, is_refusal: bool, error: type[QuireError], status: int
+) -> None:
+    generation, numbers = search(checkpoint, width=2, tokens=9), random.Random(3)
+    step(generation, numbers)
+    _, second = generation._at_work
+    fail(second, "the prompt leaves no room", is_refusal=is_refusal)
+    with pytest.raises(error, match="leaves no room") as raised:  # the first is still running
+        generation.take_in()
+    assert raised.value.status == status
+    generation.close()
+    assert generation._at_work == []
 
 
 def test_beams_share_their_beginnings() -> None:

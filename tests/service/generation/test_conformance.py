@@ -78,8 +78,16 @@ def typed(tool: str, **types: str) -> dict[str, Any]:
             "<tool_call>get_weather\n<arg_key>location</arg_key></tool_call>"
             "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>tacos</arg_value>\n"
             "</tool_call>",
-            [("get_weather", '{"location": '), ("search", {"query": "tacos"})],
+            [("get_weather", "{}"), ("search", {"query": "tacos"})],  # the first is not complete
             id="a key without a value swallows no call",
+        ),
+        pytest.param(
+            "glm45",
+            "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value>"
+            "<arg_key>when</arg_key>\n<arg_key>days</arg_key><arg_value>3</arg_value>"
+            "<arg_key>unit</arg_key></tool_call>",
+            [("get_weather", '{"city": "Oslo", "days": 3}')],
+            id="nor another argument",
         ),
         pytest.param(
             "deepseek_v32",

@@ -36,7 +36,10 @@ WEATHER: dict[str, Any] = {
         "detail": {"type": "boolean"},
         "where": {
             "type": "object",
-            "properties": {"lat": {"type": "number"}, "tags": {"$ref": "#/$defs/tags"}},
+            "properties": {
+                "lat": {"type": "number", "minimum": -90, "maximum": 90},
+                "tags": {"$ref": "#/$defs/tags"},
+            },
             "required": ["tags"],
             "additionalProperties": False,
         },

@@ -186,3 +186,26 @@ def test_tags_that_begin_again_and_again_cost_linear_time(
     begin = time.thread_time()
     parse([f"{before}{begun[:2]}", *[piece] * count], output_format(shipped))
     assert time.thread_time() - begin < 7
+
+
+@FORMATS
+@pytest.mark.parametrize("number", ["1e999", "-1E+400", "9" * 400])
+def test_a_call_with_a_number_beyond_any_float_is_never_complete(
+    shipped: ShippedFormat, number: str
+) -> None:
+    """Where values are bare text, it is passed on as text."""
+    text = shipped.examples[0].text
+    place = text.index("3", text.index("days"))
+    calls = calls_in([text[:place] + number + text[place + 1 :]], shipped)
+    assert [name for name, _ in calls] == list(CALLS)
+    assert calls[0][1] in (None, {"city": "Oslo", "days": number})
+    assert calls[1:] == list(CALLS.items())[1:]
+
+
+@FORMATS
+@pytest.mark.parametrize("number", ["100", "-1000", "5001", "1.005"])
+def test_every_digit_of_a_number_is_kept(shipped: ShippedFormat, number: str) -> None:
+    text = shipped.examples[0].text
+    place = text.index("3", text.index("days"))
+    calls = calls_in([text[:place] + number + text[place + 1 :]], shipped)
+    assert json.dumps(calls[0][1]["days"]) in (str(json.loads(number)), f'"{number}"')

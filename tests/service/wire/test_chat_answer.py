@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,13 @@ def finish(sequence: EngineSequence, tokens: int, reason: FinishReason) -> None:
         last_token_time=0.0,
         finished_time=0.0,
     )
+
+
+def fail(sequence: EngineSequence, error: str, *, is_refusal: bool) -> None:
+    finish(sequence, 0, FinishReason.ERROR)
+    assert sequence.finished is not None
+    record = msgspec.structs.replace(sequence.finished, error=error, is_refusal=is_refusal)
+    sequence.finished = record
 
 
 class Played:

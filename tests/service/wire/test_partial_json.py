@@ -7,7 +7,7 @@ from typing import Any
 
 import jiter
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.wire.partial_json import SoundJson, read_cut_object
@@ -54,6 +54,17 @@ def test_whatever_is_kept_was_said(value: dict[str, Any], data: st.DataObject) -
         assert cut[key] == value[key]
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "12.5E+400", "9" * 400])
+@pytest.mark.parametrize("end", ["}", ", ", " }", "]"])
+def test_a_number_beyond_any_float_is_a_mistake(number: str, end: str) -> None:
+    sound = SoundJson()
+    text = f'{{"a": 1, "b": {"[" if end == "]" else ""}{number}{end}'
+    "".join(map(sound.push, text))
+    assert sound.broken
+    assert number[:3] not in sound.text
+    assert read_cut_object(sound.text)["a"] == 1
+
+
 @given(
     value=st.dictionaries(st.text(max_size=4), _values, max_size=4),
     spoil=st.sampled_from(["", "x", "}", '"', ",", "\\", "\\d", "\\ud83d", ":", "1e", "[", "tru"]),
@@ -73,10 +84,8 @@ def test_what_is_sound_is_read_alike_by_anthropics_sdk(
     assert (pieces, sound.broken) == (alone.push(text), alone.broken)
     assert text.startswith(sound.text)
     assert sound.text == pieces
-    read = jiter.from_json(pieces.encode(), partial_mode=True)
-    assume("Infinity" not in json.dumps(read))  # a number beyond any float is no JSON to us
     kept = read_cut_object(pieces)
-    assert read == kept
+    assert jiter.from_json(pieces.encode(), partial_mode=True) == kept
     assert kept or not sound.has_member
     if sound.whole:
         assert json.loads(pieces) == kept
