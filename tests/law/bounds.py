@@ -270,8 +270,8 @@ def schema(size: int) -> Any:
     }
 
 
-def encoded(body: dict[str, Any]) -> bytes:
-    """The body as JSON, each of its unique strings another."""
+def encoded(body: Any) -> bytes:
+    """The body, or a part of one, as JSON, each of its unique strings another."""
     first, *rest = msgspec.json.encode(body).split(_UNIQUE)
     numbered = (b'"u%d"%b' % (index, piece) for index, piece in enumerate(rest))
     return first + b"".join(numbered)

@@ -12,10 +12,13 @@ The loop's holds are CPU seconds of the loop's own thread, as the worker measure
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import json
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from websockets.sync.client import connect
 
@@ -27,6 +30,8 @@ WEBSOCKET = "ws:"
 _ENDS = ("error", "response.completed", "response.incomplete", "response.failed")
 MOST_HELD_SECONDS = 0.05
 MOST_GROWTH_MIB = 256
+_NUMBERS = re.compile(r"[0-9a-f]{16,}|[0-9]+")
+T = TypeVar("T")
 _HOLDS = "quire_event_loop_hold_seconds_bucket{le="
 # Longer contexts leave more work undone before a prompt is refused.
 SIMULATION = f"simulated:instant,context=131072,output=8,tokenizer={MODEL_DIR}"
@@ -48,13 +53,18 @@ class Ask:
 
 @dataclass(frozen=True)
 class Cost:
-    """``held``: an upper bound of the loop's longest hold, in CPU seconds; ``growth``: of the
-    worker at its largest, and ``kept`` afterwards, in MiB."""
+    """``answers``: the statuses, with what was said of each error; ``held``: an upper bound of the
+    loop's longest hold, in CPU seconds; ``growth``: of the worker at its largest, and ``kept``
+    afterwards, in MiB."""
 
-    statuses: list[int]
+    answers: list[str]
     held: float
     growth: float
     kept: float
+
+    @property
+    def statuses(self) -> list[int]:
+        return [int(answer[:3]) for answer in self.answers]
 
     def check(self) -> None:
         assert all(status < 500 for status in self.statuses), self
@@ -65,7 +75,7 @@ class Cost:
     def worse(self, other: Cost) -> Cost:
         """The larger of each figure."""
         return Cost(
-            self.statuses + other.statuses,
+            self.answers + other.answers,
             max(self.held, other.held),
             max(self.growth, other.growth),
             max(self.kept, other.kept),
@@ -76,6 +86,20 @@ class Cost:
             f"held {1000 * self.held:g} ms, grew {self.growth:.0f} MiB, kept {self.kept:.0f} MiB, "
             f"answered {sorted(set(self.statuses))}"
         )
+
+
+def answer(status: int, reply: bytes) -> str:
+    """What ``Cost.answers`` says of one reply: the same for the same error."""
+    if status < 400:
+        return f"{status}"
+    return f"{status} {_NUMBERS.sub('#', reply[:400].decode(errors='replace'))}"
+
+
+def batched(many: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """As Python 3.12's."""
+    rest = iter(many)
+    while batch := tuple(itertools.islice(rest, size)):
+        yield batch
 
 
 class LawServer(RunningService):
@@ -100,26 +124,28 @@ class LawServer(RunningService):
         before, memory = self._holds(), self._memory("VmRSS")
         self._forget_peak()
         with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
-            statuses = list(pool.map(lambda ask: self._status(*ask), bodies))
+            answers = list(pool.map(lambda ask: self._answer(*ask), bodies))
         after = self._holds()
         held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)
         return Cost(
-            statuses,
+            answers,
             held,
             self._memory("VmHWM") - memory,
             self._memory("VmRSS") - memory,
         )
 
-    def _status(self, path: str, data: bytes) -> int:
+    def _answer(self, path: str, data: bytes) -> str:
         if not path.startswith(WEBSOCKET):
-            return self.exchange("POST", path, data)[0]
+            status, _, reply = self.exchange("POST", path, data)
+            return answer(status, reply)
         url = f"ws://127.0.0.1:{self.port}{path.removeprefix(WEBSOCKET)}"
         with connect(url, max_size=None) as connection:
             connection.send(data, text=True)
             while True:
-                event = json.loads(connection.recv(timeout=60))
+                told = connection.recv(timeout=60)
+                event = json.loads(told)
                 if event["type"] in _ENDS:
-                    return int(event.get("status", 200))
+                    return answer(int(event.get("status", 200)), str(told).encode())
 
     def _holds(self) -> dict[float, float]:
         """How many holds ended in each bucket, by its upper bound in seconds."""

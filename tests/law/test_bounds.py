@@ -8,15 +8,14 @@ the largest size that the server takes, and fields in pairs.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.law.bounds import Bound, body_of, bounds_of, encoded
-from tests.law.measuring import Ask, Cost, LawServer
+from tests.law.measuring import Ask, Cost, LawServer, batched
+from tests.law.pairs import Pairs
 from tests.law.routes import ROUTES, Body, Route, decoded_structs
 
 BYTES = int(os.environ.get("QUIRE_LAW_BYTES", 64 * 1024))
@@ -24,17 +23,14 @@ LARGEST = 7 * 1024 * 1024
 MOST_BYTES = 8 * 1024 * 1024  # what the server takes
 AT_ONCE = 4
 TOGETHER = 24
-# Where a pair of fields multiplies, both hold much: numbers count, and what may be large.
-_PAIRED_BYTES = 64 * 1024
 
 
-def asks(route: Route, bounds: Iterable[Bound], size: int) -> dict[str, Ask]:
-    """A request for each bound, by name."""
-    found = {}
-    for bound in bounds:
+def asks(route: Route, size: int) -> Iterator[tuple[str, Ask]]:
+    """A request for each bound, and its name. They are made as they are sent: all together would
+    take gigabytes."""
+    for bound in bounds_of(route.struct):
         if bound.place.path.startswith(route.only):
-            found[bound.name] = Ask(route.path, within(route, bound, size))
-    return found
+            yield bound.name, Ask(route.path, within(route, bound, size))
 
 
 def within(route: Route, bound: Bound, size: int) -> bytes:
@@ -51,12 +47,14 @@ def limited(route: Route, body: Body) -> Body:
     return {name: route.limits.get(name, value) for name, value in body.items()}
 
 
-def check(server: LawServer, named: dict[str, Ask]) -> None:
-    """Prints the worst of what they cost; ``pytest -rP`` shows it."""
+def check(server: LawServer, named: Iterable[tuple[str, Ask]]) -> dict[str, str]:
+    """How each was answered. Prints the worst of what they cost; ``pytest -rP`` shows it."""
     broken: dict[str, Cost] = {}
+    answers: dict[str, str] = {}
     worst = Cost([], 0, 0, 0)
-    for batch in batches(list(named.items())):
+    for batch in batched(named, TOGETHER):
         cost = server.cost_of([ask for _, ask in batch], at_once=AT_ONCE)
+        answers |= zip((name for name, _ in batch), cost.answers, strict=True)
         worst = worst.worse(cost)
         if is_cheap(cost):
             continue
@@ -64,13 +62,9 @@ def check(server: LawServer, named: dict[str, Ask]) -> None:
             cost = server.cost_of([ask])
             if not is_cheap(cost):
                 broken[name] = cost
-    print(f"{len(named)} bodies, at most {worst.figures()}")
+    print(f"{len(answers)} bodies, at most {worst.figures()}")
     assert not broken
-
-
-def batches(named: list[tuple[str, Ask]]) -> Iterator[list[tuple[str, Ask]]]:
-    for start in range(0, len(named), TOGETHER):
-        yield named[start : start + TOGETHER]
+    return answers
 
 
 def is_cheap(cost: Cost) -> bool:
@@ -87,35 +81,20 @@ def test_every_struct_that_is_decoded_has_a_route_here() -> None:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
 def test_a_field_at_its_bound_holds_up_nobody(server: LawServer, route: Route) -> None:
-    check(server, asks(route, bounds_of(route.struct), BYTES))
+    check(server, asks(route, BYTES))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
 def test_a_field_of_the_largest_body_holds_up_nobody(server: LawServer, route: Route) -> None:
-    check(server, asks(route, bounds_of(route.struct), LARGEST))
+    check(server, asks(route, LARGEST))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
 def test_two_fields_at_their_bounds_hold_up_nobody(server: LawServer, route: Route) -> None:
-    """One bound for each field of the request itself: the one with the largest body."""
-    largest: dict[str, tuple[int, Any]] = {}
-    for bound in bounds_of(route.struct):
-        if not bound.place.path.startswith(route.only):
-            continue
-        name = bound.place.steps[0].name
-        value = body_of(route.struct, bound, route.base, LARGEST // 2)[name]
-        size = len(encoded({name: value}))
-        if name not in largest or size > largest[name][0]:
-            largest[name] = (size, value)
-    named = {}
-    for (one, (size, first)), (other, (more, second)) in itertools.combinations(largest.items(), 2):
-        if max(size, more) >= _PAIRED_BYTES:
-            body = limited(route, {**route.base, one: first, other: second})
-            data = encoded(route.place(body))
-            if len(data) <= MOST_BYTES:
-                named[f"{one} × {other}"] = Ask(route.path, data)
-    check(server, named)
+    """Every pair of the request's fields of which one may be large."""
+    pairs = Pairs(route, MOST_BYTES).send_all(lambda named: check(server, named))
+    print(f"{pairs} pairs")
