@@ -168,6 +168,6 @@ def _history(record: StoredResponse) -> History:
 
 def _died(record: StoredResponse) -> StoredResponse:
     """Whoever worked on it is gone."""
-    error = {"code": "server_error", "message": "The server ended before the response did."}
-    body = msgspec.json.encode({**record.response, "status": "failed", "error": error})
-    return msgspec.structs.replace(record, status="failed", body=body)
+    return record.failed(
+        {"code": "server_error", "message": "The server ended before the response did."}
+    )

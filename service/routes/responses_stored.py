@@ -104,7 +104,7 @@ async def cancel_response(
     record = await archive.find(response_id)
     if record.status in RUNNING:
         raise InvalidRequestError("The response runs in another replica; send the request there.")
-    if not record.response["background"]:
+    if not record.background:
         raise InvalidRequestError("Only a background response can be cancelled.")
     exchange.succeed("stop")
     return respond(exchange, record.body)

@@ -22,6 +22,8 @@ from service.wire.decode import Ignored
 from service.wire.embeddings import EmbeddingRequest, decode_embeddings
 
 _JSON = "_json"
+# Of messages that hold a name at most.
+MAX_SMALL_BYTES = 4096
 
 Fields = dict[str, Any]
 
@@ -42,8 +44,12 @@ def _input(fields: Fields) -> str | list[int] | None:
     return fields.get("text")
 
 
-def read_known(kind: Any, data: bytes) -> Any:
-    """As ``read_message``, but also raises for fields that this server does not know."""
+def read_small(kind: Any, data: bytes) -> Any:
+    """A message that is read on the event loop. As ``read_message``, but also raises for one that
+    is large, and for fields that this server does not know."""
+    if len(data) > MAX_SMALL_BYTES:
+        name = kind.DESCRIPTOR.full_name
+        raise InvalidRequestError(f"A {name} may have at most {MAX_SMALL_BYTES} bytes.")
     message = read_message(kind, data)
     _fields(message)
     return message

@@ -19,7 +19,7 @@ from service.routes.embeddings import embedded
 from service.routes.models import model_card
 from service.routes.prepare import prepare, start
 from service.rpc.call import Call, Method
-from service.rpc.decode import read_known
+from service.rpc.decode import read_small
 from service.rpc.events import ChatEvents, GenerateEvents
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 
@@ -79,7 +79,7 @@ async def embed(call: Call, message: bytes) -> None:
 
 
 async def list_models(call: Call, message: bytes) -> None:
-    read_known(pb.ListModelsRequest, message)
+    read_small(pb.ListModelsRequest, message)
     cards = [model_card(call.services, name) for name in call.services.names]
     models = [
         pb.Model(
@@ -98,7 +98,7 @@ async def list_models(call: Call, message: bytes) -> None:
 
 
 async def abort(call: Call, message: bytes) -> None:
-    request = read_known(pb.AbortRequest, message)
+    request = read_small(pb.AbortRequest, message)
     call.running.abort(request.request_id, call.owner)
     call.exchange.succeed("stop")
     await call.send(pb.AbortResponse().SerializeToString())

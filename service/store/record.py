@@ -29,6 +29,17 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: bool = False
 
     @property
-    def response(self) -> JsonObject:
-        decoded: JsonObject = msgspec.json.decode(self.body)
-        return decoded
+    def background(self) -> bool:
+        """Whether it was asked for in the background. The body may be megabytes: nothing else of it
+        is made objects."""
+        return msgspec.json.decode(self.body, type=_Asked).background
+
+    def failed(self, error: JsonObject) -> StoredResponse:
+        """The same, ended by this error."""
+        response = msgspec.json.decode(self.body, type=dict[str, msgspec.Raw])
+        body = msgspec.json.encode({**response, "status": "failed", "error": error})
+        return msgspec.structs.replace(self, status="failed", body=body)
+
+
+class _Asked(msgspec.Struct):
+    background: bool

@@ -1,18 +1,61 @@
-"""One server for all tests of the law."""
+"""The servers that all tests of the law share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.law.measuring import Ask, LawServer
+from tests.law.routes import Route
+from tests.law.rpc import Call
+from tests.service.tiny_model import write_tiny_model
+
+# As wide as the largest models' vectors are, and no more work than that asks for.
+_WIDE = {"hidden_size": 4096, "intermediate_size": 64, "num_hidden_layers": 1}
+
+ServerOf = Callable[[Route | Call], LawServer]
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
-    with LawServer(tmp_path_factory.mktemp("law")) as running:
-        # Processes and caches that every server comes to have are not what a request costs.
-        long = {"messages": [{"role": "user", "content": "word " * 2000}], "max_tokens": 1}
-        running.cost_of([Ask("/v1/chat/completions", long)] * 8)
+    with LawServer(tmp_path_factory.mktemp("law"), "--resume-timeout", "3") as running:
+        _warm_up(running, Ask("/v1/chat/completions", _LONG))
         yield running
+
+
+@pytest.fixture(scope="session")
+def pooling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
+    """With a real model, which makes vectors."""
+    model = write_tiny_model(tmp_path_factory.mktemp("models") / "wide")
+    config = model / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **_WIDE}))
+    with LawServer(_folder(tmp_path_factory), model=model) as running:
+        _warm_up(running, Ask("/v1/embeddings", {"input": "word " * 2000}))
+        yield running
+
+
+@pytest.fixture
+def server_of(request: pytest.FixtureRequest) -> ServerOf:
+    """Which server answers what is asked for."""
+
+    def found(asked: Route | Call) -> LawServer:
+        name = "pooling_server" if asked.pools else "server"
+        running: LawServer = request.getfixturevalue(name)
+        return running
+
+    return found
+
+
+_LONG = {"messages": [{"role": "user", "content": "word " * 2000}], "max_tokens": 1}
+
+
+def _folder(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("law")
+
+
+def _warm_up(running: LawServer, ask: Ask) -> None:
+    """Processes and caches that every server comes to have are not what a request costs."""
+    running.cost_of([ask] * 8)

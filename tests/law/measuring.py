@@ -12,6 +12,7 @@ The loop's holds are CPU seconds of the loop's own thread, as the worker measure
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import itertools
 import json
 import re
@@ -20,14 +21,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import grpc
 from websockets.sync.client import connect
 
 from pocket import MODEL_DIR
-from tests.service.running import Process, RunningService
+from service.rpc.status import STATUS_CODES
+from tests.service.running import Process, RunningService, free_port
 
 # Before the path of a request that is a WebSocket message.
 WEBSOCKET = "ws:"
+# Before the path of a gRPC method.
+GRPC = "grpc:"
 _ENDS = ("error", "response.completed", "response.incomplete", "response.failed")
+_UNBOUNDED = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+_ENDLESS = "/grpc.health.v1.Health/Watch"
+_STATUSES = {code: status for status, code in reversed(STATUS_CODES.items())} | {
+    grpc.StatusCode.UNKNOWN: 500,
+}
+_AT_ONCE = 4
+_TOGETHER = 24
 MOST_HELD_SECONDS = 0.05
 MOST_GROWTH_MIB = 256
 _NUMBERS = re.compile(r"[0-9a-f]{16,}|[0-9]+")
@@ -39,10 +51,12 @@ SIMULATION = f"simulated:instant,context=131072,output=8,tokenizer={MODEL_DIR}"
 
 @dataclass(frozen=True)
 class Ask:
-    """A request: a body to be sent as JSON, or bytes as they are."""
+    """A request: a body to be sent as JSON, or bytes as they are; ``path`` may begin with WEBSOCKET
+    or GRPC."""
 
     path: str
-    body: Any
+    body: Any = b""
+    method: str = "POST"
 
     @property
     def data(self) -> bytes:
@@ -71,6 +85,14 @@ class Cost:
         assert self.held <= MOST_HELD_SECONDS, self
         assert self.growth <= MOST_GROWTH_MIB, self
         assert self.kept <= MOST_GROWTH_MIB / 2, self
+
+    @property
+    def is_lawful(self) -> bool:
+        try:
+            self.check()
+        except AssertionError:
+            return False
+        return True
 
     def worse(self, other: Cost) -> Cost:
         """The larger of each figure."""
@@ -103,14 +125,27 @@ def batched(many: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 
 
 class LawServer(RunningService):
-    """A worker in front of a simulated model with pocket's tokenizer and template."""
+    """A worker in front of a simulated model with pocket's tokenizer and template, or of a model
+    that the engine really runs."""
 
-    def __init__(self, folder: Path, *worker_args: str, simulation: str = SIMULATION) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *worker_args: str,
+        simulation: str = SIMULATION,
+        model: Path | None = None,
+    ) -> None:
         store = f"sqlite:///{folder}/store.sqlite3"
-        super().__init__(MODEL_DIR, folder, worker_args=("--store-url", store, *worker_args))
-        self._simulation = simulation
+        self._grpc_port = free_port()
+        ports = ("--grpc-port", str(self._grpc_port))
+        super().__init__(
+            model or MODEL_DIR, folder, worker_args=("--store-url", store, *ports, *worker_args)
+        )
+        self._simulation = None if model else simulation
 
     def start_engine(self) -> Process:
+        if self._simulation is None:
+            return super().start_engine()
         self.engine = Process(
             self.folder / "engine.log",
             *("-m", "engine", "--model", self._simulation, "--socket", str(self.engine_socket)),
@@ -120,11 +155,11 @@ class LawServer(RunningService):
 
     def cost_of(self, asks: list[Ask], *, at_once: int | None = None) -> Cost:
         """Of these requests, sent all at once or so many at a time."""
-        bodies = [(ask.path, ask.data) for ask in asks]
+        bodies = [(ask.method, ask.path, ask.data) for ask in asks]
         before, memory = self._holds(), self._memory("VmRSS")
         self._forget_peak()
         with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
-            answers = list(pool.map(lambda ask: self._answer(*ask), bodies))
+            answers = list(pool.map(lambda body: self._answer(*body), bodies))
         after = self._holds()
         held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)
         return Cost(
@@ -134,18 +169,58 @@ class LawServer(RunningService):
             self._memory("VmRSS") - memory,
         )
 
-    def _answer(self, path: str, data: bytes) -> str:
-        if not path.startswith(WEBSOCKET):
-            status, _, reply = self.exchange("POST", path, data)
-            return answer(status, reply)
-        url = f"ws://127.0.0.1:{self.port}{path.removeprefix(WEBSOCKET)}"
-        with connect(url, max_size=None) as connection:
+    def hold_to_the_law(
+        self, named: Iterable[tuple[str, Ask]], *, at_once: int = _AT_ONCE
+    ) -> dict[str, str]:
+        """How each of many requests was answered, none of which may cost too much; where several
+        together do, each is sent alone. Prints the worst of them; ``pytest -rP`` shows it.
+
+        Raises AssertionError.
+        """
+        broken: dict[str, Cost] = {}
+        answers: dict[str, str] = {}
+        worst = Cost([], 0, 0, 0)
+        for batch in batched(named, _TOGETHER):
+            cost = self.cost_of([ask for _, ask in batch], at_once=at_once)
+            answers |= zip((name for name, _ in batch), cost.answers, strict=True)
+            if not cost.is_lawful:
+                alone = {name: self.cost_of([ask]) for name, ask in batch}
+                broken |= {name: cost for name, cost in alone.items() if not cost.is_lawful}
+                cost = functools.reduce(Cost.worse, alone.values())
+            worst = worst.worse(cost)
+        print(f"{len(answers)} requests, at most {worst.figures()}")
+        assert not broken
+        return answers
+
+    def _answer(self, method: str, path: str, data: bytes) -> str:
+        if path.startswith(WEBSOCKET):
+            return self._told(path.removeprefix(WEBSOCKET), data)
+        if path.startswith(GRPC):
+            return self._called(path.removeprefix(GRPC), data)
+        status, _, reply = self.exchange(method, path, data or None)
+        return answer(status, reply)
+
+    def _told(self, path: str, data: bytes) -> str:
+        with connect(f"ws://127.0.0.1:{self.port}{path}", max_size=None) as connection:
             connection.send(data, text=True)
             while True:
                 told = connection.recv(timeout=60)
                 event = json.loads(told)
                 if event["type"] in _ENDS:
                     return answer(int(event.get("status", 200)), str(told).encode())
+
+    def _called(self, path: str, data: bytes) -> str:
+        with grpc.insecure_channel(f"127.0.0.1:{self._grpc_port}", options=_UNBOUNDED) as channel:
+            call = channel.stream_stream(path)(iter([data]), timeout=60)
+            try:
+                for _ in call:
+                    if path == _ENDLESS:
+                        call.cancel()
+            except grpc.RpcError as error:
+                if path == _ENDLESS and error.code() is grpc.StatusCode.CANCELLED:
+                    return answer(200, b"")
+                return answer(_STATUSES[error.code()], (error.details() or "").encode())
+        return answer(200, b"")
 
     def _holds(self) -> dict[float, float]:
         """How many holds ended in each bucket, by its upper bound in seconds."""

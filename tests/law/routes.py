@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 import service.wire
+from service.routes import application
 from service.wire import messages, responses_input, responses_tools
 from service.wire.chat import ChatRequest
 from service.wire.completions import CompletionRequest
@@ -28,6 +29,9 @@ from tests.law.measuring import WEBSOCKET
 Body = dict[str, Any]
 
 
+POOLING = (EmbeddingRequest, RerankRequest, ScoreRequest)
+
+
 def _whole(part: Body) -> Body:
     return part
 
@@ -35,7 +39,9 @@ def _whole(part: Body) -> Body:
 @dataclass(frozen=True)
 class Route:
     """``place`` puts a value of ``struct`` into a request's body. ``only``: the paths that ``base``
-    is made for; all of them without it. ``limits``: bounds that are this server's settings."""
+    is made for; all of them without it. ``limits``: bounds that are this server's settings.
+    ``alike``: another route reads the same struct by the same steps, so the ordinary run leaves
+    this one out."""
 
     path: str
     struct: type[msgspec.Struct]
@@ -44,6 +50,16 @@ class Route:
     name: str = ""
     only: str = ""
     limits: dict[str, Any] = field(default_factory=dict)
+    alike: bool = False
+
+    @property
+    def valid(self) -> Body:
+        return self.place(self.base)
+
+    @property
+    def pools(self) -> bool:
+        """Whether it asks for vectors."""
+        return self.struct in POOLING
 
     @property
     def id(self) -> str:
@@ -133,15 +149,30 @@ ROUTES: tuple[Route, ...] = (
         limits={"n": 1},
     ),
     Route(
-        "/v1/messages", MessagesRequest, {"model": "law", "messages": _MESSAGES, "max_tokens": 2}
+        "/v1/messages", MessagesRequest, {"model": "tiny", "messages": _MESSAGES, "max_tokens": 2}
     ),
     Route(
         "/v1/messages/count_tokens",
         messages.CountRequest,
-        {"model": "law", "messages": _MESSAGES},
+        {"model": "tiny", "messages": _MESSAGES},
+    ),
+    Route(
+        "/v1/responses/compact",
+        ResponsesRequest,
+        {"input": "hi", "max_output_tokens": 2},
+        limits={"n": 1},
+        alike=True,
+    ),
+    Route(
+        "/v1/responses/input_tokens",
+        ResponsesRequest,
+        {"input": "hi"},
+        limits={"n": 1},
+        alike=True,
     ),
     Route("/v1/embeddings", EmbeddingRequest, {"input": "hi"}),
     Route("/v1/rerank", RerankRequest, {"query": "hi", "documents": ["hi"]}),
+    Route("/v2/rerank", RerankRequest, {"query": "hi", "documents": ["hi"]}, alike=True),
     Route("/v1/score", ScoreRequest, {"text_1": "hi", "text_2": "hi"}),
     Route("/tokenize", TokenizeRequest, {"prompt": "hi"}),
     Route("/tokenize", TokenizeRequest, {"messages": _MESSAGES}, name="tokenize-messages"),
@@ -155,6 +186,27 @@ ROUTES: tuple[Route, ...] = (
         for kind, (struct, base) in _TOOLS.items()
     ),
 )
+
+
+# Paths of what is stored, asked for in tests/law/test_stored.py, and of what is asked for just so.
+STORED = (
+    "/v1/responses/{response_id:str}",
+    "/v1/responses/{response_id:str}/cancel",
+    "/v1/responses/{response_id:str}/input_items",
+    "/v1/streams/{stream_id:str}",
+)
+WITHOUT_BODY = tuple(
+    path
+    for route in application.ROUTES
+    for path in sorted(route.paths)
+    if "GET" in route.http_methods and path not in STORED
+)
+
+
+def uncovered_paths() -> set[str]:
+    """Of the application's routes, those that nothing here asks for."""
+    paths = {path for route in application.ROUTES for path in route.paths}
+    return paths - {route.path for route in ROUTES} - set(STORED) - set(WITHOUT_BODY)
 
 
 def decoded_structs() -> Iterator[type[msgspec.Struct]]:

@@ -8,29 +8,30 @@ the largest size that the server takes, and fields in pairs.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+from tests.law import rpc
 from tests.law.bounds import Bound, body_of, bounds_of, encoded
-from tests.law.measuring import Ask, Cost, LawServer, batched
+from tests.law.conftest import ServerOf
+from tests.law.measuring import Ask
 from tests.law.pairs import Pairs
-from tests.law.routes import ROUTES, Body, Route, decoded_structs
+from tests.law.routes import ROUTES, Body, Route, decoded_structs, uncovered_paths
 
 BYTES = int(os.environ.get("QUIRE_LAW_BYTES", 64 * 1024))
 LARGEST = 7 * 1024 * 1024
 MOST_BYTES = 8 * 1024 * 1024  # what the server takes
-AT_ONCE = 4
-TOGETHER = 24
 
 
 def asks(route: Route, size: int) -> Iterator[tuple[str, Ask]]:
     """A request for each bound, and its name. They are made as they are sent: all together would
     take gigabytes."""
-    for bound in bounds_of(route.struct):
+    for index, bound in enumerate(bounds_of(route.struct)):
         if bound.place.path.startswith(route.only):
-            yield bound.name, Ask(route.path, within(route, bound, size))
+            yield f"{bound.name} ({index})", Ask(route.path, within(route, bound, size))
 
 
 def within(route: Route, bound: Bound, size: int) -> bytes:
@@ -47,54 +48,61 @@ def limited(route: Route, body: Body) -> Body:
     return {name: route.limits.get(name, value) for name, value in body.items()}
 
 
-def check(server: LawServer, named: Iterable[tuple[str, Ask]]) -> dict[str, str]:
-    """How each was answered. Prints the worst of what they cost; ``pytest -rP`` shows it."""
-    broken: dict[str, Cost] = {}
-    answers: dict[str, str] = {}
-    worst = Cost([], 0, 0, 0)
-    for batch in batched(named, TOGETHER):
-        cost = server.cost_of([ask for _, ask in batch], at_once=AT_ONCE)
-        answers |= zip((name for name, _ in batch), cost.answers, strict=True)
-        worst = worst.worse(cost)
-        if is_cheap(cost):
-            continue
-        for name, ask in batch:
-            cost = server.cost_of([ask])
-            if not is_cheap(cost):
-                broken[name] = cost
-    print(f"{len(answers)} bodies, at most {worst.figures()}")
-    assert not broken
-    return answers
-
-
-def is_cheap(cost: Cost) -> bool:
-    try:
-        cost.check()
-    except AssertionError:
-        return False
-    return True
-
-
 def test_every_struct_that_is_decoded_has_a_route_here() -> None:
     assert set(decoded_structs()) <= {route.struct for route in ROUTES}
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
-def test_a_field_at_its_bound_holds_up_nobody(server: LawServer, route: Route) -> None:
-    check(server, asks(route, BYTES))
+def test_every_path_of_the_application_is_asked_for_here() -> None:
+    assert not uncovered_paths()
+
+
+def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> None:
+    """Of one that is refused whatever stands in a field, no figure would mean anything."""
+    refused = {}
+    for pools in (False, True):
+        asked = [one for one in (*ROUTES, *rpc.CALLS) if one.pools is pools]
+        cost = server_of(asked[0]).cost_of([Ask(one.path, one.valid) for one in asked], at_once=1)
+        for one, answer in zip(asked, cost.answers, strict=True):
+            if answer != "200":
+                refused[one.id] = answer[:60]
+    # What these name is not there.
+    assert refused == {"responses-item-item_reference": "400", "Abort": "404"}
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if not route.alike], ids=lambda route: route.id
+)
+def test_a_field_at_its_bound_holds_up_nobody(server_of: ServerOf, route: Route) -> None:
+    server_of(route).hold_to_the_law(asks(route, BYTES))
+
+
+@pytest.mark.parametrize("call", rpc.CALLS, ids=lambda call: call.id)
+def test_a_field_of_a_message_at_its_bound_holds_up_nobody(
+    server_of: ServerOf, call: rpc.Call
+) -> None:
+    server_of(call).hold_to_the_law(rpc.asks(call, BYTES))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("call", rpc.CALLS, ids=lambda call: call.id)
+def test_a_field_of_the_largest_message_holds_up_nobody(
+    server_of: ServerOf, call: rpc.Call
+) -> None:
+    server_of(call).hold_to_the_law(itertools.chain(rpc.asks(call, LARGEST), rpc.repeats(call)))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
-def test_a_field_of_the_largest_body_holds_up_nobody(server: LawServer, route: Route) -> None:
-    check(server, asks(route, LARGEST))
+def test_a_field_of_the_largest_body_holds_up_nobody(server_of: ServerOf, route: Route) -> None:
+    server_of(route).hold_to_the_law(asks(route, LARGEST))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
-def test_two_fields_at_their_bounds_hold_up_nobody(server: LawServer, route: Route) -> None:
+def test_two_fields_at_their_bounds_hold_up_nobody(server_of: ServerOf, route: Route) -> None:
     """Every pair of the request's fields of which one may be large."""
-    pairs = Pairs(route, MOST_BYTES).send_all(lambda named: check(server, named))
+    pairs = Pairs(route, MOST_BYTES).send_all(server_of(route).hold_to_the_law)
     print(f"{pairs} pairs")

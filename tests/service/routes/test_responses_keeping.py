@@ -28,8 +28,9 @@ async def test_what_a_dead_replica_was_at_is_failed_once_its_lease_ends(tmp_path
         with pytest.raises(InvalidRequestError, match="has not ended"):
             await archive.history("resp_1")
         found = await archive.find("resp_2")
-        assert found.status == found.response["status"] == "failed"
-        assert found.response["error"]["code"] == "server_error"
+        response = msgspec.json.decode(found.body)
+        assert found.status == response["status"] == "failed"
+        assert response["error"]["code"] == "server_error"
 
 
 async def test_items_are_found_by_reference_in_any_response_of_the_same_owner(

@@ -145,7 +145,7 @@ async def test_the_newest_state_of_a_response_is_kept(url: str) -> None:
     async with opened(url) as again:
         found = await again.get("resp_n", "me")
         assert found is not None
-        assert found.response["output"][0]["text"] == "second"
+        assert json.loads(found.body)["output"][0]["text"] == "second"
         assert b"before" in found.context
         assert "Grüße 🚀".encode() in found.input
         await again.delete("resp_n", "me")
