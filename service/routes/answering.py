@@ -92,14 +92,20 @@ async def answer_whole(
             body = b"".join(answer.whole())
         exchange.succeed(_outcome(generation))
         return respond(exchange, body)
-    pieces = gathered(answer.whole())
-    body, following = next(pieces), next(pieces, None)
+    return respond_in_pieces(exchange, answer.whole(), _outcome(generation))
+
+
+def respond_in_pieces(exchange: Exchange, body: Iterable[bytes], outcome: str) -> Response[bytes]:
+    """A JSON answer with status 200, of pieces that are made when they are sent: others' streams
+    go on between them. It ends the exchange with this outcome."""
+    pieces = gathered(body)
+    begun, following = next(pieces), next(pieces, None)
     if following is None:
-        exchange.succeed(_outcome(generation))
-        return respond(exchange, body)
+        exchange.succeed(outcome)
+        return respond(exchange, begun)
     exchange.record.status = 200
     return EventStream(
-        _rest_of_whole(exchange, generation, (body, following), pieces),
+        _sent(exchange, itertools.chain((begun, following), pieces), outcome),
         exchange.headers,
         media_type="application/json",
         patience=exchange.patience,
@@ -108,17 +114,17 @@ async def answer_whole(
     )
 
 
-async def _rest_of_whole(
-    exchange: Exchange, generation: Generation, begun: Iterable[bytes], rest: Iterable[bytes]
+async def _sent(
+    exchange: Exchange, pieces: Iterable[bytes], outcome: str
 ) -> AsyncGenerator[bytes, None]:
     try:
-        for piece in itertools.chain(begun, rest):
+        for piece in pieces:
             yield piece
             await asyncio.sleep(0)
     except Exception:  # the connection breaks off: a body that was begun cannot say so itself
         exchange.fail(InternalError("The server had an error while encoding the answer."))
         raise
-    exchange.succeed(_outcome(generation))
+    exchange.succeed(outcome)
 
 
 async def finish_whole(

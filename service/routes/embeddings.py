@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from litestar import Response, post
 from litestar.datastructures import State
 
 from service.preparation.jobs import EmbeddingsJob, PreparedEmbeddings
-from service.routes.answering import HttpRequest, respond
+from service.routes.answering import HttpRequest, respond_in_pieces
 from service.routes.body import read_body
 from service.routes.pooling import Pooled, pooled_vectors
 from service.routes.prepare import Client, client_of, prepare
 from service.routes.services import Services
-from service.wire.embeddings import encode_embedding, encode_list
+from service.wire.embeddings import list_pieces
 
 
 @post("/v1/embeddings", status_code=200, opt={"route": "embeddings"})
@@ -29,14 +27,13 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     )
     del body  # it may be large, and an answer may take long
     pooled = await embedded(prepared, client)
-    encoded = []
-    for index, vector in enumerate(pooled.vectors):
-        as_base64 = prepared.request.encoding_format == "base64"
-        encoded.append(encode_embedding(index, vector, as_base64=as_base64))
-        await asyncio.sleep(0)  # thousands of vectors would hold up others' streams
-    answer = encode_list(encoded, model=record.model, prompt_tokens=pooled.prompt_tokens)
-    client.exchange.succeed("stop")
-    return respond(client.exchange, answer)
+    answer = list_pieces(
+        pooled.vectors,
+        as_base64=prepared.request.encoding_format == "base64",
+        model=record.model,
+        prompt_tokens=pooled.prompt_tokens,
+    )
+    return respond_in_pieces(client.exchange, answer, "stop")
 
 
 async def embedded(prepared: PreparedEmbeddings, client: Client) -> Pooled:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Final, NamedTuple
 
-from service.pooling.scores import floats_of
 from service.preparation.jobs import (
     GrpcChatJob,
     GrpcCompletionJob,
@@ -20,6 +18,7 @@ from service.routes.models import model_card
 from service.routes.prepare import prepare, start
 from service.rpc.call import Call, Method
 from service.rpc.decode import read_small
+from service.rpc.embedded import embed_response
 from service.rpc.events import ChatEvents, GenerateEvents
 from service.rpc.proto.quire.v1 import quire_pb2 as pb
 
@@ -70,12 +69,10 @@ async def embed(call: Call, message: bytes) -> None:
     )
     del message  # it may be large, and an answer may take long
     pooled = await embedded(prepared, call.client)
-    response = pb.EmbedResponse(model=record.model, prompt_tokens=pooled.prompt_tokens)
-    for vector in pooled.vectors:
-        response.embeddings.add(values=floats_of(vector))
-        await asyncio.sleep(0)  # thousands of vectors would hold up others' streams
     call.exchange.succeed("stop")
-    await call.send(response.SerializeToString())
+    await call.send(
+        embed_response(pooled.vectors, model=record.model, prompt_tokens=pooled.prompt_tokens)
+    )
 
 
 async def list_models(call: Call, message: bytes) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +13,7 @@ from service.errors import InvalidRequestError
 from service.pooling.scores import floats_of
 from service.wire.completions import PromptIds, split_prompts
 from service.wire.decode import Ignored, decode
+from service.wire.pieces import HOLE, array, filled
 from service.wire.sampling import Name, TokenId
 
 MAX_INPUTS = 2048
@@ -107,8 +109,15 @@ def encode_embedding(index: int, vector: bytes, *, as_base64: bool) -> bytes:
     return msgspec.json.encode(Embedding(index=index, embedding=shown))
 
 
-def encode_list(embeddings: list[bytes], *, model: str, prompt_tokens: int) -> bytes:
-    """The answer, of embeddings that are JSON already."""
-    data = [cast(Embedding, msgspec.Raw(each)) for each in embeddings]
+def list_pieces(
+    vectors: Iterable[bytes], *, as_base64: bool, model: str, prompt_tokens: int
+) -> Iterator[bytes]:
+    """The answer, each embedding encoded when it is asked for: thousands of long ones are hundreds
+    of megabytes. ``vectors``: as for ``encode_embedding``."""
     usage = PoolingUsage(prompt_tokens, prompt_tokens)
-    return msgspec.json.encode(EmbeddingList(data=data, model=model, usage=usage))
+    envelope = msgspec.json.encode(EmbeddingList(data=HOLE, model=model, usage=usage))
+    encoded = (
+        (encode_embedding(index, vector, as_base64=as_base64),)
+        for index, vector in enumerate(vectors)
+    )
+    return filled(envelope, [array(encoded)])

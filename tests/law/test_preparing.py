@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.law.measuring import Ask, LawServer
+from service.rpc.proto.quire.v1 import quire_pb2 as pb
+from tests.law.measuring import GRPC, Ask, LawServer
 
 CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"
 LETTERS = "abcdefghij klmnop. " * 400_000  # 7.6 MB
@@ -87,10 +88,7 @@ CASES: dict[str, list[Ask]] = {
             },
         )
     ],
-    "many texts to embed": [Ask("/v1/embeddings", {"input": ["word " * 700] * 2048})],
-    "one text to be read with thousands": [
-        Ask("/v1/rerank", {"query": "word " * 1500, "documents": ["word"] * 2048})
-    ],
+    "four million ids to read back": [Ask("/detokenize", {"tokens": [5] * 3_900_000})],
     "much that is not known": [
         Ask(RESPONSES, {"input": [{"type": "x" * 400}] * 16_000}),
         Ask(
@@ -126,6 +124,38 @@ CASES: dict[str, list[Ask]] = {
         )
     ],
 }
+
+
+MANY = 2048
+POOLING_CASES: dict[str, list[Ask]] = {
+    "many texts to embed": [
+        Ask("/v1/embeddings", {"input": ["word " * 700] * MANY, "truncate_prompt_tokens": 2})
+    ],
+    "many vectors": [Ask("/v1/embeddings", {"input": [[5]] * MANY})],
+    "many vectors as base64": [
+        Ask("/v1/embeddings", {"input": [[5]] * MANY, "encoding_format": "base64"})
+    ],
+    "many vectors over gRPC": [
+        Ask(
+            f"{GRPC}/quire.v1.Quire/Embed",
+            pb.EmbedRequest(
+                input=[pb.EmbedInput(token_ids=pb.TokenIds(ids=[5]))] * MANY
+            ).SerializeToString(),
+        )
+    ],
+    "one text to be read with thousands": [
+        Ask("/v1/rerank", {"query": "word " * 100, "documents": ["word " * 50] * MANY})
+    ],
+    "thousands of pairs": [Ask("/v1/score", {"text_1": ["word"] * MANY, "text_2": ["a"] * MANY})],
+}
+
+
+@pytest.mark.parametrize("name", POOLING_CASES)
+def test_making_vectors_holds_up_nobody(pooling_server: LawServer, name: str) -> None:
+    cost = pooling_server.cost_of(POOLING_CASES[name])
+    print(cost.figures())
+    assert cost.statuses == [200]
+    cost.check()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError
 from service.pooling.scores import cosine, floats_of
-from service.wire.embeddings import MAX_INPUTS, decode_embeddings, encode_embedding, encode_list
+from service.wire.embeddings import MAX_INPUTS, decode_embeddings, encode_embedding, list_pieces
 from service.wire.rerank import decode_rerank, decode_score, ranked
 
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -70,8 +70,9 @@ def test_numbers_and_base64_are_the_same_vector(values: list[float]) -> None:
 
 
 def test_the_list_holds_the_embeddings_and_what_they_cost() -> None:
-    one = encode_embedding(0, struct.pack("<f", 0.5), as_base64=False)
-    assert json.loads(encode_list([one], model="m", prompt_tokens=7)) == {
+    vector = struct.pack("<f", 0.5)
+    pieces = list_pieces([vector], as_base64=False, model="m", prompt_tokens=7)
+    assert json.loads(b"".join(pieces)) == {
         "object": "list",
         "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
         "model": "m",
