@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -32,14 +31,14 @@ def pooling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServ
     model = write_tiny_model(tmp_path_factory.mktemp("models") / "wide")
     config = model / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), **_WIDE}))
-    with LawServer(_folder(tmp_path_factory), model=model) as running:
+    with LawServer(tmp_path_factory.mktemp("law"), simulation=None, model=model) as running:
         _warm_up(running, Ask("/v1/embeddings", {"input": "word " * 2000}))
         yield running
 
 
 @pytest.fixture
 def server_of(request: pytest.FixtureRequest) -> ServerOf:
-    """Which server answers what is asked for."""
+    """The server that answers what is asked for."""
 
     def found(asked: Route | Call) -> LawServer:
         name = "pooling_server" if asked.pools else "server"
@@ -50,10 +49,6 @@ def server_of(request: pytest.FixtureRequest) -> ServerOf:
 
 
 _LONG = {"messages": [{"role": "user", "content": "word " * 2000}], "max_tokens": 1}
-
-
-def _folder(factory: pytest.TempPathFactory) -> Path:
-    return factory.mktemp("law")
 
 
 def _warm_up(running: LawServer, ask: Ask) -> None:

@@ -16,7 +16,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +39,8 @@ _STATUSES = {code: status for status, code in reversed(STATUS_CODES.items())} | 
     grpc.StatusCode.UNKNOWN: 500,
 }
 _AT_ONCE = 4
+# Some ask for more tokens than anybody waits for.
+_PATIENCE_SECONDS = 10
 _TOGETHER = 24
 MOST_HELD_SECONDS = 0.05
 MOST_GROWTH_MIB = 256
@@ -125,23 +127,21 @@ def batched(many: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 
 
 class LawServer(RunningService):
-    """A worker in front of a simulated model with pocket's tokenizer and template, or of a model
-    that the engine really runs."""
+    """A worker with the tokenizer and template of ``model``, in front of a simulated one or, where
+    ``simulation`` is None, of this one as it is."""
 
     def __init__(
         self,
         folder: Path,
         *worker_args: str,
-        simulation: str = SIMULATION,
-        model: Path | None = None,
+        simulation: str | None = SIMULATION,
+        model: Path = MODEL_DIR,
     ) -> None:
         store = f"sqlite:///{folder}/store.sqlite3"
         self._grpc_port = free_port()
         ports = ("--grpc-port", str(self._grpc_port))
-        super().__init__(
-            model or MODEL_DIR, folder, worker_args=("--store-url", store, *ports, *worker_args)
-        )
-        self._simulation = None if model else simulation
+        super().__init__(model, folder, worker_args=("--store-url", store, *ports, *worker_args))
+        self._simulation = simulation
 
     def start_engine(self) -> Process:
         if self._simulation is None:
@@ -156,10 +156,18 @@ class LawServer(RunningService):
     def cost_of(self, asks: list[Ask], *, at_once: int | None = None) -> Cost:
         """Of these requests, sent all at once or so many at a time."""
         bodies = [(ask.method, ask.path, ask.data) for ask in asks]
+
+        def send() -> list[str]:
+            with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
+                return list(pool.map(lambda body: self._answer(*body), bodies))
+
+        return self.cost_while(send)
+
+    def cost_while(self, work: Callable[[], list[str]]) -> Cost:
+        """Of what ``work`` does, which returns ``Cost.answers``."""
         before, memory = self._holds(), self._memory("VmRSS")
         self._forget_peak()
-        with concurrent.futures.ThreadPoolExecutor(at_once or len(bodies)) as pool:
-            answers = list(pool.map(lambda body: self._answer(*body), bodies))
+        answers = work()
         after = self._holds()
         held = max((le for le in after if after[le] > before.get(le, 0)), default=0.0)
         return Cost(
@@ -197,7 +205,10 @@ class LawServer(RunningService):
             return self._told(path.removeprefix(WEBSOCKET), data)
         if path.startswith(GRPC):
             return self._called(path.removeprefix(GRPC), data)
-        status, _, reply = self.exchange(method, path, data or None)
+        try:
+            status, _, reply = self.exchange(method, path, data or None, timeout=_PATIENCE_SECONDS)
+        except TimeoutError:  # this client leaves; what its request cost until then is measured
+            return answer(200, b"")
         return answer(status, reply)
 
     def _told(self, path: str, data: bytes) -> str:

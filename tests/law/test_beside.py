@@ -6,8 +6,12 @@ no test of the ordinary run. ``pytest -m slow -s tests/law/test_beside.py`` prin
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import socket
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -17,7 +21,7 @@ from typing import Any
 import pytest
 
 from pocket import MODEL_DIR
-from tests.law.measuring import Ask, LawServer
+from tests.law.measuring import Ask, Cost, LawServer
 from tests.law.test_preparing import CASES, CHAT, COMPLETIONS, RESPONSES, said
 from tests.service.running import ROOT
 
@@ -30,8 +34,30 @@ ALLOWED_SECONDS = 0.03
 # A model's own time for prompts is none of the service's: here prompts take none.
 SIMULATION = f"simulated:instant,step=5ms,context=131072,output=8,tokenizer={MODEL_DIR}"
 
-REQUESTS: dict[str, list[Ask]] = {
+
+def after_a_long_history(server: LawServer) -> list[Ask]:
+    stored = _stored(server)
+    again = {"input": "more", "previous_response_id": stored, "max_output_tokens": 1}
+    return [Ask(RESPONSES, again)] * 16
+
+
+def references_to_a_long_item(server: LawServer) -> list[Ask]:
+    item = f"msg_{_stored(server).removeprefix('resp_')}_i0"
+    return [Ask(RESPONSES, {"input": [{"type": "item_reference", "id": item}] * 16_000})]
+
+
+def _stored(server: LawServer) -> str:
+    first = {"input": "word " * 100_000, "max_output_tokens": 1, "store": True}
+    status, stored = server.post(RESPONSES, first)
+    assert status == 200, stored
+    return str(stored["id"])
+
+
+REQUESTS: dict[str, list[Ask] | Callable[[LawServer], list[Ask]]] = {
     **CASES,
+    "a long stored history": after_a_long_history,
+    "thousands of references to a long item": references_to_a_long_item,
+    "hundreds of scrapes": [Ask("/metrics", method="GET")] * 400,
     "n × max_tokens × logprobs": [
         Ask(
             CHAT,
@@ -93,6 +119,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServer]:
         yield running
 
 
+# As many rounds as ten minutes hold.
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+MOST_AT_ONCE = 32
+
+
 def beside(server: LawServer, work: Callable[[], Any]) -> tuple[float, Any]:
     """The streams' p99 gap, in seconds, while ``work`` goes on (some seconds at least), and what
     it returns."""
@@ -113,11 +144,66 @@ def beside(server: LawServer, work: Callable[[], Any]) -> tuple[float, Any]:
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_streams_beside_it_go_on(server: LawServer, name: str) -> None:
+    asked = REQUESTS[name]
+    asks = asked(server) if callable(asked) else asked
+    check(server, name, lambda: server.cost_of(asks, at_once=MOST_AT_ONCE))
+
+
+def test_streams_beside_a_template_that_does_not_end_go_on(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    model = tmp_path_factory.mktemp("models") / "endless"
+    shutil.copytree(MODEL_DIR, model)
+    (model / "chat_template.jinja").write_text(ENDLESS)
+    folder = tmp_path_factory.mktemp("law")
+    with LawServer(folder, simulation=SIMULATION, model=model) as server:
+        asks = [Ask(CHAT, {"messages": said("a")})]
+        check(server, "a template that does not end", lambda: server.cost_of(asks))
+
+
+def test_streams_beside_headers_that_grow_when_they_are_read_go_on(server: LawServer) -> None:
+    """Thirty requests, each naming one entry of HTTP/2's table four thousand times: 16 MB a request
+    out of a few kB."""
+    check(server, "headers that grow", lambda: server.cost_while(lambda: swell(server.port)))
+
+
+def check(server: LawServer, name: str, work: Callable[[], Cost]) -> None:
     without, _ = beside(server, lambda: None)
-    gap, cost = beside(server, lambda: server.cost_of(REQUESTS[name]))
+    gap, cost = beside(server, work)
     print(
         f"| {name} | {cost.figures()} | p99 gap {1000 * without:.1f} → {1000 * gap:.1f} ms "
         f"({gap / without:.2f}) |"
     )
     cost.check()
     assert gap <= max(2 * without, without + ALLOWED_SECONDS)
+
+
+def swell(port: int) -> list[str]:
+    """How many bytes came back before the server closed the connection or had nothing to say."""
+    value = b"a" * 3900
+    entry = b"\x40\x01x\x7f" + _hpack_rest(len(value) - 127) + value  # kept in the table, as 62
+    # :method POST, :scheme http and :path / of the static table, and :authority.
+    pseudo = b"\x83\x86\x84\x01\x01a"
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b""))
+        with contextlib.suppress(ConnectionError):  # closed for what was sent
+            for number in range(30):
+                block = pseudo + (entry if number == 0 else b"") + b"\xbe" * 4000
+                connection.sendall(_frame(1, 4, 2 * number + 1, block))
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            while connection.recv(1 << 16):
+                pass
+    return ["200"]
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def _hpack_rest(value: int) -> bytes:
+    """Behind a prefix that is full (RFC 7541, 5.1)."""
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])

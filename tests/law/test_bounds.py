@@ -22,6 +22,7 @@ from tests.law.pairs import Pairs
 from tests.law.routes import ROUTES, Body, Route, decoded_structs, uncovered_paths
 
 BYTES = int(os.environ.get("QUIRE_LAW_BYTES", 64 * 1024))
+DISTINCT = [route for route in ROUTES if not route.alike]
 LARGEST = 7 * 1024 * 1024
 MOST_BYTES = 8 * 1024 * 1024  # what the server takes
 
@@ -69,9 +70,7 @@ def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> No
     assert refused == {"responses-item-item_reference": "404", "Abort": "404"}
 
 
-@pytest.mark.parametrize(
-    "route", [route for route in ROUTES if not route.alike], ids=lambda route: route.id
-)
+@pytest.mark.parametrize("route", DISTINCT, ids=lambda route: route.id)
 def test_a_field_at_its_bound_holds_up_nobody(server_of: ServerOf, route: Route) -> None:
     server_of(route).hold_to_the_law(asks(route, BYTES))
 
@@ -101,7 +100,7 @@ def test_a_field_of_the_largest_body_holds_up_nobody(server_of: ServerOf, route:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
+@pytest.mark.parametrize("route", DISTINCT, ids=lambda route: route.id)
 def test_two_fields_at_their_bounds_hold_up_nobody(server_of: ServerOf, route: Route) -> None:
     """Every pair of the request's fields of which one may be large."""
     pairs = Pairs(route, MOST_BYTES).send_all(server_of(route).hold_to_the_law)

@@ -142,8 +142,10 @@ class RunningService:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
+        *,
+        timeout: float = 60,
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, path, body, headers or {})
             reply = connection.getresponse()
