@@ -119,7 +119,7 @@ class ResponsesRequest(
     @property
     def most_logprobs(self) -> int:
         """Fewer: a response with its events holds them five times, as JSON."""
-        return MAX_LOGPROBS // 32
+        return MAX_LOGPROBS // 128
 
     @property
     def engine_logprobs(self) -> int | None:

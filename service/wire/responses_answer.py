@@ -332,7 +332,7 @@ class ResponseStream:
         self._final = body
         # The SDKs know no event for cancelled; the object's status says it.
         name = "failed" if status == "cancelled" else status
-        self._writer.write(f"response.{name}", b'"response":' + body)
+        self._writer.write(f"response.{name}", b'"response":', body)
         if self._on_end is not None:
             self._on_end(Ending(status, body, self._items.done))
         return self._writer.take()

@@ -34,13 +34,16 @@ class EventWriter:
 
     def __init__(self) -> None:
         self.number = 0
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
 
-    def write(self, kind: str, fields: bytes) -> None:
-        """``fields``: the event's own members as JSON, without the braces."""
-        self._pieces.append(
-            b'event: %b\ndata: {"type":"%b",%b,"sequence_number":%d}\n\n'
-            % (kind.encode(), kind.encode(), fields, self.number)
+    def write(self, kind: str, *fields: bytes | memoryview) -> None:
+        """``fields``: together the event's own members as JSON, without the braces. They may be
+        megabytes and are not copied before they are taken."""
+        name = kind.encode()
+        self._pieces += (
+            b'event: %b\ndata: {"type":"%b",' % (name, name),
+            *fields,
+            b',"sequence_number":%d}\n\n' % self.number,
         )
         self.number += 1
 
@@ -60,7 +63,8 @@ class EventWriter:
         if not pieces:
             return b""
         self._pieces = []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        first = pieces[0]
+        return first if len(pieces) == 1 and isinstance(first, bytes) else b"".join(pieces)
 
 
 class _OpenItem(Protocol):
@@ -84,8 +88,8 @@ class _Place:
         return b'event: %b\ndata: {"type":"%b",%b%b,"delta":' % (name, name, self.fields, extra)
 
     def write(self, kind: str, fields: JsonObject) -> None:
-        body = _json(fields)[1:-1]
-        self.writer.write(kind, b"%b,%b" % (self.fields, body) if body else self.fields)
+        body = memoryview(_json(fields))[1:-1]
+        self.writer.write(kind, self.fields, *((b",", body) if body else ()))
 
 
 class _TextItem:
@@ -324,7 +328,7 @@ class ItemBuilder:
         opened.close(status)
         item = _json(opened.item(status))
         self.writer.write(
-            "response.output_item.done", b'"output_index":%d,"item":%b' % (len(self.done), item)
+            "response.output_item.done", b'"output_index":%d,"item":' % len(self.done), item
         )
         self.done.append(item)
 

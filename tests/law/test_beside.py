@@ -38,7 +38,7 @@ SIMULATION = f"simulated:instant,step=5ms,context=131072,output=8,tokenizer={MOD
 def after_a_long_history(server: LawServer) -> list[Ask]:
     stored = _stored(server)
     again = {"input": "more", "previous_response_id": stored, "max_output_tokens": 1}
-    return [Ask(RESPONSES, again)] * 16
+    return [Ask(RESPONSES, again)] * 4
 
 
 def references_to_a_long_item(server: LawServer) -> list[Ask]:
@@ -47,7 +47,7 @@ def references_to_a_long_item(server: LawServer) -> list[Ask]:
 
 
 def _stored(server: LawServer) -> str:
-    first = {"input": "word " * 100_000, "max_output_tokens": 1, "store": True}
+    first = {"input": "word " * 60_000, "max_output_tokens": 1, "store": True}
     status, stored = server.post(RESPONSES, first)
     assert status == 200, stored
     return str(stored["id"])

@@ -44,7 +44,7 @@ class Stored:
 
 SIZES = [
     pytest.param(Size(2000, 1 << 20, 4000, 1000), id="1MiB"),
-    pytest.param(Size(16_000, 7 << 20, 18_000, 8000), id="7MiB", marks=pytest.mark.slow),
+    pytest.param(Size(8000, 4 << 20, 18_000, 2900), id="4MiB", marks=pytest.mark.slow),
 ]
 
 
@@ -72,7 +72,10 @@ def stored(server: LawServer, request: pytest.FixtureRequest) -> Stored:
     assert status == 200
     stream = headers["x-quire-stream-id"]
     logprobs = {"include": ["message.output_text.logprobs"], "top_logprobs": 20}
-    answer = _created(server, {**ignored, **logprobs, "max_output_tokens": size.logprobs})
+    long = {**ignored, **logprobs, "max_output_tokens": size.logprobs}
+    for streamed in (False, True):
+        server.cost_of([Ask(RESPONSES, {**long, "stream": streamed})]).check()
+    answer = _created(server, long)
     return Stored(history, [items["first_id"], items["last_id"]], stream, size.events, answer)
 
 
