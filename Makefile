@@ -105,7 +105,7 @@ docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m observability.generate
 
 proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file
-	$(BIN)/python -m service.rpc.generate
+	$(BIN)/python -m service.grpc.generate
 
 clean: ## Remove the environment and build products
 	rm -rf $(VENV) build dist *.egg-info

@@ -29,9 +29,9 @@ from transformers import logging as transformers_logging
 from bench.report import write_result
 from bench.shapes import save_shape, shape_config
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 
 COMPARED = ("pocket", "234m")
 MAX_POSITIONS = 2048

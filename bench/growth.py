@@ -29,12 +29,12 @@ from bench.report import print_table, write_result
 from bench.scheduler import InstantRunner, bench_decode
 from bench.shapes import save_shape
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
+from engine.loop.process import leave_garbage_to_idle_moments
 from engine.messages import SamplingParams, Submit
-from engine.process import leave_garbage_to_idle_moments
-from engine.runner import ModelRunner
-from engine.sequence import Sequence
-from engine.step import ScheduledSequence, StepPlan
+from engine.run.model_runner import ModelRunner
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence, StepPlan
 
 SHAPE = "13m"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

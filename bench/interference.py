@@ -26,9 +26,9 @@ import torch
 from bench.report import print_table, write_result
 from bench.shapes import save_shape
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 
 CONNECTION = 0
 STREAM_PROMPT = 64

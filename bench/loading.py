@@ -36,11 +36,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.report import print_table, write_result
-from engine.device import prefer_huge_pages
-from engine.model.placing import PIECE_BYTES, Target
-from engine.model.reading import ReadAhead
-from engine.model.stored import Shape, TensorFile, stored_tensors, whole
-from engine.model.weights import SINGLE, Checkpoint
+from engine.device.device import prefer_huge_pages
+from engine.weights.placing import PIECE_BYTES, Target
+from engine.weights.reading import ReadAhead
+from engine.weights.stored import Shape, TensorFile, stored_tensors, whole
+from engine.weights.weights import SINGLE, Checkpoint
 
 # A layer of an 8B model in miniature: matrices, and a norm between them.
 ROWS, COLUMNS = 8192, 2048

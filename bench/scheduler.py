@@ -22,11 +22,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit, encode_frame
-from engine.scheduler import Scheduler
-from engine.sequence import Sequence
-from engine.step import ModelInfo, SampledToken, StepPlan, StepResult
+from engine.schedule.scheduler import Scheduler
+from engine.step.sequence import Sequence
+from engine.step.step import ModelInfo, SampledToken, StepPlan, StepResult
 
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 64

@@ -12,8 +12,8 @@ from typing import Any
 
 import uvloop
 
-from service.http_server import HttpServer
-from service.listener import open_listening_socket
+from service.http.server import HttpServer
+from service.supervision.listener import open_listening_socket
 
 _CHUNK = (
     b'data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk",'

@@ -20,18 +20,18 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.architecture.errors import ConfigError
 from engine.beats import Page
 from engine.config import EngineConfig
-from engine.core import EngineCore, Runner
+from engine.loop.core import EngineCore, Runner
+from engine.loop.process import EngineProcess, Progress
 from engine.messages import FinishReason, SamplingParams, Submit
-from engine.model.errors import ConfigError
 from engine.options import (
     OptionError,
     add_arguments,
     environment_defaults,
     from_namespace,
 )
-from engine.process import EngineProcess, Progress
 from engine.simulation.spec import is_simulated
 from observability.logging import configure
 
@@ -81,32 +81,32 @@ def load_model(
     on_failure: Callable[[str], None] = lambda reason: None,
 ) -> Runner:
     """Load the model onto its devices, or the stand-in for one. Closing ``ends`` lets go of it.
-    For several ranks see ``engine.parallel.ranks.Ranks``."""
+    For several ranks see ``engine.ranks.ranks.Ranks``."""
     # Imported late on purpose: torch takes seconds to import, and by then the socket must answer.
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
 
         return SimulatedRunner(config, progress)
-    from engine.model.encoder_config import is_encoder
+    from engine.architecture.encoder_config import is_encoder
 
     if is_encoder(config.model):
         if config.tensor_parallel_size > 1:
             raise ConfigError(
                 "--tensor-parallel-size is for models that generate; an encoder runs on one device"
             )
-        from engine.encoder_runner import EncoderRunner
+        from engine.run.encoder_runner import EncoderRunner
 
         return EncoderRunner(config, progress)
     if config.tensor_parallel_size > 1:
-        from engine.parallel.ranks import Ranks
+        from engine.ranks.ranks import Ranks
 
         # Started before torch is imported here, so that all import it at the same time.
         ranks = Ranks(config.tensor_parallel_size, arguments=rank_arguments, on_failure=on_failure)
         ends.enter_context(ranks)
-        from engine.parallel.runner import parallel_runner
+        from engine.ranks.runner import parallel_runner
 
         return ends.enter_context(parallel_runner(config, progress, ranks))
-    from engine.runner import ModelRunner
+    from engine.run.model_runner import ModelRunner
 
     return ModelRunner(config, progress)
 

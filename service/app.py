@@ -7,27 +7,27 @@ import secrets
 from pathlib import Path
 
 from observability.logging import get_logger
-from service.checkpoint import load_checkpoint
-from service.engine_link import EngineLink
+from service.checkpoint.checkpoint import load_checkpoint
+from service.constraint.trial import GrammarTrial
+from service.engine.link import EngineLink
 from service.generation.admission import Admission, Drain
-from service.generation.constraint_trial import GrammarTrial
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
-from service.observer import Telemetry
+from service.http.application import App, make_app
+from service.http.services import Services
 from service.preparation.jobs import Setup
 from service.preparation.processes import Preparation, arguments_for
 from service.preparation.steps import Model
-from service.routes.application import App, make_app
-from service.routes.services import Services
-from service.scrape import ScrapePages
 from service.settings import ServiceSettings
 from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
-from service.supervision import Supervision
-from service.upload_room import UploadRoom
-from service.wire.responses_seal import ReasoningSeal
-from service.wire.signatures import Signer
+from service.supervision.page import Supervision
+from service.telemetry.observer import Telemetry
+from service.telemetry.scrape import ScrapePages
+from service.tenants.upload_room import UploadRoom
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
 
 _log = get_logger()
 

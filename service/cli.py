@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from client import chat_terminal
 from engine.config import EngineConfig
 from engine.options import (
     SECRET,
@@ -24,12 +25,12 @@ from engine.options import (
 from engine.python_command import python_command
 from engine.simulation.spec import SpecError
 from observability import logging
-from service import chat_terminal, doctor
-from service.child_process import package_environment
-from service.rpc.available import problem as grpc_problem
+from service import doctor
+from service.grpc.available import problem as grpc_problem
 from service.served_model import served_model
 from service.settings import ServiceSettings
-from service.supervisor import Supervisor
+from service.supervision.child_process import package_environment
+from service.supervision.supervisor import Supervisor
 from service.version import VERSION
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"

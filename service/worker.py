@@ -37,20 +37,20 @@ from engine.options import (
 from observability import logging
 from observability.tracing import make_tracer
 from service.app import create_app
-from service.connections import Connections
-from service.engine_link import EngineLink
+from service.engine.link import EngineLink
 from service.generation.admission import Drain
-from service.http_server import HttpServer
-from service.listener import Address, open_listening_socket
-from service.routes.services import Services
-from service.rpc.available import problem as grpc_problem
+from service.grpc.available import problem as grpc_problem
+from service.http.connections import Connections
+from service.http.server import HttpServer
+from service.http.services import Services
 from service.settings import ServiceSettings
-from service.supervision import Supervision
-from service.telemetry import Telemetry
+from service.supervision.listener import Address, open_listening_socket
+from service.supervision.page import Supervision
+from service.telemetry.requests import Telemetry
 from service.version import VERSION
 
 if TYPE_CHECKING:
-    from service.rpc.server import GrpcServer
+    from service.grpc.server import GrpcServer
     from service.store.store import ResponseStore
 
 # After the drain, for responses on their way out and connections that still stand.
@@ -177,7 +177,7 @@ class Worker:
             raise RuntimeError(missing)
         # The C core writes to stderr in a format of its own, also about what any client may do.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from service.rpc.server import GrpcServer  # only now: it takes memory and time
+        from service.grpc.server import GrpcServer  # only now: it takes memory and time
 
         server = GrpcServer(services)
         await server.start(settings.host, settings.grpc_port)

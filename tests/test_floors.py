@@ -67,10 +67,13 @@ def test_a_room_imports_only_from_floors_below(room: str) -> None:
         ("service.app", ("torch", "transformers", "streamlit")),
         ("service.worker", ("torch", "grpc", "google.protobuf")),
         ("service.cli", ("grpc", "torch", "transformers", "streamlit")),
-        ("engine.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
+        ("engine.loop.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
         ("engine.simulation.spec", ("torch", "tokenizers")),
-        ("engine.parallel.ranks", ("torch",)),
-        ("engine.runner", ("litestar", "granian", "prometheus_client", "structlog", "tokenizers")),
+        ("engine.ranks.ranks", ("torch",)),
+        (
+            "engine.run.model_runner",
+            ("litestar", "granian", "prometheus_client", "structlog", "tokenizers"),
+        ),
         ("pocket", ("torch", "tokenizers")),
     ],
 )

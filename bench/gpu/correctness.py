@@ -12,21 +12,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.gpu.report import Report, Row
-from engine.kernels.activation import gated
-from engine.kernels.decode_attention import decode_attention
-from engine.kernels.logprobs import gather_logprobs
-from engine.kernels.ragged_attention import ragged_attention
-from engine.kernels.rms_norm import add_rms_norm
-from engine.kernels.rope_store import norm_rope_store
-from engine.kernels.sampling import sample
+from engine.architecture.rope import RopeConfig, RotaryEmbedding
+from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.logprobs import gather_logprobs
+from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.rms_norm import add_rms_norm
+from engine.gpu.kernels.rope_store import norm_rope_store
+from engine.gpu.kernels.sampling import sample
 from engine.messages import SamplingParams
-from engine.model.rope import RopeConfig, RotaryEmbedding
 from engine.sampling.device import sampling_tensors
 from engine.sampling.params import build_batch
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import draw
-from engine.sequence import Sequence
-from tests.engine.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
+from engine.step.sequence import Sequence
+from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
 
 # ‖found - expected‖ / ‖expected‖ that arithmetic in the type may have.
 LIMITS = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}

@@ -20,11 +20,11 @@ from torch.profiler import ProfilerActivity, profile
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Ceilings
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit
-from engine.runner import ModelRunner
-from engine.sequence import Sequence
-from engine.step import PENDING, SampledToken, ScheduledSequence, StepPlan, StepResult
+from engine.run.model_runner import ModelRunner
+from engine.step.sequence import Sequence
+from engine.step.step import PENDING, SampledToken, ScheduledSequence, StepPlan, StepResult
 
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],

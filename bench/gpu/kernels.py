@@ -13,14 +13,14 @@ from torch.nn import functional
 
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Ceilings, copies, seconds
-from engine.kernels.activation import gated
-from engine.kernels.decode_attention import decode_attention
-from engine.kernels.launch import DecodeTiles, RaggedTiles
-from engine.kernels.logprobs import gather_logprobs
-from engine.kernels.ragged_attention import ragged_attention
-from engine.kernels.rms_norm import add_rms_norm
-from engine.kernels.rope_store import norm_rope_store
-from engine.kernels.sampling import sample
+from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
+from engine.gpu.kernels.logprobs import gather_logprobs
+from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.rms_norm import add_rms_norm
+from engine.gpu.kernels.rope_store import norm_rope_store
+from engine.gpu.kernels.sampling import sample
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 

@@ -1,4 +1,4 @@
-"""Looks for better entries of the pinned table (engine/kernels/launch.py) on this device."""
+"""Looks for better entries of the pinned table (engine/gpu/kernels/launch.py) on this device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton.runtime.errors import OutOfResources
 from bench.gpu.kernels import Contexts, decode, prefill
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Ceilings
-from engine.kernels.launch import DecodeTiles, RaggedTiles
+from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 
 SHAPES = {64: (32, 8, 64), 128: (32, 8, 128), 256: (16, 8, 256)}
 

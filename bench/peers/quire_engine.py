@@ -8,9 +8,9 @@ from typing import Any
 
 from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 
 CONNECTION = 0
 

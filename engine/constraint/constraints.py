@@ -24,17 +24,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.constraint.grammar import (
-    Allowed,
-    GrammarError,
     Tokens,
     allowed_tokens,
     compile_grammar,
     explain,
-    without,
 )
-from engine.constraint.guide import Guide
 from engine.constraint.workers import Workers
 from engine.messages import Constraint, SamplingParams
+from engine.step.grammar_state import GrammarError, GrammarState
+from engine.step.mask import Allowed, without
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -60,14 +58,14 @@ class _Compiling:
     """A grammar that is being compiled, or will be once others are, and who waits for it with which
     output."""
 
-    waiting: list[tuple[Guide, list[int]]] = field(default_factory=list)
+    waiting: list[tuple[GrammarState, list[int]]] = field(default_factory=list)
     begun: bool = False
 
 
 class Advance(NamedTuple):
     """A guided sequence got this token."""
 
-    guide: Guide
+    grammar_state: GrammarState
     constraint: Constraint
     token_id: int
 
@@ -108,11 +106,11 @@ class Constraints:
         for workers in (self._compilers, self._quick, self._slow):
             workers.close()
 
-    def begin(self, params: SamplingParams, output: list[int]) -> Guide:
-        """The guide of a new sequence that already has ``output``; it may still be working."""
+    def begin(self, params: SamplingParams, output: list[int]) -> GrammarState:
+        """The state of a new sequence that already has ``output``; it may still be working."""
         constraint = params.constraint
         assert constraint is not None
-        guide = Guide(
+        grammar_state = GrammarState(
             constraint.grammar,
             frozenset() if params.ignore_eos else self._tokens.stop_token_ids,
         )
@@ -126,19 +124,19 @@ class Constraints:
                 if compiling is None:
                     compiling = self._compiling[constraint] = _Compiling()
                     self._compilers.submit(functools.partial(self._compile, constraint))
-                guide.begin_work(queued=not compiling.begun)
-                compiling.waiting.append((guide, output))
-                return guide
-        guide.begin_work()
-        self._start(guide, compiled, output)
-        return guide
+                grammar_state.begin_work(queued=not compiling.begun)
+                compiling.waiting.append((grammar_state, output))
+                return grammar_state
+        grammar_state.begin_work()
+        self._start(grammar_state, compiled, output)
+        return grammar_state
 
     def advance(self, steps: list[Advance]) -> None:
         """These sequences continue by a token each: work out what may follow."""
         quick = []
         for step in steps:
-            step.guide.begin_work()
-            if step.guide.is_slow:
+            step.grammar_state.begin_work()
+            if step.grammar_state.is_slow:
                 self._slow.submit(functools.partial(self._follow_all, [step]))
             else:
                 quick.append(step)
@@ -154,8 +152,8 @@ class Constraints:
         with self._lock:
             compiling = self._compiling[constraint]
             compiling.begun = True
-            for guide, _ in compiling.waiting:
-                guide.leave_queue()
+            for grammar_state, _ in compiling.waiting:
+                grammar_state.leave_queue()
         compiled: _Compiled | None = None
         error = ""
         try:
@@ -171,12 +169,12 @@ class Constraints:
             self.counters.compile_seconds += time.monotonic() - begin
             if compiled is not None:
                 self._keep(constraint, compiled)
-        for guide, output in waiting:
+        for grammar_state, output in waiting:
             if compiled is None:
-                self._fail(guide, constraint, error)
+                self._fail(grammar_state, constraint, error)
             else:
-                self._start(guide, compiled, output)
-            self._tell(guide)
+                self._start(grammar_state, compiled, output)
+            self._tell(grammar_state)
 
     def _keep(self, constraint: Constraint, compiled: _Compiled) -> None:
         self._cache[constraint] = compiled
@@ -185,37 +183,39 @@ class Constraints:
             dropped, _ = self._cache.popitem(last=False)
             self._cached_chars -= len(dropped.grammar)
 
-    def _start(self, guide: Guide, compiled: _Compiled, output: list[int]) -> None:
+    def _start(self, grammar_state: GrammarState, compiled: _Compiled, output: list[int]) -> None:
         """At the grammar's start, or after ``output``."""
-        guide.matcher = compiled.matcher.deep_copy()
+        grammar_state.matcher = compiled.matcher.deep_copy()
         if output:
-            replay = functools.partial(self._follow, guide, None, output)
+            replay = functools.partial(self._follow, grammar_state, None, output)
             self._slow.submit(replay)
         else:
-            self._allow(guide, compiled.first)
+            self._allow(grammar_state, compiled.first)
 
     def _follow_all(self, steps: list[Advance]) -> None:
         for step in steps:
-            self._follow(step.guide, step.constraint, [step.token_id])
+            self._follow(step.grammar_state, step.constraint, [step.token_id])
 
-    def _follow(self, guide: Guide, constraint: Constraint | None, token_ids: list[int]) -> None:
+    def _follow(
+        self, grammar_state: GrammarState, constraint: Constraint | None, token_ids: list[int]
+    ) -> None:
         begin = time.monotonic()
         try:
-            allowed = self._consume(guide, token_ids)
+            allowed = self._consume(grammar_state, token_ids)
         except Exception as error:
-            self._fail(guide, constraint, f"{error}")
+            self._fail(grammar_state, constraint, f"{error}")
         else:
             if allowed is None:
-                guide.complete()
+                grammar_state.complete()
             else:
-                self._allow(guide, allowed)
+                self._allow(grammar_state, allowed)
         with self._lock:
             self.counters.mask_seconds += time.monotonic() - begin
-        self._tell(guide)
+        self._tell(grammar_state)
 
-    def _consume(self, guide: Guide, token_ids: list[int]) -> Allowed | None:
+    def _consume(self, grammar_state: GrammarState, token_ids: list[int]) -> Allowed | None:
         """What may come after these tokens; None when the text can only end."""
-        matcher = guide.matcher
+        matcher = grammar_state.matcher
         assert matcher is not None
         for first in range(0, len(token_ids), _REPLAY_TOKENS):
             with self._consuming:
@@ -226,24 +226,24 @@ class Constraints:
             return None
         return allowed_tokens(matcher, self._tokens)
 
-    def _allow(self, guide: Guide, allowed: Allowed) -> None:
-        idle = self._tokens.eos_token_ids - guide.stops
+    def _allow(self, grammar_state: GrammarState, allowed: Allowed) -> None:
+        idle = self._tokens.eos_token_ids - grammar_state.stops
         ends = self._tokens.eos_token_ids
-        if allowed.ends and not without(allowed.words, ends).any():
-            guide.complete()
+        if allowed.ends and not without(allowed.mask, ends).any():
+            grammar_state.complete()
         else:
-            guide.allow(allowed, without(allowed.words, idle) if idle else allowed.words)
+            grammar_state.allow(allowed, without(allowed.mask, idle) if idle else allowed.mask)
 
-    def _fail(self, guide: Guide, constraint: Constraint | None, error: str) -> None:
+    def _fail(self, grammar_state: GrammarState, constraint: Constraint | None, error: str) -> None:
         with self._lock:
             self.counters.failed += 1
             # Copies share what was built of the lexer: one that overflowed it must not stay.
             dropped = self._cache.pop(constraint, None) if constraint is not None else None
             if dropped is not None and constraint is not None:
                 self._cached_chars -= len(constraint.grammar)
-        guide.fail(error)
+        grammar_state.fail(error)
 
-    def _tell(self, guide: Guide) -> None:
-        if guide.awaited:
-            guide.awaited = False
+    def _tell(self, grammar_state: GrammarState) -> None:
+        if grammar_state.awaited:
+            grammar_state.awaited = False
             self._wake()

@@ -16,15 +16,14 @@ This module imports without llguidance; ``require`` says so when it is needed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine.errors import RefusedError
 from engine.messages import Constraint
+from engine.step.grammar_state import GrammarError
+from engine.step.mask import Allowed, TokenMask
 
 try:
     import llguidance
@@ -34,8 +33,6 @@ except ImportError:  # an engine that is never asked for a constraint needs none
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-Words = NDArray[np.uint32]
-
 _MAX_GRAMMAR_SYMBOLS = 100_000
 _MAX_LEXER_STATES = 20_000
 _STEP_LEXER_FUEL = 100_000  # about 7 ms
@@ -43,10 +40,6 @@ _STEP_MAX_ITEMS = 50_000
 
 _LISTING = re.compile(r"\n *\d+ \| ")
 _MAX_ERROR_CHARS = 400
-
-
-class GrammarError(RefusedError):
-    """The grammar cannot be compiled, or led nowhere; the message says why."""
 
 
 class Tokens:
@@ -77,15 +70,6 @@ class Tokens:
         self.stop_token_ids = eos_token_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What may come next. ``words``: bit t of word t // 32 stands for token t; the grammar's end
-    is spelled by the end-of-sequence tokens. ``ends``: it may end here."""
-
-    words: Words
-    ends: bool
-
-
 def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
     """Raises GrammarError. Works outside the interpreter's lock."""
     limits = llguidance.LLParserLimits(
@@ -104,20 +88,11 @@ def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
 
 def allowed_tokens(matcher: LLMatcher, tokens: Tokens) -> Allowed:
     """Raises GrammarError. Works outside the interpreter's lock."""
-    words: Words = np.zeros(tokens.num_words, dtype=np.uint32)
-    matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+    mask: TokenMask = np.zeros(tokens.num_words, dtype=np.uint32)
+    matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
     if matcher.is_error():
         raise GrammarError(explain(matcher))
-    return Allowed(words, matcher.is_accepting())
-
-
-def without(words: Words, token_ids: frozenset[int]) -> Words:
-    """A copy in which these tokens are not allowed."""
-    fewer = words.copy()
-    for token in token_ids:
-        if token // 32 < len(fewer):
-            fewer[token // 32] &= np.uint32(~(1 << (token % 32)) & 0xFFFFFFFF)
-    return fewer
+    return Allowed(mask, matcher.is_accepting())
 
 
 def explain(matcher: LLMatcher) -> str:

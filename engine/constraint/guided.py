@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.constraint.constraints import Advance, ConstraintCounters, Constraints
-from engine.constraint.guide import Guide, Phase
 from engine.messages import FinishReason
-from engine.sequence import Sequence
+from engine.step.grammar_state import GrammarState, Phase
+from engine.step.sequence import Sequence
 
 _TOO_SLOW = "constraint: the grammar takes too long"
 
@@ -27,7 +27,7 @@ class GuidedSequences:
 
     def __init__(self, constraints: Constraints | None) -> None:
         self._constraints = constraints
-        self._members: dict[int, tuple[Sequence, Guide]] = {}  # by uid
+        self._members: dict[int, tuple[Sequence, GrammarState]] = {}  # by uid
         self._preparing: set[int] = set()  # uids of those that cannot be scheduled yet
         self._advances: list[Advance] = []
         self.counters = ConstraintCounters() if constraints is None else constraints.counters
@@ -46,9 +46,9 @@ class GuidedSequences:
     def add(self, sequence: Sequence) -> None:
         """Start on its grammar; ``settle`` tells when it may be scheduled."""
         assert self._constraints is not None
-        guide = self._constraints.begin(sequence.params, sequence.output_token_ids)
-        sequence.guide = guide
-        self._members[sequence.uid] = (sequence, guide)
+        grammar_state = self._constraints.begin(sequence.params, sequence.output_token_ids)
+        sequence.grammar_state = grammar_state
+        self._members[sequence.uid] = (sequence, grammar_state)
         self._preparing.add(sequence.uid)
 
     def remove(self, uid: int) -> bool:
@@ -60,9 +60,9 @@ class GuidedSequences:
 
     def follow(self, sequence: Sequence, token_id: int) -> None:
         """The sequence goes on by this token; ``advance`` begins the work."""
-        guide, constraint = sequence.guide, sequence.params.constraint
-        if guide is not None and constraint is not None:
-            self._advances.append(Advance(guide, constraint, token_id))
+        grammar_state, constraint = sequence.grammar_state, sequence.params.constraint
+        if grammar_state is not None and constraint is not None:
+            self._advances.append(Advance(grammar_state, constraint, token_id))
 
     def advance(self) -> None:
         """Work on all tokens that ``follow`` was told of. Call it before anything else is asked."""
@@ -74,10 +74,10 @@ class GuidedSequences:
         """Uids of those that steps leave out: their masks are slow, and not there yet. They will
         wake the engine, which may have nothing else to do."""
         held = set()
-        for uid, (_, guide) in self._members.items():
-            if guide.is_slow and guide.is_working and uid not in self._preparing:
-                guide.awaited = True  # before looking again, so that no end is missed
-                if guide.is_working:
+        for uid, (_, grammar_state) in self._members.items():
+            if grammar_state.is_slow and grammar_state.is_working and uid not in self._preparing:
+                grammar_state.awaited = True  # before looking again, so that no end is missed
+                if grammar_state.is_working:
                     held.add(uid)
         return held
 
@@ -95,12 +95,12 @@ class GuidedSequences:
         return settled
 
     def _settled(self) -> Iterator[Settled]:
-        for uid, (sequence, guide) in self._members.items():
-            if guide.phase is Phase.COMPLETE:
+        for uid, (sequence, grammar_state) in self._members.items():
+            if grammar_state.phase is Phase.COMPLETE:
                 yield Settled(sequence, FinishReason.STOP)
-            elif guide.phase is Phase.FAILED:
-                yield Settled(sequence, FinishReason.ERROR, guide.error)
-            elif guide.is_overdue:
+            elif grammar_state.phase is Phase.FAILED:
+                yield Settled(sequence, FinishReason.ERROR, grammar_state.error)
+            elif grammar_state.is_overdue:
                 yield Settled(sequence, FinishReason.ERROR, _TOO_SLOW)
-            elif uid in self._preparing and guide.phase is Phase.READY:
+            elif uid in self._preparing and grammar_state.phase is Phase.READY:
                 yield Settled(sequence)

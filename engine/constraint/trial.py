@@ -19,9 +19,10 @@ from typing import BinaryIO
 import msgspec
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
-from engine.constraint.grammar import GrammarError, Tokens, allowed_tokens, compile_grammar
+from engine.constraint.grammar import Tokens, allowed_tokens, compile_grammar
 from engine.lifetime import watch_parent
 from engine.messages import FRAME_HEADER, ConvertGrammar, ToTrial, TryGrammar, Verdict
+from engine.step.grammar_state import GrammarError
 
 _MAX_MEMORY_BYTES = 4 << 30
 _NICENESS = 5
@@ -34,7 +35,7 @@ def answer(request: ToTrial, tokens: Tokens) -> Verdict:
                 allowed = allowed_tokens(compile_grammar(constraint, tokens), tokens)
             except GrammarError as error:
                 return Verdict(error=str(error))
-            if not allowed.words.any() and not allowed.ends:
+            if not allowed.mask.any() and not allowed.ends:
                 return Verdict(error="no text matches the grammar")
             return Verdict()
         case ConvertGrammar(gbnf):

@@ -9,15 +9,15 @@ import ctypes
 import torch
 from torch import Tensor
 
+from engine.architecture.config import ModelConfig
+from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
 from engine.cpu.packed import Kind, PackedWeight, interleaved
-from engine.model.config import ModelConfig
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
-from engine.model.rope import RotaryEmbedding
-from engine.model.weights import WeightSource
-from engine.quantization import quantise
+from engine.weights.quantization import quantise
+from engine.weights.weights import WeightSource
 
 _HEAD_UNIT = 16  # UNIT in attention.h
 _CACHE_KINDS = {torch.float32: Kind.FLOAT32, torch.bfloat16: Kind.BFLOAT16}

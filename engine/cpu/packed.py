@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.cpu.library import LinearStruct
-from engine.quantization import quantise
+from engine.weights.quantization import quantise
 
 
 class Kind(IntEnum):

@@ -8,12 +8,12 @@ from typing import Protocol
 from torch import Tensor
 
 from engine.attention.metadata import RaggedTables
-from engine.kernels.decode_attention import decode_attention
-from engine.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.ragged_attention import ragged_attention
 
 
 class DecodeAttention(Protocol):
-    """See ``engine.kernels.decode_attention.decode_attention``."""
+    """See ``engine.gpu.kernels.decode_attention.decode_attention``."""
 
     def __call__(
         self,
@@ -30,7 +30,7 @@ class DecodeAttention(Protocol):
 
 
 class RaggedAttention(Protocol):
-    """See ``engine.kernels.ragged_attention.ragged_attention``."""
+    """See ``engine.gpu.kernels.ragged_attention.ragged_attention``."""
 
     def __call__(
         self,

@@ -7,7 +7,7 @@ import os
 
 import torch
 
-from engine.model.config import ModelConfig
+from engine.architecture.config import ModelConfig
 
 # The widest head that a tile holds.
 _MAX_HEAD_DIM = 256

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from engine.architecture.config import ModelConfig
+from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.gpu.attention import TRITON, AttentionKernels
-from engine.kernels.activation import gated
-from engine.kernels.rms_norm import add_rms_norm, rms_norm
-from engine.kernels.rope_store import norm_rope_store
-from engine.model.config import ModelConfig
+from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
+from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
-from engine.model.rope import RotaryEmbedding
-from engine.model.weights import WeightSource
+from engine.weights.weights import WeightSource
 
 
 @dataclass(frozen=True, slots=True)

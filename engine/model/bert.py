@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.model.encoder_config import EncoderConfig
+from engine.architecture.encoder_config import EncoderConfig
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_linear
-from engine.model.stored import Shape
-from engine.model.weights import WeightSource
+from engine.weights.stored import Shape
+from engine.weights.weights import WeightSource
 
 # Texts share one padded attention while the shortest has at least this share of the longest.
 _FILLED = 0.75

@@ -35,5 +35,5 @@ class Decoder(Protocol):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [rows, vocabulary] for ``hidden`` [rows, hidden]; of one rank of several, its
-        own part of the vocabulary (see ``engine.parallel.vocabulary``)."""
+        own part of the vocabulary (see ``engine.sampling.sharded``)."""
         ...

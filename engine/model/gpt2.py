@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from engine.architecture.config import ModelConfig
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.attention.reference import paged_attention
-from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_feed_forward, make_linear
-from engine.model.stored import Shape
-from engine.model.weights import WeightSource
-from engine.parallel.collectives import ALONE, Collectives
-from engine.parallel.layers import row_parallel, vocabulary_embedding
+from engine.sharding.collectives import ALONE, Collectives
+from engine.sharding.layers import row_parallel, vocabulary_embedding
+from engine.weights.stored import Shape
+from engine.weights.weights import WeightSource
 
 _TOKENS = "transformer.wte.weight"
 _POSITIONS = "transformer.wpe.weight"

@@ -11,16 +11,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.architecture.config import ModelConfig
+from engine.architecture.rope import RotaryEmbedding, pair_order, rotate_
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata
 from engine.attention.reference import paged_attention
-from engine.model.config import ModelConfig
 from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
-from engine.model.rope import RotaryEmbedding, pair_order, rotate_
-from engine.model.stored import Shape
-from engine.model.weights import WeightSource
-from engine.parallel.collectives import ALONE, Collectives
-from engine.parallel.layers import row_parallel, vocabulary_embedding
+from engine.sharding.collectives import ALONE, Collectives
+from engine.sharding.layers import row_parallel, vocabulary_embedding
+from engine.weights.stored import Shape
+from engine.weights.weights import WeightSource
 
 EMBEDDING = "model.embed_tokens.weight"
 NORM = "model.norm.weight"
@@ -211,7 +211,7 @@ class LlamaModel:
 
 def fused_qkv(config: ModelConfig, source: WeightSource, prefix: str, kind: str) -> Tensor:
     """Query, key and value projections' weights or biases stacked, with the elements of each
-    query and key head in the order that ``engine.model.rope`` turns them."""
+    query and key head in the order that ``engine.architecture.rope`` turns them."""
     order = pair_order(config.head_dim)
 
     def ordered(name: str) -> Tensor:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import Fields, read_json, read_object
 from engine.messages import Embed, Pooling
-from engine.model.errors import ConfigError
-from engine.model.fields import Fields, read_json, read_object
 
 MODULES = "modules.json"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.errors import TellableError
 from engine.messages import Pooling
-from engine.step import PooledVector, ScheduledSequence
+from engine.step.step import PooledVector, ScheduledSequence
 
 
 class PoolingError(TellableError):

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.constraint.grammar import Words
+from engine.step.mask import TokenMask
 
 
-def forbid_others(logits: Tensor, rows: Items[int], words: Words) -> None:
+def forbid_others(logits: Tensor, rows: Items[int], mask: TokenMask) -> None:
     """Hide, in place, what the masks do not allow. ``logits`` is [batch, vocabulary]; bit t of
-    ``words[i, t // 32]``, uint32 [rows, vocabulary / 32], allows token t in row ``rows[i]``. Tokens
+    ``mask[i, t // 32]``, uint32 [rows, vocabulary / 32], allows token t in row ``rows[i]``. Tokens
     beyond the masks are hidden."""
     vocabulary = logits.shape[1]
-    packed = torch.from_numpy(words.view("uint8")).to(logits.device)
+    packed = torch.from_numpy(mask.view("uint8")).to(logits.device)
     shifts = torch.arange(8, dtype=torch.uint8, device=logits.device)
     bits = ((packed.unsqueeze(-1) >> shifts) & 1).flatten(1)[:, :vocabulary]
     hidden = pad(bits == 0, (0, vocabulary - bits.shape[1]), value=True)

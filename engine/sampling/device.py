@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.messages import SamplingParams
 from engine.sampling.params import is_greedy, is_penalised
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def samples_on_device(sequence: Sequence) -> bool:
     params = sequence.params
     return (
         sequence.embed is None
-        and sequence.guide is None
+        and sequence.grammar_state is None
         and params.logprobs is None
         and params.allowed_tokens is None
         and not params.logit_bias

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.device import Readback
+from engine.device.device import Readback
 from engine.messages import TokenLogprobs
 
 # As ``TokenLogprobs.packed`` has them.

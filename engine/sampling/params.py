@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.messages import SamplingParams
 from engine.sampling.bad_words import BadWords
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 
 # Below this a division by the temperature would leave float32's range: treated as greedy.
 GREEDY_BELOW = 1e-5
@@ -98,7 +98,7 @@ def is_plain_greedy(sequence: Sequence) -> bool:
     params = sequence.params
     return (
         is_greedy(params)
-        and sequence.guide is None
+        and sequence.grammar_state is None
         and params.logprobs is None
         and params.allowed_tokens is None
         and not (params.logit_bias or params.bad_words_token_ids or params.min_tokens)
@@ -164,7 +164,7 @@ def build_batch(
         min_tokens=tuple((row, table.stops) for row, table in listed if table.stops is not None),
         random=_random_rows(params, vocab_size, device),
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
-        constrained=tuple(row for row in rows if sequences[row].guide is not None),
+        constrained=tuple(row for row in rows if sequences[row].grammar_state is not None),
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 
 
 class TokenCounts:

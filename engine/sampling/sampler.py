@@ -19,9 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.constraint.grammar import GrammarError
-from engine.constraint.guide import Phase
-from engine.device import Readback
+from engine.device.device import Readback
 from engine.errors import RefusedError, TellableError
 from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
@@ -37,8 +35,9 @@ from engine.sampling.params import (
 )
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.sampling.random import uniforms
-from engine.sequence import Sequence
-from engine.step import SampledToken, Withheld
+from engine.step.grammar_state import GrammarError, Phase
+from engine.step.sequence import Sequence
+from engine.step.step import SampledToken, Withheld
 
 _HIDDEN = float("-inf")
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
@@ -159,23 +158,23 @@ class Sampler:
     ) -> dict[int, Sampled]:
         """Leave only what each row's grammar allows, in place; the rows that get no token."""
         withheld: dict[int, Sampled] = {}
-        rows, words = [], []
+        rows, masks = [], []
         until = time.monotonic() + _MASK_WAIT_SECONDS
         for row in batch.constrained:
-            guide = sequences[row].guide
-            assert guide is not None
-            if guide.is_working and not guide.wait(until):
-                guide.is_slow = True
+            grammar_state = sequences[row].grammar_state
+            assert grammar_state is not None
+            if grammar_state.is_working and not grammar_state.wait(until):
+                grammar_state.is_slow = True
                 withheld[row] = Withheld.LATER
-            elif guide.phase is Phase.COMPLETE:
+            elif grammar_state.phase is Phase.COMPLETE:
                 withheld[row] = Withheld.COMPLETE
-            elif guide.phase is Phase.FAILED:
-                withheld[row] = GrammarError(guide.error)
-            elif guide.words is not None:
+            elif grammar_state.phase is Phase.FAILED:
+                withheld[row] = GrammarError(grammar_state.error)
+            elif grammar_state.mask is not None:
                 rows.append(row)
-                words.append(guide.words)
+                masks.append(grammar_state.mask)
         if rows:
-            forbid_others(logits, rows, np.stack(words))
+            forbid_others(logits, rows, np.stack(masks))
         return withheld
 
     def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from engine.sequence import Sequence
 from engine.simulation.script import Reply, Script, ScriptError
 from engine.simulation.tokens import TextTokens
 from engine.simulation.words import Words, answer_key
+from engine.step.sequence import Sequence
 
 # How much of a prompt's end a script's patterns see.
 MAX_MATCHED_TOKENS = 1 << 18

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.messages import SamplingParams
 from engine.sampling.params import is_penalised
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 
 # Above it, other tokens begin to have a chance against the wanted one's lead.
 _CALM_TEMPERATURE = 2.0
@@ -15,7 +15,7 @@ def is_certain(sequence: Sequence) -> bool:
     nobody asks how far. Filters keep the most likely token, so they need no look."""
     params = sequence.params
     return (
-        sequence.guide is None
+        sequence.grammar_state is None
         and params.logprobs is None
         and params.temperature <= _CALM_TEMPERATURE
         and not _may_forbid(params)

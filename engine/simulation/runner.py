@@ -16,18 +16,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.messages import TokenLogprobs
-from engine.model.errors import ModelError
 from engine.sampling.logprobs import token_logprobs
 from engine.sampling.sampler import Sampler
-from engine.sequence import Sequence
 from engine.simulation.author import Author
 from engine.simulation.certainty import is_certain
 from engine.simulation.script import read_script
 from engine.simulation.spec import Simulation, parse_spec
 from engine.simulation.tokens import TextTokens
-from engine.step import (
+from engine.step.sequence import Sequence
+from engine.step.step import (
     ModelInfo,
     Sampled,
     SampledToken,
@@ -53,7 +53,7 @@ _LOGPROB_ROWS = 256
 
 
 class SimulatedRunner:
-    """Stands where ``engine.runner.ModelRunner`` does. Not thread-safe.
+    """Stands where ``engine.run.model_runner.ModelRunner`` does. Not thread-safe.
 
     ``clock`` and ``sleep`` tell and take time, in seconds. Raises ModelError, SpecError or
     ScriptError, with a message for whoever started the engine.

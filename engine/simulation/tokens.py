@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from engine.model.errors import ModelError
-from engine.model.fields import read_object
+from engine.architecture.errors import ModelError
+from engine.architecture.fields import read_object
 
 
 class TextTokens:

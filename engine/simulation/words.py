@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable
 
 from engine.sampling.params import is_greedy
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 
 _SENTENCES = (
     "No model computed these words.",

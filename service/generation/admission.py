@@ -7,8 +7,7 @@ import contextlib
 import math
 import time
 
-from service.caller import Caller
-from service.engine_link import EngineLink, LinkPhase
+from service.engine.link import EngineLink, LinkPhase
 from service.errors import (
     DrainingError,
     EngineUnavailableError,
@@ -17,8 +16,9 @@ from service.errors import (
     WrongTaskError,
 )
 from service.settings import ServiceSettings
-from service.supervision import Supervision
-from service.waiting_places import share
+from service.supervision.page import Supervision
+from service.tenants.caller import Caller
+from service.tenants.waiting_places import share
 
 MAX_RETRY_AFTER_SECONDS = 120
 

@@ -14,12 +14,12 @@ import time
 from typing import NamedTuple
 
 from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
-from service.caller import Caller
-from service.engine_link import EngineLink
-from service.engine_sequence import EngineSequence, Waker
+from service.engine.link import EngineLink
+from service.engine.sequence import EngineSequence, Waker
 from service.errors import EngineFailedError, InvalidRequestError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
+from service.tenants.caller import Caller
 
 _MOST_ALTERNATIVES = 20
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.messages import FinishReason, TokenLogprobs
-from service.engine_sequence import EngineSequence
+from service.engine.sequence import EngineSequence
 from service.errors import QuireError
-from service.generation.detokenizer import Detokenizer
-from service.generation.events import Event, Finished
-from service.generation.parser import OutputParser
-from service.generation.spans import TokenSpans
-from service.generation.stop import StopMatcher
+from service.output.detokenizer import Detokenizer
+from service.output.events import Event, Finished
+from service.output.parser import OutputParser
+from service.output.spans import TokenSpans
+from service.output.stop import StopMatcher
 
 # Of all choices of a generation together. A token costs some 10 us, and the event loop must be free
 # again soon, however many have gathered while the reader was slow.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import secrets
 
-from service.caller import Caller
-from service.checkpoint import Checkpoint
-from service.engine_link import EngineLink
-from service.engine_sequence import EngineSequence, Waker
+from service.checkpoint.checkpoint import Checkpoint
+from service.engine.link import EngineLink
+from service.engine.sequence import EngineSequence, Waker
 from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
+from service.formats import PLAIN
 from service.generation.beam import BeamGeneration, unsubmitted
 from service.generation.choice import Choice
-from service.generation.detokenizer import new_detokenizer
-from service.generation.events import Event
-from service.generation.formats import PLAIN
-from service.generation.parser import OutputParser
 from service.generation.request import SEED_BITS, Generation, GenerationRequest, choice_seed
-from service.generation.spans import TokenSpans
+from service.output.detokenizer import new_detokenizer
+from service.output.events import Event
+from service.output.parser import OutputParser
+from service.output.spans import TokenSpans
+from service.tenants.caller import Caller
 
 
 class Generator:

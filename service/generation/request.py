@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from engine.messages import Finished as SequenceRecord
 from engine.messages import SamplingParams
-from service.engine_link import EngineLink
-from service.engine_sequence import EngineSequence
+from service.engine.link import EngineLink
+from service.engine.sequence import EngineSequence
 from service.errors import QuireError
-from service.generation.calls.sink import ToolSchemas
+from service.formats import Opening
 from service.generation.choice import MOST_TOKENS, Choice, StopRules
-from service.generation.formats import Opening
+from service.output.calls.sink import ToolSchemas
 
 SEED_BITS = 63
 _MAX_SEED = (1 << SEED_BITS) - 1

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.caller import Caller
 from service.errors import ClientGoneError, OverloadedError
 from service.generation.request import Generation
-from service.waiting_places import share
+from service.tenants.caller import Caller
+from service.tenants.waiting_places import share
 
 _END = b"\n\n"
 # What a reader is sent at a time: one that does not read it holds no more.

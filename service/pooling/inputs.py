@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.checkpoint.tokenizer import EncodedText, Tokenizer, TooManyTokensError
 from service.errors import ContextTooLongError, InvalidRequestError
-from service.prompt.tokenizer import EncodedText, Tokenizer, TooManyTokensError
 
 Text = str | tuple[str, str]
 

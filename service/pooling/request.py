@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.messages import Finished, FinishReason
-from service.caller import Caller
-from service.engine_link import EngineLink
-from service.engine_sequence import EngineSequence, Waker
+from service.engine.link import EngineLink
+from service.engine.sequence import EngineSequence, Waker
 from service.errors import EngineUnavailableError, InternalError, InvalidRequestError
 from service.pooling.inputs import Input
+from service.tenants.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ import msgspec
 
 from engine.lifetime import watch_parent
 from engine.messages import FRAME_HEADER
-from service.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import InternalError, InvalidRequestError, QuireError
 from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
 from service.preparation.sending import packed
 from service.preparation.steps import Model, Work, perform
-from service.wire.responses_seal import ReasoningSeal
-from service.wire.signatures import Signer
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
 
 MAX_MEMORY_BYTES = 1 << 30
 _NICENESS = 5

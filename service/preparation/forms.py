@@ -12,20 +12,20 @@ from typing import NamedTuple
 import msgspec
 
 from engine.messages import Constraint
-from service.checkpoint import Checkpoint
-from service.errors import InternalError, InvalidRequestError
-from service.generation.constraint import ConstraintRequest, Grammar, ToolShape
-from service.generation.constraint_flat import CannotFlattenError
-from service.generation.constraint_grammar import (
+from service.checkpoint.checkpoint import Checkpoint
+from service.constraint.build import (
     asks_anything,
     check_size,
     constraint_for,
     eased_requests,
     is_gbnf,
 )
-from service.generation.constraint_lark import TokenIds
-from service.generation.constraint_trial import GrammarTrial, TrialFailedError
-from service.generation.formats import PLAIN, OutputFormat
+from service.constraint.flat import CannotFlattenError
+from service.constraint.lark import TokenIds
+from service.constraint.request import ConstraintRequest, Grammar, ToolShape
+from service.constraint.trial import GrammarTrial, TrialFailedError
+from service.errors import InternalError, InvalidRequestError
+from service.formats import PLAIN, OutputFormat
 from service.preparation.jobs import Asked, EasedForm, Form, FormJob, Noted, PartForm
 
 _MOST_FREED = 8

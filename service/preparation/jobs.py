@@ -12,14 +12,14 @@ from service import errors
 from service.errors import InternalError, ModelNotFoundError, QuireError
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
-from service.wire.chat import ChatRequest
-from service.wire.completions import CompletionRequest
-from service.wire.embeddings import EmbeddingRequest
-from service.wire.messages import MessagesRequest
-from service.wire.rerank import RerankRequest, ScoreRequest
-from service.wire.responses import ResponsesRequest
-from service.wire.responses_answer import Echoed
-from service.wire.responses_tools import ClientTool
+from service.wire.chat.request import ChatRequest
+from service.wire.completions.request import CompletionRequest
+from service.wire.messages.request import MessagesRequest
+from service.wire.responses.answer import Echoed
+from service.wire.responses.request import ResponsesRequest
+from service.wire.responses.tools import ClientTool
+from service.wire.texts.embeddings import EmbeddingRequest
+from service.wire.texts.rerank import RerankRequest, ScoreRequest
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,14 +11,6 @@ from pathlib import Path
 import msgspec
 
 from observability.logging import get_logger
-from service.child_worker import (
-    KILLED_RETRY_SECONDS,
-    ChildDiedError,
-    ChildKilledError,
-    ChildStartError,
-    ChildTooSlowError,
-    ChildWorker,
-)
 from service.errors import HelperKilledError, InternalError, InvalidRequestError
 from service.preparation.jobs import (
     Done,
@@ -33,7 +25,15 @@ from service.preparation.jobs import (
 )
 from service.preparation.sending import unpacked
 from service.preparation.steps import STEPS, Model
-from service.turns import Turns
+from service.supervision.child_worker import (
+    KILLED_RETRY_SECONDS,
+    ChildDiedError,
+    ChildKilledError,
+    ChildStartError,
+    ChildTooSlowError,
+    ChildWorker,
+)
+from service.tenants.turns import Turns
 
 # Bodies up to this are prepared on the event loop, where that takes no longer than this small.
 IN_LOOP_BYTES = 4 * 1024

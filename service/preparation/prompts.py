@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from service.checkpoint import Checkpoint
+from service.checkpoint.checkpoint import Checkpoint
+from service.checkpoint.template import ChatTemplate, TemplateError
+from service.checkpoint.tokenizer import TooManyTokensError
+from service.conversation import Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
-from service.prompt.conversation import Conversation
-from service.prompt.template import ChatTemplate, TemplateError
-from service.prompt.tokenizer import TooManyTokensError
 from service.wire.sampling import SamplingFields, truncated
 
 # Beside the variables that a template itself reads, clients may set these whatever the template.

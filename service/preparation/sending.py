@@ -46,12 +46,12 @@ from service.preparation.jobs import (
     WarmedUp,
     WarmUpJob,
 )
-from service.wire.chat import ChatRequest, FunctionDefinition, Message
-from service.wire.completions import CompletionRequest
-from service.wire.embeddings import EmbeddingRequest
-from service.wire.messages import InputMessage, MessagesRequest
-from service.wire.rerank import RerankRequest, ScoreRequest
-from service.wire.responses import ResponsesRequest
+from service.wire.chat.request import ChatRequest, FunctionDefinition, Message
+from service.wire.completions.request import CompletionRequest
+from service.wire.messages.request import InputMessage, MessagesRequest
+from service.wire.responses.request import ResponsesRequest
+from service.wire.texts.embeddings import EmbeddingRequest
+from service.wire.texts.rerank import RerankRequest, ScoreRequest
 
 # A field of more bytes does not travel, unless it is one that answers tell back.
 _SMALL_FIELD_BYTES = 16 * 1024

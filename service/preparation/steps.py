@@ -14,22 +14,24 @@ from typing import Any
 
 import msgspec
 
-from service.checkpoint import Checkpoint
+from service.checkpoint.checkpoint import Checkpoint
+from service.checkpoint.template import MAX_PROMPT_CHARS
+from service.constraint.request import (
+    AnswerShape,
+    ConstraintRequest,
+    ToolShape,
+)
+from service.conversation import Conversation, JsonObject
 from service.errors import (
     ContextTooLongError,
     InvalidRequestError,
     NotFoundError,
     WrongTaskError,
 )
-from service.generation.calls.coercion import parameter_types
-from service.generation.calls.sink import ToolSchemas
-from service.generation.constraint import (
-    AnswerShape,
-    ConstraintRequest,
-    ToolShape,
-)
-from service.generation.formats import opening_of, reasoning_is_over
+from service.formats import opening_of, reasoning_is_over
 from service.generation.request import GenerationRequest
+from service.output.calls.coercion import parameter_types
+from service.output.calls.sink import ToolSchemas
 from service.pooling.inputs import (
     Input,
     check_lengths,
@@ -85,46 +87,47 @@ from service.preparation.prompts import (
     rendered,
     room,
 )
-from service.prompt.conversation import Conversation, JsonObject
-from service.prompt.template import MAX_PROMPT_CHARS
-from service.wire import messages as anthropic
-from service.wire.chat import ChatRequest, chat_conversation, decode_chat
-from service.wire.completions import DEFAULT_MAX_TOKENS, CompletionRequest, decode_completion
+from service.wire.chat.request import ChatRequest, chat_conversation, decode_chat
+from service.wire.completions.request import (
+    DEFAULT_MAX_TOKENS,
+    CompletionRequest,
+    decode_completion,
+)
 from service.wire.decode import Ignored
-from service.wire.embeddings import EmbeddingRequest, decode_embeddings
-from service.wire.messages import (
+from service.wire.messages import request as anthropic
+from service.wire.messages.answer import TokenCount
+from service.wire.messages.request import (
     CountRequest,
     MessagesRequest,
     decode_count,
     decode_messages,
     messages_conversation,
 )
-from service.wire.messages_answer import TokenCount
-from service.wire.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
-from service.wire.responses import (
-    ResponsesRequest,
-    decode_message,
-    decode_responses,
-    text_shape,
-)
-from service.wire.responses_answer import echoed_fields, unprompted_events
-from service.wire.responses_compaction import (
+from service.wire.messages.signatures import Signer
+from service.wire.responses.answer import echoed_fields, unprompted_events
+from service.wire.responses.compaction import (
     InputTokens,
     asking_for_summary,
     summarizing,
     user_messages,
     without_trigger,
 )
-from service.wire.responses_conversation import (
+from service.wire.responses.conversation import (
     ReadRequest,
     own_items,
     read_request,
     turn_starts,
     without_turns,
 )
-from service.wire.responses_input import with_ids
-from service.wire.responses_list import item_page
-from service.wire.responses_seal import ReasoningSeal
+from service.wire.responses.input import with_ids
+from service.wire.responses.list import item_page
+from service.wire.responses.request import (
+    ResponsesRequest,
+    decode_message,
+    decode_responses,
+    text_shape,
+)
+from service.wire.responses.seal import ReasoningSeal
 from service.wire.sampling import (
     SamplingFields,
     check_prompt_logprobs,
@@ -134,9 +137,10 @@ from service.wire.sampling import (
     stop_rules,
     truncated,
 )
-from service.wire.signatures import Signer
 from service.wire.structured_output import answer_shape, conversation_constraint
-from service.wire.tokenize import (
+from service.wire.texts.embeddings import EmbeddingRequest, decode_embeddings
+from service.wire.texts.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
+from service.wire.texts.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
     TokenizeRequest,
@@ -324,7 +328,7 @@ def _read_chat(body: bytes, limits: Limits, noted: Noted) -> ChatRequest:
 
 
 def _read_grpc_chat(body: bytes, limits: Limits, noted: Noted) -> ChatRequest:
-    from service.rpc.decode import read_chat  # only where there is gRPC
+    from service.wire.protobuf.decode import read_chat  # only where there is gRPC
 
     ignored = _ignored(limits, noted)
     request = read_chat(body, max_choices=limits.max_choices, ignored=ignored)
@@ -360,7 +364,7 @@ def _read_completion(body: bytes, limits: Limits, noted: Noted) -> CompletionReq
 
 
 def _read_grpc_completion(body: bytes, limits: Limits, noted: Noted) -> CompletionRequest:
-    from service.rpc.decode import read_completion  # only where there is gRPC
+    from service.wire.protobuf.decode import read_completion  # only where there is gRPC
 
     ignored = _ignored(limits, noted)
     request = read_completion(body, max_choices=limits.max_choices, ignored=ignored)
@@ -829,7 +833,7 @@ def _read_embeddings(body: bytes, limits: Limits, noted: Noted) -> EmbeddingRequ
 
 
 def _read_grpc_embeddings(body: bytes, limits: Limits, noted: Noted) -> EmbeddingRequest:
-    from service.rpc.decode import read_embedding  # only where there is gRPC
+    from service.wire.protobuf.decode import read_embedding  # only where there is gRPC
 
     request = read_embedding(body, _ignored(limits, noted))
     noted.client_request_id = request.request_id

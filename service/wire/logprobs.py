@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.messages import TokenLogprobs
-from service.prompt.vocabulary import Vocabulary
+from service.checkpoint.vocabulary import Vocabulary
 
 # JSON has no minus infinity; a token that was masked out shows as this.
 MIN_LOGPROB = -9999.0

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.messages import MAX_BAD_WORD_TOKENS, SamplingParams, token_mask
-from service.checkpoint import Checkpoint, SamplingDefaults
+from service.checkpoint.checkpoint import Checkpoint, SamplingDefaults
 from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from service.errors import InvalidRequestError
-from service.generation.constraint import (
+from service.constraint.request import (
     AnswerShape,
     Choice,
     ConstraintRequest,
@@ -22,8 +21,9 @@ from service.generation.constraint import (
     Regex,
     ToolShape,
 )
-from service.generation.formats import Opening
-from service.prompt.conversation import Conversation, ToolChoice
+from service.conversation import Conversation, ToolChoice
+from service.errors import InvalidRequestError
+from service.formats import Opening
 from service.wire.sampling import Name, SamplingFields
 
 _MAX_TEXT = 128 * 1024

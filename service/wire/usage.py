@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from service.generation.log import reasoning_tokens
 from service.generation.request import Generation
+from service.output.log import reasoning_tokens
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from tests.agents.scripted import TASK, call, scripted_server
 pytestmark = [
     pytest.mark.agents,
     pytest.mark.skipif(
-        find_spec("service.routes.responses") is None,
+        find_spec("service.http.responses.create") is None,
         reason="Codex speaks the Responses API only, which this server does not have yet",
     ),
 ]

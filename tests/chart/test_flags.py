@@ -16,7 +16,7 @@ import yaml
 from dashboard.__main__ import parse as parse_dashboard
 from engine.config import EngineConfig
 from engine.options import options
-from service.supervisor import ENGINE_STOP_SECONDS, WORKER_STOP_SECONDS
+from service.supervision.supervisor import ENGINE_STOP_SECONDS, WORKER_STOP_SECONDS
 from tests.chart.conftest import component, server_container
 from tests.chart.helms import CHART, ROOT, Helm4, Manifest, Values, objects
 

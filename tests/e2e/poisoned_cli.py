@@ -6,7 +6,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from service import child_process, cli, supervisor
+from service import cli
+from service.supervision import child_process, supervisor
 
 
 def spawn(module: str, *args: Any, **kwargs: Any) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from engine import __main__ as engine_main
-from engine.core import Runner
-from engine.step import ModelInfo, StepPlan, StepResult, StepUnderWay
+from engine.loop.core import Runner
+from engine.step.step import ModelInfo, StepPlan, StepResult, StepUnderWay
 
 POISON_MAX_TOKENS = 777
 DEADLY_TOKENS = 10  # it dies as soon as it runs such a sequence with so many tokens

@@ -11,10 +11,10 @@ import jsonschema
 import openai
 import pytest
 
-from service.rpc.proto.quire.v1 import quire_pb2 as pb
-from service.rpc.proto.quire.v1.quire_pb2_grpc import QuireStub
+from service.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.e2e.quire_server import QuireServer
-from tests.service.rpc.clients import Answer, put_together
+from tests.service.grpc.clients import Answer, put_together
 
 PARAMETERS = {
     "type": "object",

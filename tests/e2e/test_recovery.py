@@ -22,13 +22,13 @@ import httpx
 import openai
 import pytest
 
-from service.rpc.proto.quire.v1 import quire_pb2 as pb
-from service.rpc.proto.quire.v1.quire_pb2_grpc import QuireStub
+from service.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.e2e.poisoned_engine import POISON_MAX_TOKENS
 from tests.e2e.quire_server import QuireServer, free_port, until
 from tests.e2e.test_every_api import APIS, PERSON, TWO_CITIES, Question
 from tests.e2e.test_handover import ALL, FOREVER, STORY, Clients, ask_all, engine_of
-from tests.service.rpc.clients import put_together
+from tests.service.grpc.clients import put_together
 
 QUESTIONS = {
     "tools": Question(TWO_CITIES, tools=True),
@@ -225,7 +225,7 @@ def test_twenty_kills_in_three_minutes_under_32_streams() -> None:
 @pytest.mark.timeout(300)
 async def test_only_the_poison_fails_and_its_retries_kill_nothing() -> None:
     """At its tenth token, beside greedy, seeded and constrained streams, tools and a beam search.
-    (``tests/service/test_suspects.py`` has other poisons.)"""
+    (``tests/service/engine/test_suspects.py`` has other poisons.)"""
     server = QuireServer()
     server.module = "tests.e2e.poisoned_cli"
     with server:

@@ -47,7 +47,7 @@ def answers(server: QuireServer) -> list[str]:
 def rank_pids(server: QuireServer) -> set[int]:
     assert server.process is not None
     family = descendants(server.process.pid)
-    return {pid for pid in family if b"engine.parallel.rank" in command_of(pid)}
+    return {pid for pid in family if b"engine.ranks.rank" in command_of(pid)}
 
 
 def test_two_ranks_answer_as_one_process_come_back_after_a_death_and_leave_nothing() -> None:

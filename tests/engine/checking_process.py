@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
+from engine.architecture.errors import WeightsError
 from engine.config import EngineConfig
-from engine.core import Runner
-from engine.model.errors import WeightsError
-from engine.process import EngineProcess, Progress
-from engine.step import StepPlan, StepResult
+from engine.loop.core import Runner
+from engine.loop.process import EngineProcess, Progress
+from engine.step.step import StepPlan, StepResult
 from tests.engine.checking_runner import CheckingRunner
 
 

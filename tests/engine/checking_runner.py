@@ -16,8 +16,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.messages import TokenLogprobs
-from engine.sequence import Sequence
-from engine.step import (
+from engine.step.sequence import Sequence
+from engine.step.step import (
     PENDING,
     ModelInfo,
     Sampled,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.core import EngineCore, Runner
+from engine.loop.core import EngineCore, Runner
 from engine.messages import (
     Finished,
     SamplingParams,
@@ -17,7 +17,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 
 CONNECTION = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import Embed, Finished, SamplingParams, StepOutputs, Submit
 
 CONNECTION = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.beats import STEP_MARGIN, EngineBeats, Page, Sign
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import SamplingParams, Submit
 from tests.engine.checking_runner import CheckingRunner
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import (
     Finished,
     FinishReason,

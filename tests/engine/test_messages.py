@@ -174,5 +174,5 @@ def test_the_service_reads_messages_and_settings_without_torch() -> None:
 
 
 def test_the_scheduler_and_the_process_need_no_torch_either() -> None:
-    code = "import sys, engine.core, engine.process\nsys.exit('torch' in sys.modules)"
+    code = "import sys, engine.loop.core, engine.loop.process\nsys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.messages import SamplingParams, TokenLogprobs
-from engine.quantization import quantise
+from engine.weights.quantization import quantise
 from tests.engine.driving import Engine, Output
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 

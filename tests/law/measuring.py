@@ -25,7 +25,7 @@ import grpc
 from websockets.sync.client import connect
 
 from pocket import MODEL_DIR
-from service.rpc.status import STATUS_CODES
+from service.grpc.status import STATUS_CODES
 from tests.service.running import Process, RunningService, free_port
 
 # Before the path of a request that is a WebSocket message.

@@ -15,15 +15,17 @@ from typing import Any
 import msgspec
 
 import service.wire
-from service.routes import application
-from service.wire import messages, responses_input, responses_tools
-from service.wire.chat import ChatRequest
-from service.wire.completions import CompletionRequest
-from service.wire.embeddings import EmbeddingRequest
-from service.wire.messages import MessagesRequest
-from service.wire.rerank import RerankRequest, ScoreRequest
-from service.wire.responses import CreateMessage, ResponsesRequest
-from service.wire.tokenize import DetokenizeRequest, TokenizeRequest
+from service.http import application
+from service.wire.chat.request import ChatRequest
+from service.wire.completions.request import CompletionRequest
+from service.wire.messages import request as messages
+from service.wire.messages.request import MessagesRequest
+from service.wire.responses import input as responses_input
+from service.wire.responses import tools as responses_tools
+from service.wire.responses.request import CreateMessage, ResponsesRequest
+from service.wire.texts.embeddings import EmbeddingRequest
+from service.wire.texts.rerank import RerankRequest, ScoreRequest
+from service.wire.texts.tokenize import DetokenizeRequest, TokenizeRequest
 from tests.law.measuring import WEBSOCKET
 
 Body = dict[str, Any]

@@ -22,11 +22,11 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from msgspec import inspect
 
-from service.rpc.parts import MAX_FIELDS
-from service.rpc.proto.quire.v1 import quire_pb2 as pb
-from service.wire.chat import ChatRequest
-from service.wire.completions import CompletionRequest
-from service.wire.embeddings import EmbeddingRequest
+from service.proto.quire.v1 import quire_pb2 as pb
+from service.wire.chat.request import ChatRequest
+from service.wire.completions.request import CompletionRequest
+from service.wire.protobuf.parts import MAX_FIELDS
+from service.wire.texts.embeddings import EmbeddingRequest
 from tests.law import bounds
 from tests.law.measuring import GRPC, Ask
 from tests.law.routes import POOLING

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.rpc.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1 import quire_pb2 as pb
 from tests.law.measuring import GRPC, Ask, LawServer
 
 CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"

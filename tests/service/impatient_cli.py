@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 
-from service import cli, restarts
+from service import cli
+from service.supervision import restarts
 
 if __name__ == "__main__":
     restarts.FIRST_DELAY_SECONDS = 0.01

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from engine.messages import Finished, FinishReason
-from service.generation.record import RequestRecord
-from service.telemetry import Telemetry
+from service.telemetry.record import RequestRecord
+from service.telemetry.requests import Telemetry
 
 
 def sequence(**changes: Any) -> Finished:

@@ -14,9 +14,9 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from service.app import create_app
-from service.observer import NoTelemetry
-from service.routes.openapi import OPERATIONS
+from service.http.openapi import OPERATIONS
 from service.settings import ServiceSettings
+from service.telemetry.observer import NoTelemetry
 
 OPEN = {"/", "/health", "/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json"}
 KEYS = ("sk-first", "sk-second")

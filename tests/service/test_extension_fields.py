@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from pocket import MODEL_DIR
-from service.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
 from tests.service.running import RunningService, until
 
 CHAT = "/v1/chat/completions"

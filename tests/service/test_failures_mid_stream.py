@@ -14,10 +14,10 @@ from litestar.testing import TestClient
 
 from service.app import create_app
 from service.generation import choice as choice_module
-from service.generation.detokenizer import Detokenizer
-from service.generation.parser import OutputParser
-from service.observer import NoTelemetry
+from service.output.detokenizer import Detokenizer
+from service.output.parser import OutputParser
 from service.settings import ServiceSettings
+from service.telemetry.observer import NoTelemetry
 from tests.service.running import RunningService, until
 
 MESSAGES = [{"role": "user", "content": "Tell me all of it"}]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.listener import open_listening_socket
+from service.supervision.listener import open_listening_socket
 from tests.e2e.quire_server import QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -139,7 +139,7 @@ def test_the_app_is_made_without_the_libraries_of_its_store(
 import sys
 from pathlib import Path
 from service.app import create_app
-from service.observer import NoTelemetry
+from service.telemetry.observer import NoTelemetry
 from service.settings import ServiceSettings
 
 create_app(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
-from service.prompt.vocabulary import Vocabulary, read_vocabulary
+from service.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from tests.service.tiny_model import build_tokenizer
 
 _PIECES = ["▁", "▁the", "▁fox", "s", "▁▁", "é", "你好", "▁🚀", "ing", "a▁b", "\n", "�"]

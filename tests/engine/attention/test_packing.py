@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from engine.attention.metadata import CacheShape, MetadataBuilder
 from engine.attention.packing import sent_together, widened
-from engine.batch import BatchBuilder
 from engine.messages import SamplingParams
-from engine.sequence import Sequence
-from engine.step import ScheduledSequence, StepPlan
+from engine.run.batch import BatchBuilder
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence, StepPlan
 
 CPU = torch.device("cpu")
 integers = arrays(

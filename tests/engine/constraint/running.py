@@ -15,9 +15,9 @@ from tokenizers import Tokenizer
 from engine.config import EngineConfig
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import Constraint, Finished, SamplingParams, StepOutputs, Submit
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 
 DEADLINE_SECONDS = 60.0
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from engine.constraint.grammar import allowed_tokens, compile_grammar
 from engine.messages import Constraint, FinishReason
-from service.generation.constraint_schema import enforceable, schema_grammar
+from service.constraint.schema import enforceable, schema_grammar
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.engine.constraint.running import Engine, Model, lark
 
@@ -121,7 +121,7 @@ def test_greedy_answers_take_the_reference_s_most_likely_token_that_the_grammar_
     overruled = 0
     for row, token in zip(logits[len(prompt) - 1 :], answer.token_ids, strict=False):
         bits = np.unpackbits(
-            allowed_tokens(matcher, model.tokens).words.view(np.uint8), bitorder="little"
+            allowed_tokens(matcher, model.tokens).mask.view(np.uint8), bitorder="little"
         )
         free = int(row.argmax())
         row[torch.from_numpy(bits[: len(row)]) == 0] = float("-inf")
@@ -139,7 +139,7 @@ def test_every_allowed_token_continues_a_text_of_the_grammar_and_no_other_does(
     said = ""
     for step in range(4):
         allowed = allowed_tokens(matcher, model.tokens)
-        bits = np.unpackbits(allowed.words.view(np.uint8), bitorder="little")
+        bits = np.unpackbits(allowed.mask.view(np.uint8), bitorder="little")
         for token in range(model.runner.info.vocab_size):
             text = model.text([token])
             special = token in model.tokens.eos_token_ids

@@ -14,8 +14,7 @@ import pytest
 from engine.constraint import constraints as constraints_module
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import compile_grammar
-from engine.constraint.guide import Guide
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.messages import (
     Constraint,
     FinishReason,
@@ -25,6 +24,7 @@ from engine.messages import (
     token_mask,
 )
 from engine.sampling import sampler as sampler_module
+from engine.step.grammar_state import GrammarState
 from tests.engine.constraint.running import Answer, Engine, Model, lark
 
 WORDS = lark("start: /[a-d]{3,9}( [a-d]{3,9}){4}/")
@@ -116,19 +116,19 @@ def test_a_grammar_that_fails_inside_a_step_is_its_senders_fault(
 ) -> None:
     """Its first mask is fine; the next one is found to be too much while a step waits for it."""
     waited_for = threading.Event()
-    consume, wait = Constraints._consume, Guide.wait
+    consume, wait = Constraints._consume, GrammarState.wait
 
-    def late(self: Constraints, guide: Guide, token_ids: list[int]) -> object:
+    def late(self: Constraints, grammar_state: GrammarState, token_ids: list[int]) -> object:
         assert waited_for.wait(30)
-        return consume(self, guide, token_ids)
+        return consume(self, grammar_state, token_ids)
 
-    def waits(self: Guide, until: float) -> bool:
+    def waits(self: GrammarState, until: float) -> bool:
         waited_for.set()
         return wait(self, until + 30.0)
 
     monkeypatch.setattr(Constraints, "_consume", late)
-    monkeypatch.setattr(Guide, "wait", waits)
-    monkeypatch.setattr("engine.constraint.guide.SLOW_SECONDS", 60.0)  # else no step waits for it
+    monkeypatch.setattr(GrammarState, "wait", waits)
+    monkeypatch.setattr("engine.step.grammar_state.SLOW_SECONDS", 60.0)  # else no step waits for it
     wide = range(600)
     bad = engine.submit(
         lark(f'start: "yes " {" ".join(f"x{i}?" for i in wide)}', *(f'x{i}: "a"' for i in wide)),
@@ -244,7 +244,7 @@ def test_a_grammar_that_is_being_compiled_holds_up_nobody(
 def test_a_grammar_that_takes_too_long_fails_its_sequence(
     engine: Engine, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.constraint.guide.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
     answer = engine.run_one(WORD)
     assert answer.finished.reason is FinishReason.ERROR
     assert "too long" in str(answer.finished.error)
@@ -266,7 +266,7 @@ def test_the_time_of_others_compiles_does_not_count(
     assert all(begun.acquire(timeout=30) for _ in crowd)  # both threads are at work
     queued = engine.submit(WORD)
     with monkeypatch.context() as impatient:
-        impatient.setattr("engine.constraint.guide.PATIENCE_SECONDS", 0.0)
+        impatient.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
         told: dict[int, Answer] = {}
         while len(told) < len(crowd):
             engine._note(engine.core.step()[1], {}, told)
@@ -327,8 +327,9 @@ def test_json_is_parsed_whole_whatever_the_logit_bias(engine: Engine, model: Mod
 def test_the_engine_imports_without_the_grammar_library() -> None:
     code = (
         "import sys; sys.modules['llguidance'] = None\n"
-        "import engine.core, engine.process, engine.runner\n"
-        "from engine.constraint.grammar import GrammarError, Tokens\n"
+        "import engine.loop.core, engine.loop.process, engine.run.model_runner\n"
+        "from engine.constraint.grammar import Tokens\n"
+        "from engine.step.grammar_state import GrammarError\n"
         "from pathlib import Path\n"
         "try: Tokens(Path('.'), vocab_size=None, eos_token_ids=frozenset())\n"
         "except GrammarError as error: print(error)\n"

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata, RowTables
 from engine.cpu import library as compiling
 from engine.cpu.library import Library, UnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import Kind, PackedWeight
-from engine.model.config import ModelConfig, load_model_config
-from engine.quantization import quantise
+from engine.weights.quantization import quantise
 from tests.engine.cpu.emulation import EMULATED
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 

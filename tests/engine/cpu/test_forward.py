@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from engine.architecture.config import load_model_config
 from engine.attention.cache import PagedKVCache
 from engine.attention.metadata import AttentionMetadata, RowTables
 from engine.cpu.library import UnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import Kind, PackedWeight, interleaved
-from engine.model.config import load_model_config
-from engine.model.loader import load_model
-from engine.quantization import quantise
+from engine.run.loader import load_model
+from engine.weights.quantization import quantise
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 try:

@@ -11,9 +11,9 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.architecture.errors import ModelError
 from engine.gpu.llama import KernelLlama
 from engine.messages import SamplingParams
-from engine.model.errors import ModelError
 from tests.engine.driving import Engine, load_runner
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 

@@ -11,11 +11,11 @@ import torch
 
 pytest.importorskip("triton")
 
-import engine.gpu.steady
-import engine.runner
+import engine.run.model_runner
+import engine.run.steady
+from engine.device.memory import MemoryProfile
 from engine.gpu.graphs import Step, padded_sizes
-from engine.memory import MemoryProfile
-from engine.runner import ModelRunner
+from engine.run.model_runner import ModelRunner
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -51,8 +51,8 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     def memory_for_blocks(runner: ModelRunner, limit: int) -> tuple[int, str]:
         return runner._profile(limit).for_blocks(0.9), ""
 
-    monkeypatch.setattr(engine.gpu.steady, "replayed", run_once)
-    monkeypatch.setattr(engine.runner, "profiled", profile_of)
+    monkeypatch.setattr(engine.run.steady, "replayed", run_once)
+    monkeypatch.setattr(engine.run.model_runner, "profiled", profile_of)
     monkeypatch.setattr(ModelRunner, "_memory_for_blocks", memory_for_blocks)
     runner = load_runner(
         tmp_path,

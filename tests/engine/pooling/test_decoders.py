@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, PreTrainedModel
 
-from engine.core import EngineCore
+from engine.architecture.errors import ConfigError
+from engine.loop.core import EngineCore
 from engine.messages import FinishReason
-from engine.model.errors import ConfigError
 from tests.engine.driving import load_runner
 from tests.engine.embedding import CONNECTION, Embedder, distance
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model

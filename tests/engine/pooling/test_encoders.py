@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
-from engine.core import EngineCore, EngineDeadError
-from engine.encoder_runner import EncoderRunner
+from engine.loop.core import EngineCore, EngineDeadError
 from engine.messages import FinishReason
-from engine.model.errors import ModelError
+from engine.run.encoder_runner import EncoderRunner
 from tests.engine.embedding import CONNECTION, Embedder, distance
 from tests.engine.tiny_encoders import ENCODERS, MAX_TOKENS, SCORERS, VOCABULARY, save_encoder
 

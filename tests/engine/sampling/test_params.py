@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 import torch
 
-from engine.constraint.guide import Guide
 from engine.messages import SamplingParams
 from engine.sampling.params import build_batch, has_tables, is_plain_greedy, sequence_tables
-from engine.sequence import Sequence
+from engine.step.grammar_state import GrammarState
+from engine.step.sequence import Sequence
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_a_sequence_is_plainly_greedy_if_a_batch_of_it_alone_is(asked: dict[str,
 
 def test_a_sequence_that_a_grammar_guides_is_not_plainly_greedy() -> None:
     params = SamplingParams(max_tokens=5, temperature=0.0)
-    guided = Sequence(1, "r", [1, 2], 2, params, guide=cast(Guide, object()))
+    guided = Sequence(1, "r", [1, 2], 2, params, grammar_state=cast(GrammarState, object()))
     assert not is_plain_greedy(guided)

@@ -20,8 +20,8 @@ from engine.messages import (
 )
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import Sampler, SamplingError
-from engine.sequence import Sequence
-from engine.step import SampledToken
+from engine.step.sequence import Sequence
+from engine.step.step import SampledToken
 from tests.engine.sampling.reference import distribution, mask_tokens
 
 VOCABULARY = 40

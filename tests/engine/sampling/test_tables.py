@@ -15,7 +15,7 @@ from engine.messages import SamplingParams, token_mask
 from engine.sampling import sampler as sampler_module
 from engine.sampling.bad_words import BadWords
 from engine.sampling.sampler import Sampler
-from engine.sequence import Sequence
+from engine.step.sequence import Sequence
 from tests.engine.sampling.reference import mask_tokens
 
 CPU = torch.device("cpu")

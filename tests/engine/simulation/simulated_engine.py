@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.core import EngineCore
+from engine.loop.core import EngineCore
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.spec import with_tokenizer
 from engine.simulation.tokens import TextTokens

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.messages import (
     FinishReason,
@@ -15,7 +16,6 @@ from engine.messages import (
     Submit,
     token_mask,
 )
-from engine.model.errors import ModelError
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.script import ScriptError
 from engine.simulation.spec import with_tokenizer

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.beats import Page, Sign
-from service.caller import ANYBODY, Caller
-from service.engine_link import EngineState, LinkPhase
+from service.engine.link import EngineState, LinkPhase
 from service.errors import (
     DrainingError,
     EngineUnavailableError,
@@ -19,9 +18,10 @@ from service.errors import (
 )
 from service.generation.admission import Admission, Drain
 from service.generation.request import choice_seed
-from service.restarts import FAILING_DEATHS
 from service.settings import ServiceSettings
-from service.supervision import Supervision
+from service.supervision.page import Supervision
+from service.supervision.restarts import FAILING_DEATHS
+from service.tenants.caller import ANYBODY, Caller
 
 
 @dataclass

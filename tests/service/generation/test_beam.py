@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, packed_top
-from service.caller import ANYBODY
-from service.checkpoint import Checkpoint, load_checkpoint
-from service.engine_link import EngineState, LinkPhase
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from service.engine.link import EngineState, LinkPhase
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 from service.generation.beam import Beam, BeamGeneration, continued
 from service.generation.choice import StopRules
 from service.generation.generator import Generator
 from service.generation.request import GenerationRequest
-from tests.service.wire.test_chat_answer import Desk, fail, finish
+from service.tenants.caller import ANYBODY
+from tests.service.wire.chat.test_answer import Desk, fail, finish
 
 READY = Ready(
     model="m",

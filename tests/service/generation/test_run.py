@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.caller import ANYBODY, Caller
-from service.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
 from service.generation.run import (
@@ -23,7 +22,8 @@ from service.generation.run import (
     RunLog,
     RunRegistry,
 )
-from tests.service.wire.test_chat_answer import Played
+from service.tenants.caller import ANYBODY, Caller
+from tests.service.wire.chat.test_answer import Played
 
 LIMITS = RunLimits(timeout=60, run_bytes=1 << 20, total_bytes=1 << 20)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from service.checkpoint.tokenizer import Tokenizer
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import (
     Input,
@@ -17,7 +18,6 @@ from service.pooling.inputs import (
     truncate_ids,
     truncation,
 )
-from service.prompt.tokenizer import Tokenizer
 from tests.service.tiny_encoder import write_tiny_tokenizer
 
 # [CLS] a a a [SEP] b b [SEP]

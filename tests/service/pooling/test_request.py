@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from engine.messages import SamplingParams
-from service.caller import ANYBODY
-from service.engine_sequence import EngineSequence
+from service.engine.sequence import EngineSequence
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
-from tests.service.wire.test_chat_answer import Desk, fail
+from service.tenants.caller import ANYBODY
+from tests.service.wire.chat.test_answer import Desk, fail
 
 
 class PoolingDesk(Desk):

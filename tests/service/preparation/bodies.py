@@ -24,7 +24,7 @@ from service.preparation.jobs import (
     TokenizeJob,
     WarmUpJob,
 )
-from service.rpc.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1 import quire_pb2 as pb
 
 USER = [{"role": "user", "content": "Hi"}]
 LONG = "word and word " * 5000

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from engine.messages import Ready
 from pocket import MODEL_DIR
-from service.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import QuireError
 from service.preparation.jobs import (
     Asked,
@@ -30,8 +30,8 @@ from service.preparation.jobs import (
 from service.preparation.processes import Preparation, arguments_for
 from service.preparation.sending import RESULTS, lightened
 from service.preparation.steps import STEPS, Model, Work, perform
-from service.wire.responses_seal import ReasoningSeal
-from service.wire.signatures import Signer
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.bodies import CASES, RESPONSES, USER, Case, case
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from service.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import (
     ContextTooLongError,
     HelperKilledError,
@@ -27,8 +27,8 @@ from service.preparation import processes
 from service.preparation.jobs import ChatJob, Noted, PreparedChat, TokenizeJob
 from service.preparation.processes import Preparation, arguments_for
 from service.preparation.steps import Model
-from service.wire.responses_seal import ReasoningSeal
-from service.wire.signatures import Signer
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.test_both_ways import LIMITS, SETUP, engine
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.constraint.request import Grammar, JsonSchema, Regex
 from service.errors import InvalidRequestError
-from service.generation.constraint import Grammar, JsonSchema, Regex
-from service.wire.chat import ChatRequest, chat_conversation, decode_chat
-from service.wire.completions import decode_completion
+from service.wire.chat.request import ChatRequest, chat_conversation, decode_chat
+from service.wire.completions.request import decode_completion
 from service.wire.decode import Ignored
-from service.wire.embeddings import decode_embeddings
-from service.wire.messages import answer_shape as messages_shape
-from service.wire.messages import decode_count, decode_messages, messages_conversation
-from service.wire.rerank import decode_rerank, decode_score
-from service.wire.responses import decode_responses
-from service.wire.responses_conversation import own_items, read_request
-from service.wire.signatures import Signer
+from service.wire.messages.request import answer_shape as messages_shape
+from service.wire.messages.request import decode_count, decode_messages, messages_conversation
+from service.wire.messages.signatures import Signer
+from service.wire.responses.conversation import own_items, read_request
+from service.wire.responses.request import decode_responses
 from service.wire.structured_output import answer_shape
-from service.wire.tokenize import decode_detokenize, decode_tokenize
+from service.wire.texts.embeddings import decode_embeddings
+from service.wire.texts.rerank import decode_rerank, decode_score
+from service.wire.texts.tokenize import decode_detokenize, decode_tokenize
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "f"}}

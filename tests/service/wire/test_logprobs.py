@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from engine.messages import TokenLogprobs, packed_top
-from service.prompt.vocabulary import Vocabulary
+from service.checkpoint.vocabulary import Vocabulary
 from service.wire.logprobs import (
     MIN_LOGPROB,
     ChatLogprobs,

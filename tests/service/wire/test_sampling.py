@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine.messages import SamplingParams
-from service.checkpoint import Checkpoint, SamplingDefaults, load_checkpoint
+from service.checkpoint.checkpoint import Checkpoint, SamplingDefaults, load_checkpoint
 from service.errors import InvalidRequestError
-from service.wire.chat import decode_chat
+from service.wire.chat.request import decode_chat
 from service.wire.sampling import (
     SamplingFields,
     check_prompt_logprobs,

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.errors import InvalidRequestError
-from service.generation.constraint import (
+from service.constraint.request import (
     Choice,
     Grammar,
     JsonObject,
@@ -17,10 +16,11 @@ from service.generation.constraint import (
     NamedTool,
     Regex,
 )
-from service.generation.formats import Opening
-from service.prompt.conversation import Conversation, ToolDefinition
-from service.wire.chat import chat_conversation, decode_chat
-from service.wire.completions import decode_completion
+from service.conversation import Conversation, ToolDefinition
+from service.errors import InvalidRequestError
+from service.formats import Opening
+from service.wire.chat.request import chat_conversation, decode_chat
+from service.wire.completions.request import decode_completion
 from service.wire.structured_output import answer_shape, conversation_constraint, tool_choice
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

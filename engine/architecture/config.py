@@ -1,0 +1,275 @@
+"""What a model is: its family, sizes and variants, read from a Hugging Face directory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import Fields, read_object
+from engine.architecture.rope import RopeConfig, read_rope
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "GPT2LMHeadModel": "gpt2",
+}
+# The same without an output head: they embed, and generate nothing.
+BARE_ARCHITECTURES = {
+    "LlamaModel": "llama",
+    "MistralModel": "mistral",
+    "Qwen2Model": "qwen2",
+    "Qwen3Model": "qwen3",
+    "GPT2Model": "gpt2",
+}
+_FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
+DTYPES = ("float32", "bfloat16", "float16")
+
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+_MAX_SIZE = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A decoder's sizes and variants. Sizes are in elements, lengths in tokens.
+
+    ``sliding_windows[i]`` is the number of tokens, itself included, that a token of layer i
+    attends to; None: all before it. ``attention_scales[i]`` multiplies layer i's scores.
+    """
+
+    architecture: str  # as in config.json: LlamaForCausalLM
+    family: str  # llama, mistral, qwen2, qwen3, gpt2
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    norm_eps: float
+    activation: str  # silu, gelu, gelu_tanh, relu
+    rope: RopeConfig | None  # None: learned position embeddings
+    tie_word_embeddings: bool
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    sliding_windows: tuple[int | None, ...]
+    attention_scales: tuple[float, ...]
+    dtype: str  # the checkpoint's
+    generates: bool  # False: no output head, so that it can embed only
+    eos_token_ids: frozenset[int]
+
+    @property
+    def q_size(self) -> int:
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        return self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class _Defaults:
+    """What a family's configuration means where config.json is silent."""
+
+    num_kv_heads: int | None = None  # None: as many as query heads
+    head_dim: int | None = None  # None: hidden size / heads
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: bool = False
+    norm_eps: float = 1e-6
+    max_position_embeddings: int = 32768
+
+
+_FAMILY_DEFAULTS = {
+    "llama": _Defaults(max_position_embeddings=2048),
+    "mistral": _Defaults(num_kv_heads=8, max_position_embeddings=131072),
+    "qwen2": _Defaults(num_kv_heads=32, qkv_bias=True),
+    "qwen3": _Defaults(num_kv_heads=32, head_dim=128, qk_norm=True),
+}
+
+
+def load_model_config(directory: str | Path) -> ModelConfig:
+    """The configuration in ``directory``/config.json (and generation_config.json, if any).
+
+    Raises ConfigError when the directory or a field is unusable or the architecture unserved.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory; --model wants a model directory")
+    fields = read_object(directory / "config.json")
+    architecture = _architecture(fields)
+    quantization = fields.section("quantization_config")
+    if quantization is not None:
+        method = quantization.text("quant_method", "unknown")
+        raise ConfigError(f"{fields.source}: quantized weights ({method}) are not served")
+    eos = set(fields.token_ids("eos_token_id"))
+    generation = directory / "generation_config.json"
+    if generation.is_file():
+        eos |= set(read_object(generation).token_ids("eos_token_id"))
+    read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
+    return read(fields, architecture, frozenset(eos))
+
+
+def _architecture(fields: Fields) -> str:
+    served = ", ".join(ARCHITECTURES)
+    names = fields.strings("architectures")
+    if not names:
+        raise ConfigError(f"{fields.source} names no architectures; served are: {served}")
+    for name in names:
+        if name in _FAMILIES:
+            return name
+    raise ConfigError(f"{fields.source}: {', '.join(names)} is not served; served are: {served}")
+
+
+def read_dtype(fields: Fields) -> str:
+    """The checkpoint's own type, one of DTYPES."""
+    name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
+    if name not in DTYPES:
+        raise fields.error("dtype", "one of " + ", ".join(DTYPES), name)
+    return name
+
+
+def read_activation(fields: Fields, name: str, default: str) -> str:
+    """Its name among ``engine.model.layers.ACTIVATIONS``."""
+    activation = fields.text(name, default)
+    if activation not in _ACTIVATIONS:
+        raise fields.error(name, "one of " + ", ".join(_ACTIVATIONS), activation)
+    return _ACTIVATIONS[activation]
+
+
+def _head_dim(fields: Fields, hidden_size: int, num_heads: int, default: int | None) -> int:
+    if fields.has("head_dim") or default is not None:
+        return fields.integer("head_dim", default, low=2, high=1024)
+    if hidden_size % num_heads:
+        raise ConfigError(
+            f"{fields.source}: hidden_size {hidden_size} is not a multiple of its {num_heads} heads"
+        )
+    return hidden_size // num_heads
+
+
+def _read_llama_like(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+    family = _FAMILIES[architecture]
+    is_bare = architecture in BARE_ARCHITECTURES
+    defaults = _FAMILY_DEFAULTS[family]
+    hidden_size = fields.integer("hidden_size", low=1, high=_MAX_SIZE)
+    num_layers = fields.integer("num_hidden_layers", low=1, high=4096)
+    num_heads = fields.integer("num_attention_heads", low=1, high=4096)
+    num_kv_heads = fields.integer(
+        "num_key_value_heads", min(defaults.num_kv_heads or num_heads, num_heads), low=1, high=4096
+    )
+    if num_heads % num_kv_heads:
+        raise ConfigError(
+            f"{fields.source}: num_attention_heads {num_heads} is not a multiple of "
+            f"num_key_value_heads {num_kv_heads}"
+        )
+    head_dim = _head_dim(fields, hidden_size, num_heads, defaults.head_dim)
+    if head_dim % 2:
+        raise fields.error("head_dim", "even, as rotary embeddings turn pairs", head_dim)
+    # Llama's one switch covers all four projections; Qwen's leaves the output projection out.
+    biased = fields.flag("attention_bias", False)
+    positions = fields.integer(
+        "max_position_embeddings", defaults.max_position_embeddings, low=1, high=1 << 30
+    )
+    return ModelConfig(
+        architecture=architecture,
+        family=family,
+        vocab_size=fields.integer("vocab_size", low=1, high=_MAX_SIZE),
+        hidden_size=hidden_size,
+        intermediate_size=fields.integer("intermediate_size", low=1, high=_MAX_SIZE),
+        num_layers=num_layers,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        max_position_embeddings=positions,
+        norm_eps=fields.number("rms_norm_eps", defaults.norm_eps, low=0.0, high=1.0),
+        activation=read_activation(fields, "hidden_act", "silu"),
+        rope=read_rope(fields, positions),
+        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", False),
+        qkv_bias=defaults.qkv_bias or (family in ("llama", "qwen3") and biased),
+        output_bias=family in ("llama", "qwen3") and biased,
+        mlp_bias=family == "llama" and fields.flag("mlp_bias", False),
+        qk_norm=defaults.qk_norm,
+        sliding_windows=_sliding_windows(fields, family, num_layers),
+        attention_scales=(head_dim**-0.5,) * num_layers,
+        dtype=read_dtype(fields),
+        generates=not is_bare,
+        eos_token_ids=eos,
+    )
+
+
+def _sliding_windows(fields: Fields, family: str, num_layers: int) -> tuple[int | None, ...]:
+    """Mistral: every layer, unless the window is null. Qwen: under use_sliding_window, the layers
+    that layer_types names, else those from max_window_layers on. Llama has none."""
+    if family == "llama" or (family != "mistral" and not fields.flag("use_sliding_window", False)):
+        return (None,) * num_layers
+    if "sliding_window" in fields.values and not fields.has("sliding_window"):
+        return (None,) * num_layers
+    window = fields.integer("sliding_window", 4096, low=1, high=1 << 30)
+    if family == "mistral":
+        return (window,) * num_layers
+    types = fields.strings("layer_types")
+    if types is None:
+        first = fields.integer("max_window_layers", 28, low=0, high=1 << 30)
+        return tuple(window if i >= first else None for i in range(num_layers))
+    if len(types) != num_layers:
+        raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
+    unknown = set(types) - {"full_attention", "sliding_attention"}
+    if unknown:
+        raise ConfigError(
+            f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not served; "
+            "served are: full_attention, sliding_attention"
+        )
+    return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+    is_bare = architecture in BARE_ARCHITECTURES
+    hidden_size = fields.integer("n_embd", 768, low=1, high=_MAX_SIZE)
+    num_layers = fields.integer("n_layer", 12, low=1, high=4096)
+    num_heads = fields.integer("n_head", 12, low=1, high=4096)
+    head_dim = _head_dim(fields, hidden_size, num_heads, None)
+    if fields.flag("add_cross_attention", False):
+        raise ConfigError(f"{fields.source}: add_cross_attention is not served")
+    scale = 1 / math.sqrt(head_dim) if fields.flag("scale_attn_weights", True) else 1.0
+    by_depth = fields.flag("scale_attn_by_inverse_layer_idx", False)
+    return ModelConfig(
+        architecture=architecture,
+        family="gpt2",
+        vocab_size=fields.integer("vocab_size", 50257, low=1, high=_MAX_SIZE),
+        hidden_size=hidden_size,
+        intermediate_size=fields.integer("n_inner", 4 * hidden_size, low=1, high=_MAX_SIZE),
+        num_layers=num_layers,
+        num_heads=num_heads,
+        num_kv_heads=num_heads,
+        head_dim=head_dim,
+        max_position_embeddings=fields.integer("n_positions", 1024, low=1, high=1 << 24),
+        norm_eps=fields.number("layer_norm_epsilon", 1e-5, low=0.0, high=1.0),
+        activation=read_activation(fields, "activation_function", "gelu_new"),
+        rope=None,
+        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", True),
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        qk_norm=False,
+        sliding_windows=(None,) * num_layers,
+        attention_scales=tuple(
+            scale / (layer + 1) if by_depth else scale for layer in range(num_layers)
+        ),
+        dtype=read_dtype(fields),
+        generates=not is_bare,
+        eos_token_ids=eos,
+    )

@@ -1,0 +1,194 @@
+"""Rotary position embeddings: configuration, frequencies, rotation.
+
+RoFormer (arXiv 2104.09864); position interpolation (2306.15595); NTK-by-parts as in YaRN
+(2309.00071); Llama 3.1's wavelength-dependent scaling. The rotation here turns adjacent elements:
+the loader reorders the rows of query and key projections accordingly, so that a rotation is one
+complex multiplication (scores are sums over pairs, so their order within a head is free).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import Fields
+
+SERVED = ("default", "linear", "llama3", "yarn")
+_MAX_LENGTH = 1 << 30
+_MIN_THETA = 1.001  # a base of 1 or less turns every pair alike
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """``theta``: the base. The other fields belong to the scaling ``kind`` that names them in
+    the literature; ``original_positions`` is the context length before scaling, in tokens."""
+
+    theta: float = 10_000.0
+    kind: str = "default"
+    factor: float = 1.0
+    original_positions: int = 0
+    low_freq_factor: float = 1.0  # llama3
+    high_freq_factor: float = 4.0  # llama3
+    beta_fast: float = 32.0  # yarn
+    beta_slow: float = 1.0  # yarn
+    attention_factor: float = 1.0  # yarn: multiplies cosines and sines
+    truncate: bool = True  # yarn: whole dimensions as the ramp's ends
+
+
+def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
+    """Rotary settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and
+    ``rope_scaling`` (before). Raises ConfigError when they are unusable or unserved."""
+    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
+    theta = fields.number("rope_theta", 10_000.0, low=_MIN_THETA, high=1e15)
+    if scaling is None:
+        return RopeConfig(theta=theta)
+    theta = scaling.number("rope_theta", theta, low=_MIN_THETA, high=1e15)
+    partial = scaling.number(
+        "partial_rotary_factor",
+        fields.number("partial_rotary_factor", 1.0, low=0.0, high=1.0),
+        low=0.0,
+        high=1.0,
+    )
+    if partial != 1.0:
+        raise ConfigError(f"{scaling.source}: a partial_rotary_factor other than 1 is not served")
+    kind = scaling.text("rope_type", scaling.text("type", "default"))
+    if kind not in SERVED:
+        raise ConfigError(
+            f"{scaling.source}: rope type {kind!r} is not served; served are: {', '.join(SERVED)}"
+        )
+    if kind == "default":
+        return RopeConfig(theta=theta)
+    if kind == "linear":
+        factor = scaling.number("factor", low=1e-3, high=1e6)
+        return RopeConfig(theta=theta, kind=kind, factor=factor)
+    original = scaling.integer(
+        "original_max_position_embeddings",
+        fields.integer(
+            "original_max_position_embeddings", max_position_embeddings, low=1, high=_MAX_LENGTH
+        ),
+        low=1,
+        high=_MAX_LENGTH,
+    )
+    if kind == "llama3":
+        return _read_llama3(scaling, theta, original)
+    return _read_yarn(scaling, theta, original, max_position_embeddings)
+
+
+def _read_llama3(scaling: Fields, theta: float, original: int) -> RopeConfig:
+    low = scaling.number("low_freq_factor", low=1e-6, high=1e6)
+    high = scaling.number("high_freq_factor", low=1e-6, high=1e6)
+    if high <= low:
+        raise scaling.error("high_freq_factor", f"above low_freq_factor {low:g}", high)
+    return RopeConfig(
+        theta=theta,
+        kind="llama3",
+        factor=scaling.number("factor", low=1e-3, high=1e6),
+        original_positions=original,
+        low_freq_factor=low,
+        high_freq_factor=high,
+    )
+
+
+def _read_yarn(scaling: Fields, theta: float, original: int, positions: int) -> RopeConfig:
+    factor = scaling.number("factor", max(1.0, positions / original), low=1e-3, high=1e6)
+    return RopeConfig(
+        theta=theta,
+        kind="yarn",
+        factor=factor,
+        original_positions=original,
+        beta_fast=scaling.number("beta_fast", 32.0, low=1e-6, high=1e6) or 32.0,
+        beta_slow=scaling.number("beta_slow", 1.0, low=1e-6, high=1e6) or 1.0,
+        attention_factor=scaling.number(
+            "attention_factor", _yarn_attention_factor(scaling, factor), low=0.0, high=1e6
+        ),
+        truncate=scaling.flag("truncate", True),
+    )
+
+
+def _yarn_attention_factor(scaling: Fields, factor: float) -> float:
+    """The temperature of section 3.4 of the YaRN paper; ``mscale`` pairs as DeepSeek defines."""
+
+    def scale(weight: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+    mscale = scaling.number("mscale", 0.0, low=0.0, high=1e6)
+    all_dims = scaling.number("mscale_all_dim", 0.0, low=0.0, high=1e6)
+    return scale(mscale) / scale(all_dims) if mscale and all_dims else scale(1.0)
+
+
+def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
+    """float32 [head_dim / 2]: radians by which each pair turns per position."""
+    even = torch.arange(0, head_dim, 2, dtype=torch.int64).to(torch.float32)
+    plain = 1.0 / (rope.theta ** (even / head_dim))
+    if rope.kind == "linear":
+        return plain / rope.factor
+    if rope.kind == "llama3":
+        return _llama3(rope, plain)
+    if rope.kind == "yarn":
+        return _yarn(rope, plain, head_dim)
+    return plain
+
+
+def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:
+    """Long wavelengths are stretched, short ones kept, those between blended."""
+    wavelength = 2 * math.pi / plain
+    turns = rope.original_positions / wavelength  # over the original context
+    smooth = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    smooth = smooth.clamp(0.0, 1.0)
+    return (1 - smooth) * plain / rope.factor + smooth * plain
+
+
+def _yarn(rope: RopeConfig, plain: Tensor, head_dim: int) -> Tensor:
+    """Pairs that turn often are kept, those that turn rarely interpolated, a ramp between."""
+
+    def dimension(turns: float) -> float:
+        length = rope.original_positions / (turns * 2 * math.pi)
+        return head_dim * math.log(length) / (2 * math.log(rope.theta))
+
+    low, high = dimension(rope.beta_fast), dimension(rope.beta_slow)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, head_dim - 1)
+    high = high + 0.001 if high == low else high
+    ramp = (torch.arange(head_dim // 2, dtype=torch.float32) - low) / (high - low)
+    interpolated = ramp.clamp(0.0, 1.0)
+    return plain / rope.factor * interpolated + plain * (1 - interpolated)
+
+
+class RotaryEmbedding:
+    """The table of rotations up to ``max_positions``, gathered once per step for all layers."""
+
+    def __init__(
+        self, rope: RopeConfig, head_dim: int, max_positions: int, device: torch.device
+    ) -> None:
+        positions = torch.arange(max_positions, dtype=torch.float32)
+        angles = torch.outer(positions, inverse_frequencies(rope, head_dim))
+        radius = torch.full_like(angles, rope.attention_factor)
+        self._table = torch.polar(radius, angles).to(device)  # complex64
+
+    def rotations(self, positions: Tensor) -> Tensor:
+        """complex64 [tokens, 1, head_dim / 2] for int64 positions [tokens]."""
+        return self._table.index_select(0, positions).unsqueeze(1)
+
+    def cosines_and_sines(self) -> Tensor:
+        """The whole table as float32 [max_positions, head_dim / 2, 2], for kernels."""
+        return torch.view_as_real(self._table)
+
+
+def rotate_(x: Tensor, rotations: Tensor) -> None:
+    """Turn adjacent pairs of ``x`` [tokens, heads, head_dim] in place, in float32."""
+    if x.dtype == torch.float32:
+        torch.view_as_complex(x.view(*x.shape[:-1], -1, 2)).mul_(rotations)
+        return
+    turned = torch.view_as_complex(x.float().view(*x.shape[:-1], -1, 2)) * rotations
+    x.copy_(torch.view_as_real(turned).flatten(-2))
+
+
+def pair_order(head_dim: int) -> Tensor:
+    """int64 [head_dim]: checkpoints pair element i with i + head_dim / 2; this order puts the two
+    side by side."""
+    return torch.arange(head_dim).view(2, -1).t().reshape(-1)

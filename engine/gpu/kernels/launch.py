@@ -1,0 +1,120 @@
+"""How kernels are launched: the pinned table of tile sizes, and what the device is.
+
+Nothing is tuned while serving: a shape's entry is looked up here. ``python -m bench.gpu --tune``
+tries others on the device it runs on and prints the better ones.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import triton
+from torch import Tensor
+
+from engine.gpu.kernels.interpreter import repair
+
+# triton.jit reads TRITON_INTERPRET when a kernel is defined, so it cannot change later.
+INTERPRETED = bool(triton.knobs.runtime.interpret)
+if INTERPRETED:
+    repair()
+# What a CPU through the interpreter pretends to be, so that grids have the shape they have there.
+_INTERPRETED_SMS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTiles:
+    """``keys``: keys of a tile. ``programs_per_sm``: how many programs the splits are to make at
+    most, per multiprocessor: more of them balance unequal contexts, fewer need less merging."""
+
+    keys: int
+    warps: int
+    stages: int
+    programs_per_sm: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedTiles:
+    """``rows``: query rows (tokens times the query heads of a key head) of a tile."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+# By (padded head dimension, bytes of an element that is multiplied). Chosen for sm_90; none takes
+# more than the 99 KiB of shared memory that smaller devices of today give a program.
+DECODE: dict[tuple[int, int], DecodeTiles] = {
+    (16, 2): DecodeTiles(128, 4, 3),
+    (32, 2): DecodeTiles(128, 4, 3),
+    (64, 2): DecodeTiles(128, 4, 3),
+    (128, 2): DecodeTiles(64, 4, 3),
+    (256, 2): DecodeTiles(32, 4, 3),
+    (16, 4): DecodeTiles(64, 4, 2),
+    (32, 4): DecodeTiles(64, 4, 2),
+    (64, 4): DecodeTiles(64, 4, 2),
+    (128, 4): DecodeTiles(32, 4, 2),
+    (256, 4): DecodeTiles(16, 4, 2),
+}
+RAGGED: dict[tuple[int, int], RaggedTiles] = {
+    (16, 2): RaggedTiles(128, 64, 4, 3),
+    (32, 2): RaggedTiles(128, 64, 4, 3),
+    (64, 2): RaggedTiles(128, 64, 4, 3),
+    (128, 2): RaggedTiles(128, 64, 8, 3),
+    (256, 2): RaggedTiles(64, 32, 8, 2),
+    (16, 4): RaggedTiles(64, 32, 4, 2),
+    (32, 4): RaggedTiles(64, 32, 4, 2),
+    (64, 4): RaggedTiles(32, 32, 4, 2),
+    (128, 4): RaggedTiles(16, 32, 4, 2),
+    (256, 4): RaggedTiles(16, 16, 8, 2),
+}
+MAX_SPLITS = 64
+# A tile of a matrix product has at least so many rows on the tensor cores.
+MIN_ROWS = 16
+
+
+def padded(size: int) -> int:
+    """The next power of two, at least 16: the sides that a tile can have."""
+    return max(MIN_ROWS, int(triton.next_power_of_2(size)))
+
+
+def dot_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What matrix products are computed from. The interpreter has no bfloat16 arithmetic."""
+    return torch.float32 if INTERPRETED else dtype
+
+
+def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:
+    return DECODE[padded(head_dim), dtype.itemsize]
+
+
+def ragged_tiles(head_dim: int, dtype: torch.dtype) -> RaggedTiles:
+    return RAGGED[padded(head_dim), dtype.itemsize]
+
+
+@cache
+def num_sms(device: torch.device) -> int:
+    """Multiprocessors."""
+    if device.type != "cuda":
+        return _INTERPRETED_SMS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int:
+    """Into how many pieces each context is cut. Knows no lengths, so that a captured graph's grid
+    holds for any; a power of two."""
+    wanted = sms * programs_per_sm // max(1, batch * kv_heads)
+    if wanted <= 1:
+        return 1
+    return min(MAX_SPLITS, 1 << (wanted.bit_length() - 1))
+
+
+def warps_for(elements: int) -> int:
+    """Warps for a program that treats ``elements`` at once, row by row."""
+    return min(16, max(1, int(triton.next_power_of_2(elements)) // 256))
+
+
+def row_stride(x: Tensor) -> int:
+    """Elements between rows, whose own elements are adjacent."""
+    if x.stride(-1) != 1:
+        raise ValueError("a row's elements must be adjacent")
+    return x.stride(0)

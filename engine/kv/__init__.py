@@ -1,1 +1,0 @@
-"""Which KV-cache block holds what: pure data structures, no tensor."""

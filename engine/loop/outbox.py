@@ -1,0 +1,83 @@
+"""What a connection is to be told, gathered until the next message to it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from engine.messages import (
+    Admitted,
+    Embedded,
+    EngineStats,
+    Finished,
+    PromptLogprobs,
+    StepOutputs,
+    StepPhase,
+    TokenLogprobs,
+)
+from engine.step.step import SampledToken, StepPlan
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What a connection has not been told yet."""
+
+    handles: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
+    prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
+    embedded: list[Embedded] = field(default_factory=list)
+    admitted: list[Admitted] = field(default_factory=list)
+    finished: list[Finished] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.handles or self.finished or self.admitted or self.prompt_logprobs)
+
+    def token(self, handle: int, sampled: SampledToken) -> None:
+        if sampled.logprobs is not None:
+            self.logprobs[len(self.handles)] = sampled.logprobs
+        self.handles.append(handle)
+        self.token_ids.append(sampled.token_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFigures:
+    """What one step was; all zero where no forward pass ran."""
+
+    phase: StepPhase | None = None
+    seconds: float = 0.0
+    tokens: int = 0
+    sequences: int = 0
+
+
+def phase_of(plan: StepPlan) -> StepPhase:
+    """A step that only continues outputs by a token each is a decode; one without any such
+    sequence is a prefill."""
+    decodes = sum(
+        item.num_tokens == 1 and item.start >= item.sequence.num_prompt_tokens
+        for item in plan.scheduled
+    )
+    if decodes == len(plan.scheduled):
+        return StepPhase.DECODE
+    return StepPhase.MIXED if decodes else StepPhase.PREFILL
+
+
+def step_outputs(box: Outbox, figures: StepFigures, stats: EngineStats) -> StepOutputs:
+    """The message that tells all that an outbox holds."""
+    count = len(box.handles)
+    return StepOutputs(
+        time=stats.time,
+        handles=struct.pack(f"<{count}q", *box.handles),
+        token_ids=struct.pack(f"<{count}i", *box.token_ids),
+        logprobs=box.logprobs,
+        prompt_logprobs=box.prompt_logprobs,
+        embedded=box.embedded,
+        admitted=box.admitted,
+        finished=box.finished,
+        phase=figures.phase,
+        step_seconds=figures.seconds,
+        step_tokens=figures.tokens,
+        step_sequences=figures.sequences,
+        stats=stats,
+    )

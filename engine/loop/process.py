@@ -1,0 +1,305 @@
+"""The engine as a process: a socket, a model and the loop between them.
+
+The socket is bound before the model loads, so that whoever connects can be told how far loading
+is. The main thread loads the model, then loops: take in what arrived, run a step, send what came
+of it; with nothing to run it sleeps until something arrives, and says once a second that it lives.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from engine.architecture.errors import ModelError
+from engine.beats import EngineBeats, Page
+from engine.config import DeviceError, EngineConfig
+from engine.constraint.constraints import Constraints
+from engine.constraint.grammar import Tokens
+from engine.lifetime import watch_parent
+from engine.loop.connections import (
+    Closed,
+    ConnectionEvent,
+    ConnectionServer,
+    Failed,
+    Malformed,
+    Opened,
+    Received,
+)
+from engine.loop.core import EngineCore, EngineDeadError, ProtocolError, Runner
+from engine.messages import (
+    Abort,
+    Embed,
+    Fatal,
+    Heartbeat,
+    Loading,
+    Ready,
+    StepOutputs,
+    Submit,
+    encode_frame,
+)
+from engine.step.grammar_state import GrammarError
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 1.0
+_NEVER = 2**31 - 1
+# Time to finish a step and say goodbye once the parent is gone; a step that hangs gets no more.
+_ORPHAN_GRACE_SECONDS = 10.0
+
+Progress = Callable[[str, int, int], None]
+LoadModel = Callable[[EngineConfig, Progress], Runner]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Woken:
+    """A sequence that waited for its grammar can go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """The model cannot run any more, as was noticed outside of a step."""
+
+    error: str
+
+
+_Event = ConnectionEvent | _Stop | _Woken | _Broken
+
+
+def leave_garbage_to_idle_moments() -> None:
+    """What is alive now stays: spare the garbage collector from looking at it again. And a full
+    collection would look at every waiting sequence: none comes by itself any more."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+
+
+class EngineProcess:
+    """One engine on one socket. ``run`` it once, on the main thread."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        socket_path: Path,
+        load_model: LoadModel,
+        beats: Page | None = None,
+    ) -> None:
+        self._config = config
+        self._beats = EngineBeats(beats or Page())
+        self._load_model = load_model
+        # SimpleQueue.put is reentrant, so that a signal handler may call it.
+        self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._is_loading = True
+        self._last_sent = time.monotonic()
+        self._server = ConnectionServer(socket_path, self._inbox.put)
+        self._connections: set[int] = set()
+
+    def run(self, *, exit_with_parent: bool = True, parent: int | None = None) -> int:
+        """Serve until SIGTERM, SIGINT or the parent's end (0), or until the engine dies (1)."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        if exit_with_parent:
+            watch_parent(self._on_orphaned, parent)
+        try:
+            core = self._load()
+            self._loop(core)
+        except SystemExit as stop:  # a signal came while the model was loading
+            logger.info("stopped while loading")
+            return int(stop.code or 0)
+        except (ModelError, DeviceError) as error:  # the sentence says it all
+            logger.error("the engine cannot start: %s", error)
+            return self._end(str(error))
+        except Exception as error:
+            logger.exception("the engine cannot go on")
+            return self._end(f"{type(error).__name__}: {error}")
+        finally:
+            self._server.close()
+        return 0
+
+    def _end(self, error: str) -> int:
+        self._server.announce(encode_frame(Fatal(error)))
+        return 1
+
+    def fail(self, error: str) -> None:
+        """End with this error, as if a step had met it. May be called from any thread."""
+        self._inbox.put(_Broken(error))
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._is_loading:
+            self._is_loading = False  # a second signal shall not disturb the clean-up
+            raise SystemExit(0)
+        self._inbox.put(_Stop(signal.Signals(number).name))
+
+    def _on_orphaned(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The main thread may hang in a step; nobody is left who could notice.
+        timer = threading.Timer(_ORPHAN_GRACE_SECONDS, os._exit, args=(1,))
+        timer.daemon = True
+        timer.start()
+
+    # --- loading -------------------------------------------------------------------------------
+
+    def _load(self) -> EngineCore:
+        begin = time.monotonic()
+        runner = self._load_model(self._config, self._on_progress)
+        core = EngineCore(
+            runner,
+            max_num_seqs=self._config.max_num_seqs,
+            max_num_batched_tokens=self._config.max_num_batched_tokens,
+            enable_prefix_caching=self._config.enable_prefix_caching,
+            max_decode_slowdown=self._config.max_decode_slowdown,
+            constraints=self._load_constraints(runner),
+            on_admitted=lambda connection, outputs: self._server.send(
+                connection, encode_frame(outputs)
+            ),
+            on_planned=self._beats.planned,
+        )
+        leave_garbage_to_idle_moments()
+        self._is_loading = False
+        load_seconds = time.monotonic() - begin
+        info = runner.info
+        self._server.announce(
+            encode_frame(
+                Ready(
+                    model=info.model,
+                    architecture=info.architecture,
+                    dtype=info.dtype,
+                    device=info.device,
+                    num_parameters=info.num_parameters,
+                    vocab_size=info.vocab_size,
+                    max_model_len=core.scheduler.max_sequence_len,
+                    max_num_seqs=core.scheduler.max_num_seqs,
+                    max_num_batched_tokens=self._config.max_num_batched_tokens,
+                    block_size=info.block_size,
+                    num_kv_blocks=info.num_kv_blocks,
+                    kv_cache_bytes=info.kv_cache_bytes,
+                    load_seconds=load_seconds,
+                    eos_token_ids=tuple(sorted(info.eos_token_ids)),
+                    prefix_caching=self._config.enable_prefix_caching and info.num_kv_blocks > 0,
+                    generates=info.generates,
+                    embedding_size=info.embedding_size,
+                    num_scores=info.num_scores,
+                    matryoshka_dimensions=info.matryoshka_dimensions,
+                    tensor_parallel_size=info.tensor_parallel_size,
+                )
+            )
+        )
+        self._beats.ready(measures_steps=not info.device.startswith("cuda"))
+        devices = info.tensor_parallel_size
+        where = info.device if devices == 1 else f"{devices} ranks of one model"
+        logger.info("%s is ready on %s after %.2f s", info.model, where, load_seconds)
+        return core
+
+    def _load_constraints(self, runner: Runner) -> Constraints | None:
+        """None where output cannot be constrained; only sequences that ask for it are refused."""
+        info = runner.info
+        if not info.generates:
+            return None
+        try:
+            tokens = Tokens(
+                Path(info.tokenizer_dir),
+                vocab_size=info.vocab_size,
+                eos_token_ids=info.eos_token_ids,
+            )
+        except (GrammarError, OSError, ValueError) as error:
+            logger.info("output cannot be constrained: %s", error)
+            return None
+        return Constraints(tokens, wake=lambda: self._inbox.put(_Woken()))
+
+    def _on_progress(self, phase: str, done: int, total: int) -> None:
+        self._server.announce(encode_frame(Loading(phase, done, total)))
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def _loop(self, core: EngineCore) -> None:
+        self._last_sent = time.monotonic()
+        while True:
+            for event in self._arrivals(wait=not core.has_work):
+                if isinstance(event, _Stop):
+                    logger.info("stopping: %s", event.reason)
+                    core.abort_all()
+                    self._send(core, core.flush())
+                    return
+                if isinstance(event, _Broken):
+                    raise EngineDeadError(event.error)
+                if not isinstance(event, _Woken):
+                    self._take(core, event)
+            if core.has_work:
+                self._send(core, core.step())
+            elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
+                gc.collect()
+                self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))
+            self._beats.turned(core.progress, is_idle=not core.has_work)
+
+    def _arrivals(self, *, wait: bool) -> Iterator[_Event]:
+        """All that has arrived; with ``wait``, sleep until something does or a beat is due."""
+        try:
+            if wait:
+                due = self._last_sent + HEARTBEAT_SECONDS - time.monotonic()
+                yield self._inbox.get(timeout=max(due, 0.0))
+            # Not "until empty": a flood of messages must not keep steps from running.
+            for _ in range(self._inbox.qsize()):
+                yield self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _take(self, core: EngineCore, event: ConnectionEvent) -> None:
+        match event:
+            case Opened(connection):
+                self._connections.add(connection)
+                core.connect(connection)
+                return
+            case Closed(connection):
+                self._connections.discard(connection)
+                core.disconnect(connection)
+                return
+            case Failed(error):
+                raise RuntimeError(f"the socket failed: {error}")
+        if event.connection not in self._connections:
+            return
+        try:
+            match event:
+                case Received(connection, Abort(handles)):
+                    core.abort(connection, handles)
+                case Received(connection, Submit() as submit):
+                    core.add(connection, submit)
+                case Received(connection, Embed() as embed):
+                    core.embed(connection, embed)
+                case Malformed(connection, handles, error):
+                    for handle in handles:
+                        core.reject(connection, handle, error)
+        except ProtocolError as error:
+            self._drop(core, event.connection, str(error))
+
+    def _drop(self, core: EngineCore, connection: int, reason: str) -> None:
+        self._server.cut(connection, reason)
+        self._connections.discard(connection)
+        core.disconnect(connection)
+
+    def _send(self, core: EngineCore, messages: Mapping[int, StepOutputs | Heartbeat]) -> None:
+        self._last_sent = time.monotonic()
+        frames: dict[int, bytes] = {}  # connections with nothing of their own share a message
+        for connection, message in messages.items():
+            frame = frames.get(id(message))
+            if frame is None:
+                try:
+                    frame = frames[id(message)] = encode_frame(message)
+                except ValueError as error:
+                    self._drop(core, connection, str(error))
+                    continue
+            self._server.send(connection, frame)

@@ -1,0 +1,95 @@
+"""What a submitted sequence must satisfy beyond the types of its message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from engine.messages import Embed, SamplingParams, Submit
+from engine.step.step import ModelInfo
+
+
+def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | None:
+    """Why this model cannot take this submission; None if it can.
+
+    ``max_sequence_len`` bounds prompt plus output, in tokens.
+    """
+    prompt_len = len(submit.prompt_token_ids)
+    if prompt_len == 0:
+        return "the prompt is empty"
+    if prompt_len >= max_sequence_len:
+        return (
+            f"the prompt has {prompt_len} tokens and leaves no room for output: "
+            f"prompt and output together can have {max_sequence_len}"
+        )
+    outside = _outside(submit.prompt_token_ids, vocab_size)
+    if outside is None:
+        outside = _outside(submit.output_token_ids, vocab_size)
+    if outside is not None:
+        return f"token id {outside} is not in the vocabulary of {vocab_size}"
+    return _params_refusal(submit.params, vocab_size)
+
+
+def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> str | None:
+    """Why this model cannot make this vector; None if it can."""
+    prompt_len = len(embed.prompt_token_ids)
+    if not info.vector_size:
+        return f"{info.architecture} does not support embeddings"
+    if prompt_len == 0:
+        return "the text has no tokens"
+    if prompt_len > max_sequence_len:
+        return f"the text has {prompt_len} tokens; the limit is {max_sequence_len}"
+    if embed.second_text is not None and embed.second_text > prompt_len:
+        return f"second_text is {embed.second_text}, but the text has only {prompt_len} tokens"
+    outside = _outside(embed.prompt_token_ids, info.vocab_size)
+    if outside is not None:
+        return f"token id {outside} is not in the vocabulary of {info.vocab_size}"
+    if embed.dimensions is None:
+        return None
+    return _dimensions_refusal(embed.dimensions, info)
+
+
+def _dimensions_refusal(dimensions: int, info: ModelInfo) -> str | None:
+    if not info.embedding_size:
+        return "dimensions is not supported for scores"
+    if dimensions > info.embedding_size:
+        return f"dimensions {dimensions} exceeds the embedding's {info.embedding_size}"
+    allowed = (*info.matryoshka_dimensions, info.embedding_size)
+    if info.matryoshka_dimensions and dimensions not in allowed:
+        return f"dimensions {dimensions} is not supported by the model; supported: " + ", ".join(
+            map(str, allowed)
+        )
+    return None
+
+
+def _params_refusal(params: SamplingParams, vocab_size: int) -> str | None:
+    if params.min_tokens > params.max_tokens:
+        return f"min_tokens {params.min_tokens} exceeds max_tokens {params.max_tokens}"
+    if not all(math.isfinite(bias) for bias in params.logit_bias.values()):
+        return "logit_bias has a value that is not a finite number"
+    if params.allowed_tokens is not None:
+        last = int.from_bytes(params.allowed_tokens, "little").bit_length() - 1
+        if last < 0:
+            return "allowed_tokens is empty: no token could be sampled"
+        if last >= vocab_size:
+            return f"allowed_tokens has {last}, which is not in the vocabulary of {vocab_size}"
+    if not all(params.bad_words_token_ids):
+        return "bad_words_token_ids has an empty word"
+    named: tuple[tuple[str, Iterable[int]], ...] = (
+        ("stop_token_ids", params.stop_token_ids),
+        ("logit_bias", params.logit_bias),
+        *(("bad_words_token_ids", word) for word in params.bad_words_token_ids),
+    )
+    for name, token_ids in named:
+        outside = _outside(token_ids, vocab_size)
+        if outside is not None:
+            return f"{name} has {outside}, which is not in the vocabulary of {vocab_size}"
+    return None
+
+
+def _outside(token_ids: Iterable[int], vocab_size: int) -> int | None:
+    """A token id outside the vocabulary, if there is one."""
+    largest, smallest = max(token_ids, default=0), min(token_ids, default=0)
+    if largest >= vocab_size:
+        return largest
+    return smallest if smallest < 0 else None

@@ -1,1 +1,0 @@
-"""One model on several devices: tensor parallelism, a process (rank) for each device."""

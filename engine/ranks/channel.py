@@ -1,0 +1,75 @@
+"""Typed messages over a blocking socket between rank 0 and another rank."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from engine.frames import FrameReader
+from engine.messages import FRAME_HEADER
+from engine.ranks.messages import FromRank, ToRank
+
+_RECEIVE_BYTES = 1 << 18
+# A step's plan may hold every token of every prompt that begins in it.
+_MAX_FRAME_BYTES = 1 << 30
+
+_encoder = msgspec.msgpack.Encoder()
+
+M = TypeVar("M")
+
+
+def encode(message: ToRank | FromRank) -> bytes:
+    """One frame."""
+    body = _encoder.encode(message)
+    return FRAME_HEADER.pack(len(body)) + body
+
+
+class Channel(Generic[M]):
+    """One end; ``M`` is what arrives here. Sending is safe from several threads."""
+
+    def __init__(self, connection: socket.socket, incoming: Any) -> None:
+        self._socket = connection
+        self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(incoming)
+        self._reader = FrameReader(_MAX_FRAME_BYTES)
+        self._sending = threading.Lock()
+        self._arrived: list[bytes] = []
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, frame: bytes) -> None:
+        """Raises OSError when the other end is gone."""
+        with self._sending:
+            self._socket.sendall(frame)
+
+    def read(self) -> list[M] | None:
+        """What has arrived, after waiting for at least a piece of a message. None at the end."""
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except ConnectionError:
+            return None
+        return [self._decoder.decode(body) for body in self._reader.feed(data)] if data else None
+
+    def receive(self) -> M | None:
+        """The next message, after waiting for it. None at the end."""
+        while not self._arrived:
+            try:
+                data = self._socket.recv(_RECEIVE_BYTES)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._arrived = self._reader.feed(data)
+        return self._decoder.decode(self._arrived.pop(0))
+
+    def shutdown(self) -> None:
+        """The other end reads what was sent, then the end."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,176 @@
+"""``python -m engine.ranks.rank``: a rank other than the first. Rank 0 starts it and tells it
+all it needs (``engine.ranks.messages``); it ends when rank 0 does, or closes the channel.
+
+It runs each step as rank 0 does, with its own part of weights and KV cache, and samples nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from engine.lifetime import die_with_parent, watch_parent
+from engine.ranks.channel import Channel, encode
+from engine.ranks.messages import (
+    Arrived,
+    Beat,
+    Begin,
+    Failed,
+    FromRank,
+    Loaded,
+    Progress,
+    Sample,
+    Settle,
+    Settled,
+    Step,
+    ToRank,
+)
+from engine.ranks.ranks import BEAT_SECONDS
+from engine.ranks.steps import StepReader
+from engine.run.model_runner import ModelRunner
+from engine.sharding.collectives import CollectiveError, Group
+from engine.sharding.shard import Shard
+from engine.step.step import StepUnderWay
+from observability.logging import configure
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """Runs on this rank's part what rank 0 runs on its own."""
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self._runner = runner
+        self._reader = StepReader()
+        self._launched: tuple[int, StepUnderWay] | None = None
+
+    def run(self, step: Step) -> None:
+        runner = self._runner
+        for uid in step.forgotten:
+            runner.forget(uid)
+        if step.clears_blocks:
+            runner.clear_blocks()
+        plan = self._reader.read(step)
+        if not step.ahead:
+            runner.execute(plan)
+            return
+        assert runner.launch is not None
+        self._launched = step.number, runner.launch(plan)
+
+    def sample(self, sample: Sample) -> None:
+        assert self._launched is not None
+        number, launched = self._launched
+        if number != sample.number:
+            raise ValueError(f"step {sample.number} was not launched last, but {number}")
+        launched.sample(frozenset(sample.skipped))
+
+
+class Rank:
+    """One rank's life: it begins, runs steps, and ends with its channel."""
+
+    def __init__(self, channel: Channel[ToRank]) -> None:
+        self._channel = channel
+        self._group: Group | None = None
+        self._step = 0
+
+    def run(self) -> int:
+        """Exit status: 0, or 1 if the model cannot be loaded."""
+        self._tell(Arrived())
+        begin = self._channel.receive()
+        if begin is None:
+            return 0
+        assert isinstance(begin, Begin)
+        threading.Thread(target=self._beat, name="rank-beat", daemon=True).start()
+        try:
+            runner = self._load(begin)
+        except Exception as error:
+            self._failed(error)
+            return 1
+        self._tell(Loaded())
+        gc.collect()
+        gc.freeze()
+        self._serve(runner)
+        if self._group is not None:
+            self._group.close()
+        return 0
+
+    def _load(self, begin: Begin) -> ModelRunner:
+        if begin.config.device == "cuda":
+            torch.cuda.set_device(begin.rank)
+            device = torch.device("cuda", begin.rank)
+        else:
+            device = torch.device("cpu")
+        self._group = Group(Shard(begin.rank, begin.size), device, Path(begin.store))
+        return ModelRunner(
+            begin.config,
+            lambda phase, done, total: self._tell(Progress(phase, done, total)),
+            self._group,
+        )
+
+    def _serve(self, runner: ModelRunner) -> None:
+        follower = Follower(runner)
+        while (message := self._channel.receive()) is not None:
+            try:
+                match message:
+                    case Step():
+                        self._step = message.number
+                        follower.run(message)
+                    case Sample():
+                        follower.sample(message)
+                    case Settle():
+                        self._tell(Settled(self._calls))
+            except Exception as error:
+                self._failed(error)
+
+    @property
+    def _calls(self) -> int:
+        return 0 if self._group is None else self._group.calls
+
+    def _failed(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        by_others = isinstance(error, CollectiveError)
+        logger.debug("step %d failed", self._step, exc_info=error)
+        self._tell(Failed(self._step, self._calls, text, by_others))
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(BEAT_SECONDS)
+            self._tell(Beat(self._calls))
+
+    def _tell(self, message: FromRank) -> None:
+        # Who does not listen any more has ended, or is about to end us.
+        with contextlib.suppress(OSError):
+            self._channel.send(encode(message))
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine.ranks.rank", description=__doc__)
+    parser.add_argument("--rank", type=int, required=True, help="for people who list processes")
+    parser.add_argument("--parent", type=int, required=True, help="process id of rank 0")
+    parser.add_argument("--channel", type=int, required=True, help="descriptor of a socket")
+    parser.add_argument("--log-format", choices=["auto", "json", "console"], default="auto")
+    parser.add_argument("--log-level", default="info")
+    options = parser.parse_args(argv)
+    die_with_parent(options.parent)
+    watch_parent(lambda: os._exit(1), options.parent)
+    configure(
+        log_format=options.log_format,
+        level=options.log_level,
+        process=f"engine rank {options.rank}",
+    )
+    channel: Channel[ToRank] = Channel(socket.socket(fileno=options.channel), ToRank)
+    return Rank(channel).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

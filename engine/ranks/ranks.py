@@ -1,0 +1,377 @@
+"""Rank 0's hold on the other ranks: starts their processes, talks to them, and notices when one
+ends, fails or hangs. Then all of them end, and the reason is told once. Imports no torch.
+
+A thread listens to the ranks. What it finds out it logs; it kills the ranks, calls
+``on_failure``, and the main thread meets RankFailedError at its next call here, or when the
+collective breaks in which it waits. Should the main thread not come free, the process is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from engine.config import EngineConfig
+from engine.python_command import python_command
+from engine.ranks.channel import Channel, encode
+from engine.ranks.messages import (
+    Arrived,
+    Beat,
+    Begin,
+    Failed,
+    FromRank,
+    Loaded,
+    Progress,
+    Sample,
+    Settle,
+    Settled,
+    Step,
+)
+from engine.ranks.watch import TICK_SECONDS, Limits, OwnState, RankState, Watch
+from engine.step.step import DeviceLostError
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+# The other ranks leave stopping to rank 0, but get the signals sent to its process group.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PACKAGES = Path(__file__).resolve().parents[2]
+
+OnProgress = Callable[[int, str, int, int], None]  # rank, phase, done, total
+
+
+class RankFailedError(DeviceLostError):
+    """A rank ended, failed or hangs; the message says which and why."""
+
+
+class Ranks:
+    """Ranks 1 to ``size`` - 1. A context manager: at its end none of them runs any more.
+
+    ``on_failure(reason)`` is called from the listening thread, at most once. ``arguments`` are
+    given to each rank's process beside its own.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        on_failure: Callable[[str], None] = lambda reason: None,
+        arguments: tuple[str, ...] = (),
+        limits: Limits | None = None,
+        module: str = "engine.ranks.rank",
+    ) -> None:
+        self.size = size
+        self._limits = limits or Limits()
+        self._on_failure = on_failure
+        self._on_progress: OnProgress = lambda rank, phase, done, total: None
+        self._changed = threading.Condition()
+        self._cause: str | None = None
+        self._is_closing = False
+        self._own = OwnState()
+        self._exit_timer: threading.Timer | None = None
+        self._directory = Path(tempfile.mkdtemp(prefix="quire-ranks-"))
+        self._ranks: list[RankState] = []
+        try:
+            for number in range(1, size):
+                self._ranks.append(_start(number, module, arguments))
+        except BaseException:
+            self._end_all(0)
+            raise
+        self._thread = threading.Thread(target=self._listen, name="engine-ranks", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def store(self) -> Path:
+        """Where the ranks find each other; only this user can reach it."""
+        return self._directory / "store"
+
+    @property
+    def pids(self) -> list[int]:
+        return [rank.process.pid for rank in self._ranks]
+
+    # --- called from the main thread -----------------------------------------------------------
+
+    def begin(self, config: EngineConfig, on_progress: OnProgress) -> None:
+        """Have all load their parts, once all have started; ``on_progress`` is called from the
+        listening thread. Raises RankFailedError."""
+        self._on_progress = on_progress
+        self._wait(lambda rank: rank.has_arrived, "did not start", self._limits.loading_stall)
+        for rank in self._ranks:
+            begin = Begin(config=config, rank=rank.number, size=self.size, store=str(self.store))
+            self._send(rank, encode(begin))
+
+    def count_calls_by(self, calls: Callable[[], int]) -> None:
+        """``calls()``: how many collective calls rank 0 has begun."""
+        self._own.calls = calls
+
+    def await_loaded(self) -> None:
+        """Until all have loaded. Raises RankFailedError."""
+        self._wait(
+            lambda rank: rank.has_loaded or rank.failure is not None,
+            "did not load",
+            self._limits.loading_stall,
+        )
+        self._fail_by_known()
+        self.check()
+        self._own.is_busy = False
+
+    def step(self, step: Step) -> None:
+        """Have all begin a step. Raises RankFailedError."""
+        self.check()
+        self._own.step, self._own.is_busy = step.number, True
+        self._send_all(step)
+
+    def sample(self, sample: Sample) -> None:
+        """Have all choose a launched step's tokens. Raises RankFailedError."""
+        self.check()
+        self._own.is_busy = True
+        self._send_all(sample)
+
+    def work(self) -> None:
+        """Rank 0 waits for what all have been told to do."""
+        self._own.is_busy = True
+
+    def rest(self) -> None:
+        """Rank 0 has done its part of what it had all do."""
+        self._own.is_busy = False
+
+    def check(self) -> None:
+        """Raises RankFailedError if a rank has failed. Called now and then while rank 0 loads,
+        it shows that this goes on."""
+        self._own.checks += 1
+        if self._cause is not None:
+            raise RankFailedError(self._cause)
+
+    def settle(self, error: Exception) -> None:
+        """A step raised ``error`` in rank 0. Returns if all ranks are at the same place again, so
+        that another step may follow; raises RankFailedError if not."""
+        self._own.is_settling = True
+        for rank in self._ranks:
+            rank.settled = None
+        self._send_all(Settle())
+        text = f"rank 0 failed in a step, and the others did not: {_describe(error)}"
+        self._wait(lambda rank: rank.settled is not None, "", self._limits.settle, text)
+        calls = self._own.calls()
+        for rank in self._ranks:
+            assert rank.settled is not None
+            if rank.settled.calls != calls:
+                self._fail(text)
+                self.check()
+            rank.failed = None
+        self._own.is_busy = self._own.is_settling = False
+
+    def lost(self, error: Exception) -> RankFailedError:
+        """A collective broke in rank 0: why, as soon as that is known."""
+        deadline = time.monotonic() + self._limits.alone + 1.0
+        with self._changed:
+            while self._cause is None and not any(rank.failure for rank in self._ranks):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+        self._fail_by_known()
+        if self._cause is None:
+            self._fail(_describe(error))
+        return RankFailedError(self._cause or _describe(error))
+
+    def close(self) -> None:
+        """End all ranks, those that have loaded gently. Closing again does nothing."""
+        with self._changed:
+            if self._is_closing:
+                return
+            self._is_closing = True
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()
+        gently = self._cause is None and not self._own.is_busy
+        self._end_all(self._limits.leave if gently else 0)
+        self._thread.join()
+        for rank in self._ranks:
+            rank.channel.close()
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _send_all(self, message: Step | Sample | Settle) -> None:
+        frame = encode(message)
+        for rank in self._ranks:
+            self._send(rank, frame)
+
+    def _send(self, rank: RankState, frame: bytes) -> None:
+        try:
+            rank.channel.send(frame)
+        except OSError as error:
+            raise self.lost(error) from error
+
+    def _wait(
+        self,
+        condition: Callable[[RankState], bool],
+        what: str,
+        seconds: float,
+        otherwise: str = "",
+    ) -> None:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while self._cause is None:
+                late = [rank for rank in self._ranks if not condition(rank)]
+                if not late:
+                    return
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+        if self._cause is None:
+            self._fail(otherwise or f"{late[0].name} {what} within {seconds:.0f} s")
+        self.check()
+
+    def _fail_by_known(self) -> None:
+        """Rank 0 does not go on: a failure that waited for its company counts."""
+        for rank in self._ranks:
+            if self._cause is None and rank.failure is not None:
+                self._fail(rank.failure)
+
+    def _end_all(self, gently_seconds: float) -> None:
+        deadline = time.monotonic() + gently_seconds
+        for rank in self._ranks:
+            if gently_seconds:
+                rank.channel.shutdown()
+            else:
+                rank.process.kill()
+        for rank in self._ranks:
+            try:
+                rank.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                rank.process.kill()
+                rank.process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _fail(self, cause: str) -> None:
+        """The first cause counts."""
+        with self._changed:
+            if self._cause is not None or self._is_closing:
+                return
+            self._cause = cause
+            # Before anybody learns of it: who then closes must find the timer to cancel.
+            self._exit_timer = threading.Timer(self._limits.exit, self._exit)
+            self._exit_timer.daemon = True
+            self._exit_timer.start()
+            self._changed.notify_all()
+        logger.error("%s; all ranks end", cause)
+        for rank in self._ranks:
+            rank.process.kill()
+        self._on_failure(cause)
+
+    def _exit(self) -> None:
+        """The main thread hangs, in a collective that its ranks' end does not break."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(1)
+
+    # --- the listening thread ------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for rank in self._ranks:
+                selector.register(rank.channel, selectors.EVENT_READ, rank)
+            watch = Watch(self._limits, self._ranks, self._own)
+            while not self._is_closing:
+                for key, _ in selector.select(TICK_SECONDS):
+                    if not self._take(key.data):
+                        selector.unregister(key.fileobj)
+                cause = watch.verdict(time.monotonic())
+                if cause is not None:
+                    self._fail(cause)
+
+    def _take(self, rank: RankState) -> bool:
+        """Take in what a rank says. False at the end."""
+        messages = rank.channel.read()
+        if messages is None:
+            self._ended(rank)
+            return False
+        for message in messages:
+            self._hear(rank, message)
+        return True
+
+    def _hear(self, rank: RankState, message: FromRank) -> None:
+        rank.heard = time.monotonic()
+        with self._changed:
+            match message:
+                case Arrived():
+                    rank.has_arrived = True
+                case Loaded():
+                    rank.has_loaded = True
+                case Failed():
+                    if rank.failed is None:  # what follows a failure may follow from it
+                        rank.failed, rank.failed_at = message, rank.heard
+                case Settled():
+                    rank.settled = message
+                case Beat(calls):
+                    rank.calls = calls
+                case Progress():
+                    rank.loading = message
+            self._changed.notify_all()
+        if isinstance(message, Progress):
+            self._on_progress(rank.number, message.phase, message.done, message.total)
+
+    def _ended(self, rank: RankState) -> None:
+        if self._is_closing or self._cause is not None:
+            return
+        if rank.failed is not None and rank.failed.step == 0:
+            return  # it has said why, and rank 0 may be about to say the same
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            rank.process.wait(self._limits.leave)
+        self._fail(f"{rank.name} {_describe_exit(rank.process.poll())}")
+
+
+def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    paths = [str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    argv = python_command("-m", module, f"--rank={number}", f"--parent={os.getpid()}")
+    # Blocked signals stay blocked in what is started.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    try:
+        process = subprocess.Popen(
+            [*argv, f"--channel={theirs.fileno()}", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # standard error: rank 0's standard output may be somebody's data
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+    logger.info("rank %d is process %d", number, process.pid)
+    return RankState(number, process, Channel(ours, FromRank), time.monotonic())
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _describe_exit(code: int | None) -> str:
+    if code is None:
+        return "closed its connection"
+    return (
+        f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    )

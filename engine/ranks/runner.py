@@ -1,0 +1,150 @@
+"""Rank 0's runner: as ``ModelRunner``, with the other ranks computing along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+import torch
+
+from engine.config import DeviceError, EngineConfig
+from engine.device.device import choose_device
+from engine.ranks.messages import Sample
+from engine.ranks.progress import LoadingProgress
+from engine.ranks.ranks import Ranks
+from engine.ranks.steps import StepWriter
+from engine.run.model_runner import ModelRunner
+from engine.sharding.collectives import CollectiveError, Group
+from engine.sharding.shard import Shard
+from engine.step.step import DeviceLostError, ModelInfo, StepPlan, StepResult, StepUnderWay
+
+Progress = Callable[[str, int, int], None]
+
+
+class ParallelRunner:
+    """Stands where ``ModelRunner`` does (see ``engine.loop.core.Runner``). Before each step the
+    other ranks are told its plan; then every rank, this one too, runs it on its own part.
+
+    A step that raises may be followed by another only if all ranks stand at the same place:
+    because all raised there, or because rank 0 raised when the common part was over. Otherwise
+    RankFailedError is raised, a DeviceLostError.
+    """
+
+    def __init__(self, runner: ModelRunner, ranks: Ranks) -> None:
+        self._runner = runner
+        self._ranks = ranks
+        self._writer = StepWriter()
+        self.launch = None if runner.launch is None else self._launch
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._runner.info
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Compute the planned tokens and sample where the plan says so."""
+        self._tell(plan, ahead=False)
+        with self._together():
+            return self._runner.execute(plan)
+
+    def forget(self, uid: int) -> None:
+        """Drop what is kept for a sequence that is finished."""
+        self._runner.forget(uid)
+        self._writer.forget(uid)
+
+    def _launch(self, plan: StepPlan) -> StepUnderWay:
+        assert self._runner.launch is not None
+        number = self._tell(plan, ahead=True)
+        with self._together():
+            return _ParallelStep(self, number, self._runner.launch(plan))
+
+    def _sample(self, number: int, step: StepUnderWay, skipped: Set[int]) -> None:
+        self._ranks.sample(Sample(number, sorted(skipped)))
+        with self._together():
+            step.sample(skipped)
+
+    def _result(self, step: StepUnderWay) -> StepResult:
+        """Only rank 0 reads it."""
+        self._ranks.work()
+        with self._together():
+            return step.result()
+
+    def _tell(self, plan: StepPlan, *, ahead: bool) -> int:
+        """Have the other ranks begin. The step's number."""
+        step = self._writer.write(plan, ahead=ahead, clears_blocks=self._runner.clears_blocks)
+        self._ranks.step(step)
+        return step.number
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """While all ranks do the same."""
+        try:
+            yield
+        except CollectiveError as error:
+            raise self._ranks.lost(error) from error
+        except DeviceLostError:
+            raise
+        except Exception as error:
+            self._ranks.settle(error)
+            raise
+        self._ranks.rest()
+
+
+class _ParallelStep:
+    """See ``engine.step.step.StepUnderWay``."""
+
+    def __init__(self, runner: ParallelRunner, number: int, step: StepUnderWay) -> None:
+        self._runner = runner
+        self._number = number
+        self._step = step
+
+    def sample(self, skipped: Set[int]) -> None:
+        self._runner._sample(self._number, self._step, skipped)
+
+    def result(self) -> StepResult:
+        return self._runner._result(self._step)
+
+
+@contextmanager
+def parallel_runner(
+    config: EngineConfig, progress: Progress, ranks: Ranks
+) -> Iterator[ParallelRunner]:
+    """The model loaded by all ranks; ``ranks`` are closed at the end.
+
+    Raises ModelError, DeviceError or RankFailedError when it cannot be served.
+    """
+    device = choose_device(config.device)
+    if device.type == "cuda":
+        device = _first_gpu(ranks.size)
+    config = msgspec.structs.replace(config, device=device.type)
+    common = LoadingProgress(ranks.size, progress)
+
+    def own_progress(phase: str, done: int, total: int) -> None:
+        ranks.check()
+        common.update(0, phase, done, total)
+
+    with ExitStack() as stack:
+        stack.enter_context(ranks)
+        stack.callback(common.finish)
+        try:
+            ranks.begin(config, common.update)
+            group = Group(Shard(0, ranks.size), device, ranks.store)
+            stack.callback(group.close)
+            ranks.count_calls_by(lambda: group.calls)
+            runner = ModelRunner(config, own_progress, group)
+            ranks.await_loaded()
+        except CollectiveError as error:
+            raise ranks.lost(error) from error
+        common.finish()
+        yield ParallelRunner(runner, ranks)
+
+
+def _first_gpu(size: int) -> torch.device:
+    visible = torch.cuda.device_count()
+    if visible < size:
+        raise DeviceError(
+            f"--tensor-parallel-size {size}: torch sees {visible} CUDA "
+            f"device{'' if visible == 1 else 's'} here; give each rank one, or lower the size"
+        )
+    torch.cuda.set_device(0)
+    return torch.device("cuda", 0)

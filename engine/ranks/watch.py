@@ -1,0 +1,141 @@
+"""Judges whether a rank failed alone, or hangs: from what is heard of it, and the time."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.ranks.channel import Channel
+from engine.ranks.messages import Failed, FromRank, Progress, Settled
+
+TICK_SECONDS = 0.25  # between judgements
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long, in seconds, until what looks wrong counts as failure."""
+
+    silence: float = 15.0  # without a beat, once loaded: the process stands still
+    stall: float = 60.0  # in a step, without any rank beginning a collective call or ending it
+    loading_stall: float = 900.0  # while loading, without any rank coming further
+    alone: float = 5.0  # a rank that failed while loading, or for others' sake, and no other yet
+    settle: float = 10.0  # a failed step, until all ranks have told where they stand
+    leave: float = 1.0  # asked to end
+    exit: float = 5.0  # told to fail, until this process is ended the hard way
+
+
+@dataclass(slots=True, eq=False)
+class RankState:
+    """Another rank. Written by the listening thread."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    channel: Channel[FromRank]
+    heard: float
+    has_arrived: bool = False
+    has_loaded: bool = False
+    calls: int = 0
+    failed: Failed | None = None
+    failed_at: float = 0.0
+    settled: Settled | None = None
+    loading: Progress | None = None
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.number}"
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed, unless that was another's doing."""
+        return None if self.failed is None or self.failed.by_others else self.describe_failure()
+
+    def describe_failure(self) -> str:
+        assert self.failed is not None
+        where = "" if self.failed.step else " while loading"
+        return f"{self.name} failed{where}: {self.failed.error}"
+
+
+@dataclass(slots=True)
+class OwnState:
+    """What rank 0 itself is doing; written by the main thread."""
+
+    step: int = 0
+    is_busy: bool = True  # it loads, or runs a step
+    is_settling: bool = False
+    checks: int = 0
+    calls: Callable[[], int] = field(default=lambda: 0)
+
+
+class Watch:
+    """Judges, tick by tick, whether a rank failed alone or hangs."""
+
+    def __init__(self, limits: Limits, ranks: list[RankState], own: OwnState) -> None:
+        self._limits = limits
+        self._ranks = ranks
+        self._own = own
+        self._now = time.monotonic()
+        self._progress: object = None
+        self._progressed_at = self._now
+        self._awake_since = self._now
+
+    def verdict(self, now: float) -> str | None:
+        """Why the ranks must end, or None."""
+        if now - self._now > 20 * TICK_SECONDS:
+            # This process itself stood still (a debugger, a frozen container), and the others
+            # most likely with it: what happened meanwhile is nobody's fault.
+            self._awake_since = self._progressed_at = now
+        self._now = now
+        return self._failure() or self._silence() or self._stall()
+
+    def _failure(self) -> str | None:
+        """A rank that fails in a step is excused as long as rank 0 may yet fail at the same
+        place."""
+        failures = [rank for rank in self._ranks if rank.failed is not None]
+        failures.sort(key=lambda rank: rank.failed is not None and rank.failed.by_others)
+        for rank in failures:
+            failed = rank.failed
+            assert failed is not None
+            if not failed.step or failed.by_others:
+                if self._now - rank.failed_at > self._limits.alone:
+                    return rank.describe_failure()
+            elif not self._own.is_settling and (
+                self._own.step != failed.step
+                or not self._own.is_busy
+                or self._own.calls() > failed.calls
+            ):
+                return rank.describe_failure()
+        return None
+
+    def _silence(self) -> str | None:
+        for rank in self._ranks:
+            seconds = self._now - max(rank.heard, self._awake_since)
+            if rank.has_loaded and seconds > self._limits.silence:
+                return f"{rank.name} gives no sign of life, for {seconds:.0f} s"
+        return None
+
+    def _stall(self) -> str | None:
+        calls = self._calls()
+        progress = (
+            self._own.step,
+            self._own.is_busy,
+            self._own.checks,
+            calls,
+            [(rank.has_arrived, rank.has_loaded, rank.loading) for rank in self._ranks],
+        )
+        if progress != self._progress or not self._own.is_busy:
+            self._progress, self._progressed_at = progress, self._now
+            return None
+        seconds = self._now - self._progressed_at
+        has_loaded = all(rank.has_loaded for rank in self._ranks)
+        if seconds <= (self._limits.stall if has_loaded else self._limits.loading_stall):
+            return None
+        behind = min(calls, key=lambda number: calls[number])
+        who = "every rank" if len(set(calls.values())) == 1 else f"rank {behind}"
+        where = f"in step {self._own.step}" if has_loaded else "while loading"
+        told = ", ".join(f"rank {number}: {count}" for number, count in calls.items())
+        return f"{who} hangs {where}, for {seconds:.0f} s (collective calls: {told})"
+
+    def _calls(self) -> Mapping[int, int]:
+        return {0: self._own.calls()} | {rank.number: rank.calls for rank in self._ranks}

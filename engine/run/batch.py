@@ -1,0 +1,250 @@
+"""From a step's plan to the arrays that the model reads.
+
+Rows are ordered: sequences that compute one token (decode rows) by falling context length, then
+longer pieces of prompts (chunks) in plan order. While the decode rows stay the same sequences, as
+in most steps, their order and block tables are kept and only patched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.attention.metadata import (
+    AttentionMetadata,
+    Chunk,
+    Int64Array,
+    MetadataBuilder,
+    RaggedTables,
+    RowTables,
+)
+from engine.attention.packing import sent_together, widened
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence, StepPlan
+
+Key = tuple[tuple[int, int], ...]
+
+_NOTHING = torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """``order[i]`` is the place in the plan of the i-th item in batch order, ``last_rows[i]`` the
+    row of its last token. ``fresh_blocks``: blocks whose first slot is written in this step."""
+
+    items: tuple[ScheduledSequence, ...]  # in batch order
+    order: tuple[int, ...]
+    last_rows: Int64Array
+    token_ids: Tensor  # int64 [rows]; int32 for a decoder that ``attends_ragged``
+    positions: Tensor  # the same
+    metadata: AttentionMetadata
+    fresh_blocks: Int64Array
+
+
+class BlockTables:
+    """The block tables of the decode rows as one array, patched as sequences grow."""
+
+    def __init__(self, items: Items[ScheduledSequence]) -> None:
+        tables = [item.sequence.block_table for item in items]
+        self._sizes = [len(table) for table in tables]
+        self._last = [table[-1] for table in tables]
+        width = max(self._sizes, default=0) + 4
+        self.array = np.zeros((len(tables), width), dtype=np.int64)
+        for row, table in enumerate(tables):
+            self.array[row, : len(table)] = table
+
+    def update(self, items: Items[ScheduledSequence]) -> None:
+        """``items``: the same sequences in the same order, perhaps with more blocks."""
+        for row, item in enumerate(items):
+            table = item.sequence.block_table
+            if len(table) == self._sizes[row] and table[-1] == self._last[row]:
+                continue
+            self._sizes[row], self._last[row] = len(table), table[-1]
+            if len(table) > self.array.shape[1]:
+                self.array = np.pad(self.array, ((0, 0), (0, self.array.shape[1])))
+            self.array[row, : len(table)] = table
+
+
+class BatchBuilder:
+    """Builds one step's batch after another. Building the same plan twice is harmless."""
+
+    def __init__(
+        self,
+        metadata: MetadataBuilder,
+        *,
+        block_size: int,
+        device: torch.device,
+        by_rows: bool = False,
+        ragged: bool = False,
+    ) -> None:
+        """``by_rows``: for a decoder that ``attends_by_rows``; ``ragged``: for one that
+        ``attends_ragged``."""
+        self._metadata = metadata
+        self._by_rows = by_rows
+        self._ragged = ragged
+        self._block_size = block_size
+        self._device = device
+        self._key: Key = ()
+        self._order: tuple[int, ...] = ()
+        self._company: Key = ()  # the decode rows in batch order
+        self._tables = BlockTables(())
+
+    def build(self, plan: StepPlan) -> StepBatch:
+        decode, chunks = self._split(plan)
+        items = [plan.scheduled[place] for place in decode]
+        count = len(items)
+        starts = np.fromiter((item.start for item in items), np.int64, count)
+        tokens = np.fromiter(
+            (item.sequence.token_ids[item.start] for item in items), np.int64, count
+        )
+        parts = _Parts(
+            token_ids=[tokens],
+            positions=[starts],
+            blocks=[self._tables.array[np.arange(count), starts // self._block_size]],
+        )
+        pieces = []
+        for place in chunks:
+            item = plan.scheduled[place]
+            pieces.append(self._append(parts, item, count))
+            count += item.num_tokens
+            items.append(item)
+        token_ids, positions, blocks = parts.joined()
+        offsets = positions % self._block_size
+        sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
+        if self._ragged:
+            slots = blocks * self._block_size + offsets
+            on_device = self._ragged_rows(token_ids, positions, slots, starts + 1, pieces)
+        else:
+            on_device = (
+                torch.from_numpy(token_ids).to(self._device),
+                torch.from_numpy(positions).to(self._device),
+                self._row_tables(positions, sizes, pieces)
+                if self._by_rows
+                else AttentionMetadata(
+                    slots=self._metadata.slots(blocks, offsets),
+                    plans=self._metadata.plans(
+                        starts + 1, self._tables.array, pieces, self._company
+                    ),
+                ),
+            )
+        return StepBatch(
+            tuple(items),
+            (*decode, *chunks),
+            sizes.cumsum() - 1,
+            *on_device,
+            fresh_blocks=blocks[offsets == 0],
+        )
+
+    def _split(self, plan: StepPlan) -> tuple[tuple[int, ...], list[int]]:
+        """Places in the plan of the decode rows, in batch order, and of the chunks."""
+        scheduled = plan.scheduled
+        decode = [place for place, item in enumerate(scheduled) if item.num_tokens == 1]
+        chunks = [place for place, item in enumerate(scheduled) if item.num_tokens != 1]
+        key = tuple(_identity(scheduled[place].sequence) for place in decode)
+        if key != self._key or not _one_longer(scheduled, decode, self._order):
+            self._key = key
+            self._order = tuple(sorted(decode, key=lambda place: -scheduled[place].start))
+            self._tables = BlockTables([scheduled[place] for place in self._order])
+            self._company = tuple(_identity(scheduled[place].sequence) for place in self._order)
+        else:
+            self._tables.update([scheduled[place] for place in self._order])
+        return self._order, chunks
+
+    def _row_tables(
+        self, positions: Int64Array, sizes: Int64Array, chunks: Items[Chunk]
+    ) -> AttentionMetadata:
+        """``sizes``: rows of each item in batch order."""
+        blocks = self._tables.array
+        if chunks:
+            decoding = len(sizes) - len(chunks)
+            width = max(blocks.shape[1], *(len(chunk.blocks) for chunk in chunks))
+            tables = np.zeros((len(sizes), width), dtype=np.int64)
+            tables[:decoding, : blocks.shape[1]] = blocks[:decoding]
+            for place, chunk in enumerate(chunks, decoding):
+                tables[place, : len(chunk.blocks)] = chunk.blocks
+            blocks = tables
+        sequences = np.repeat(np.arange(len(sizes)), sizes)
+        return AttentionMetadata(
+            slots=_NOTHING,
+            plans={},
+            tables=RowTables(
+                torch.from_numpy(blocks),
+                torch.from_numpy(sequences),
+                int(np.max(positions, initial=0)) + 1,
+            ),
+        )
+
+    def _ragged_rows(
+        self,
+        token_ids: Int64Array,
+        positions: Int64Array,
+        slots: Int64Array,
+        lengths: Int64Array,
+        chunks: Items[Chunk],
+    ) -> tuple[Tensor, Tensor, AttentionMetadata]:
+        """Token ids, positions and metadata, sent to the device in one copy. ``lengths``: of the
+        decode rows' contexts."""
+        sizes = [chunk.num_tokens for chunk in chunks]
+        width = max((len(chunk.blocks) for chunk in chunks), default=1)
+        tables = np.zeros((len(chunks), width), dtype=np.int32)
+        for table, chunk in zip(tables, chunks, strict=True):
+            table[: len(chunk.blocks)] = chunk.blocks
+        arrays = (
+            token_ids,
+            positions,
+            slots,
+            lengths,
+            widened(self._tables.array[: len(lengths)]),
+            np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
+            widened(tables),
+            len(lengths) + np.cumsum([0, *sizes], dtype=np.int32),
+        )
+        sent = sent_together(arrays, self._device)
+        longest = max(sizes, default=0)
+        ragged = RaggedTables(sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest)
+        return sent[0], sent[1], AttentionMetadata(_NOTHING, {}, ragged=ragged)
+
+    def _append(self, parts: _Parts, item: ScheduledSequence, first_row: int) -> Chunk:
+        sequence, start, end = item.sequence, item.start, item.start + item.num_tokens
+        positions = np.arange(start, end)
+        table = np.array(sequence.block_table, dtype=np.int64)
+        parts.token_ids.append(np.array(sequence.token_ids[start:end], dtype=np.int64))
+        parts.positions.append(positions)
+        parts.blocks.append(table[positions // self._block_size])
+        return Chunk(first_row, start, item.num_tokens, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Token ids, positions and block numbers of rows, collected piece by piece."""
+
+    token_ids: list[Int64Array]
+    positions: list[Int64Array]
+    blocks: list[Int64Array]
+
+    def joined(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        if len(self.token_ids) == 1:
+            return self.token_ids[0], self.positions[0], self.blocks[0]
+        return (
+            np.concatenate(self.token_ids),
+            np.concatenate(self.positions),
+            np.concatenate(self.blocks),
+        )
+
+
+def _identity(sequence: Sequence) -> tuple[int, int]:
+    """A preempted sequence comes back with other blocks: it counts as another one."""
+    return sequence.uid, sequence.num_preemptions
+
+
+def _one_longer(scheduled: Items[ScheduledSequence], decode: Items[int], order: Items[int]) -> bool:
+    """Whether ``order`` still names the decode rows, by falling length."""
+    if len(order) != len(decode) or (order and max(order) >= len(scheduled)):
+        return False
+    starts = [scheduled[place].start for place in order]
+    return all(a >= b for a, b in pairwise(starts))

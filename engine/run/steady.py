@@ -1,0 +1,267 @@
+"""Decode steps whose whole state lives on the device.
+
+Most steps compute one token for each of the same sequences as the step before. Tokens, positions,
+lengths, block tables and sampling parameters then stay where they are: a kernel counts up, the
+forward pass and sampling follow, all of it one CUDA graph per padded batch size, and nothing is
+sent but the few blocks that were added. A step can be launched before the tokens of the last one
+have reached the host. When rows come, go or move, one copy and one kernel put them in place.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Set
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.metadata import AttentionMetadata, RaggedTables
+from engine.attention.packing import ALIGNMENT, sent_together
+from engine.gpu.graphs import padded_sizes, replayed
+from engine.gpu.kernels import advance as state
+from engine.gpu.kernels.sampling import sample
+from engine.run.launched import NewestTokens, on_device
+from engine.sampling.device import SamplingTensors, samples_on_device, sampling_columns
+from engine.sampling.sampler import Choice
+from engine.step.step import PENDING, ScheduledSequence, StepResult
+
+if TYPE_CHECKING:
+    from engine.gpu.llama import KernelLlama
+
+# A counter that marks a row as padding.
+_IDLE = -(1 << 30)
+
+Identity = tuple[int, int]
+
+
+class SteadyStep:
+    """See ``engine.step.step.StepUnderWay``. Its tokens were chosen as it was launched: nothing
+    but the tokens before them decides, and those the device has."""
+
+    def __init__(self, uids: Items[int], choice: Choice, device: torch.device) -> None:
+        self._uids = uids
+        self._choice = choice
+        self._device = device
+
+    def sample(self, skipped: Set[int]) -> None:
+        """What sequences in ``skipped`` were given is for the caller to ignore."""
+
+    def result(self) -> StepResult:
+        with on_device(self._device):
+            return StepResult([*self._choice.read()])
+
+    def newest(self) -> NewestTokens:
+        """Valid until the step after the next is launched."""
+        return NewestTokens({uid: row for row, uid in enumerate(self._uids)}, self._choice.tokens)
+
+
+@dataclass(slots=True)
+class _Row:
+    """What the host knows of a row on the device."""
+
+    identity: Identity
+    start: int  # position that it computes next
+    num_blocks: int  # of its table that are there
+
+
+class SteadyDecode:
+    """Launches decode steps. Not thread-safe; everything goes to the current stream."""
+
+    def __init__(
+        self,
+        decoder: KernelLlama,
+        cache: PagedKVCache,
+        *,
+        max_rows: int,
+        max_positions: int,
+        vocab_size: int,
+        device: torch.device,
+    ) -> None:
+        """``max_positions``: tokens of the longest sequence."""
+        self._decoder = decoder
+        self._cache = cache
+        self._vocab_size = vocab_size
+        self._device = device
+        self._sizes = padded_sizes(max_rows)
+        largest = self._sizes[-1]
+        width = -(-max_positions // cache.block_size)
+        width += -width % ALIGNMENT
+
+        def ints(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
+        self._tokens, self._bests = ints(largest), ints(largest).view(torch.float32)
+        self._counters = torch.full_like(self._tokens, _IDLE)
+        self._positions, self._lengths, self._slots = ints(largest), ints(largest), ints(largest)
+        self._tables = ints(largest, width)
+        self._sampling = SamplingTensors(
+            temperature=ints(largest).view(torch.float32),
+            log_min_p=ints(largest).view(torch.float32),
+            top_k=ints(largest),
+            top_p=ints(2 * largest).view(torch.float64),
+            seeds=ints(2 * largest).view(torch.int64),
+        )
+        self._rows: list[_Row] = []  # empty: nothing on the device is to be built on
+        with torch.inference_mode():
+            self._replay = replayed(self._step, self._sizes, device)
+
+    def accepts(self, items: Items[ScheduledSequence]) -> bool:
+        """Whether all of ``items`` compute and sample one token each, and sample plainly."""
+        return 0 < len(items) <= self._sizes[-1] and all(
+            item.num_tokens == 1 and item.samples and samples_on_device(item.sequence)
+            for item in items
+        )
+
+    def launch(
+        self, items: Items[ScheduledSequence], newest: NewestTokens | None = None
+    ) -> SteadyStep:
+        """Start a step of ``items`` that it ``accepts``, and return without waiting for it.
+
+        Tokens that are ``PENDING`` are those of the step launched last, here or elsewhere, which
+        left them in ``newest``. Block tables have room for the items' tokens. Raises KeyError for
+        a pending token that nobody samples.
+        """
+        with torch.inference_mode():
+            if self._continues(items):
+                self._add_blocks(items)
+            else:
+                self._arrange(items, newest)
+            try:
+                self._replay(self._sizes[bisect_left(self._sizes, len(items))])
+            except BaseException:
+                self.forget()
+                raise
+            for row in self._rows:
+                row.start += 1
+            return SteadyStep(
+                [item.sequence.uid for item in items], self._choice(len(items)), self._device
+            )
+
+    def forget(self) -> None:
+        """Another step comes between: what is on the device is not to be built on."""
+        self._rows = []
+
+    # --- the step ------------------------------------------------------------------------------
+
+    def _step(self, size: int) -> None:
+        """What a graph records, for the first ``size`` rows."""
+        tables, lengths, slots = self._tables[:size], self._lengths[:size], self._slots[:size]
+        positions = self._positions[:size]
+        state.advance(
+            self._counters[:size],
+            tables,
+            positions,
+            lengths,
+            slots,
+            block_size=self._cache.block_size,
+        )
+        nothing = lengths[:0]
+        ragged = RaggedTables(slots, lengths, tables, nothing, nothing, nothing, longest=0)
+        tokens = self._tokens[:size]
+        hidden = self._decoder.hidden_states(
+            tokens, positions, self._cache, AttentionMetadata(nothing, {}, ragged=ragged)
+        )
+        logits = self._decoder.narrow_logits(hidden)
+        # A token's place is one behind its predecessor's, whose context has that length.
+        sample(
+            logits,
+            self._sampling.rows(size),
+            lengths,
+            tokens=tokens,
+            bests=self._bests[:size],
+        )
+
+    def _choice(self, rows: int) -> Choice:
+        """On its way to the host before the next step overwrites it."""
+        tokens, bests = self._tokens[:rows], self._bests[:rows]
+        if self._device.type != "cuda":
+            tokens, bests = tokens.clone(), bests.clone()
+        return Choice(tokens, bests)
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def _continues(self, items: Items[ScheduledSequence]) -> bool:
+        return len(items) == len(self._rows) and all(
+            row.start == item.start and row.identity == _identity(item)
+            for row, item in zip(self._rows, items, strict=True)
+        )
+
+    def _add_blocks(self, items: Items[ScheduledSequence]) -> None:
+        width = self._tables.shape[1]
+        places: list[int] = []
+        blocks: list[int] = []
+        for number, (row, item) in enumerate(zip(self._rows, items, strict=True)):
+            table = item.sequence.block_table
+            if len(table) > row.num_blocks:
+                first = number * width
+                places += range(first + row.num_blocks, first + len(table))
+                blocks += table[row.num_blocks :]
+                row.num_blocks = len(table)
+        if places:
+            arrays = [np.array(values, dtype=np.int32) for values in (places, blocks)]
+            index, values = sent_together(arrays, self._device)
+            self._tables.view(-1).index_copy_(0, index.long(), values)
+
+    def _arrange(self, items: Items[ScheduledSequence], newest: NewestTokens | None) -> None:
+        places = {} if newest is None else newest.places
+        [sent] = sent_together([self._records(items, places)], self._device)
+        # A copy, as rows may change places.
+        before = self._tokens if newest is None else newest.tokens.to(torch.int32, copy=True)
+        sampling = self._sampling
+        state.place_rows(
+            sent,
+            before,
+            self._tokens,
+            self._counters,
+            (
+                sampling.temperature,
+                sampling.log_min_p,
+                sampling.top_k,
+                sampling.top_p,
+                sampling.seeds,
+            ),
+            self._tables,
+        )
+        self._rows = [
+            _Row(_identity(item), item.start, len(item.sequence.block_table)) for item in items
+        ]
+
+    def _records(
+        self, items: Items[ScheduledSequence], places: Mapping[int, int]
+    ) -> NDArray[np.int32]:
+        """For ``place_rows``, padded to a size that there is a step for."""
+        size = self._sizes[bisect_left(self._sizes, len(items))]
+        width = max(len(item.sequence.block_table) for item in items)
+        records = np.zeros((size, state.HEADER + width + -width % ALIGNMENT), dtype=np.int32)
+        records[:, state.SOURCE] = -1
+        records[:, state.COUNTER] = _IDLE
+        columns = sampling_columns([item.sequence.params for item in items], self._vocab_size)
+        for first, column in zip(
+            (state.TEMPERATURE, state.LOG_MIN_P, state.TOP_K, state.TOP_P, state.SEED),
+            columns,
+            strict=True,
+        ):
+            words = column.view(np.int32).reshape(len(items), -1)
+            records[: len(items), first : first + words.shape[1]] = words
+        for record, item in zip(records[: len(items)], items, strict=True):
+            sequence = item.sequence
+            token = sequence.token_ids[item.start]
+            if token == PENDING:
+                record[state.SOURCE] = places[sequence.uid]
+            else:
+                record[state.TOKEN] = token
+            record[state.COUNTER] = item.start - 1
+            table = sequence.block_table
+            record[state.HEADER : state.HEADER + len(table)] = table
+        return records
+
+
+def _identity(item: ScheduledSequence) -> Identity:
+    """A preempted sequence comes back with other blocks: it counts as another one."""
+    return item.sequence.uid, item.sequence.num_preemptions

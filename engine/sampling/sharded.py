@@ -1,0 +1,99 @@
+"""The logits, of which each rank computes those of its own tokens; and choosing among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.sampling.params import is_plain_greedy
+from engine.sampling.sampler import Choice, Sampler
+from engine.sharding.collectives import Collectives
+from engine.sharding.shard import vocabulary_width
+from engine.step.sequence import Sequence
+
+
+class Vocabulary:
+    """Puts the ranks' parts together. A part is float32 [rows, tokens of this rank]; every rank
+    has one for the same rows."""
+
+    def __init__(self, vocab_size: int, collectives: Collectives) -> None:
+        self._vocab_size = vocab_size
+        self._collectives = collectives
+        self._is_divided = collectives.shard.size > 1
+        self._first, _ = collectives.shard.vocabulary(vocab_size)
+        self._width = vocabulary_width(vocab_size, collectives.shard.size)
+
+    def best(self, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Each row's highest logit, float64 [rows], and the lowest token id that has it, int64
+        [rows], for every rank. A row with a NaN has NaN for its highest."""
+        values, places = part.max(dim=-1)
+        # Both fit into float64 without rounding, so that one exchange carries them.
+        pairs = torch.stack((values.double(), (places + self._first).double()))
+        values, ids = self._collectives.all_gather(pairs).unbind(1)
+        values, ranks = values.max(dim=0)  # of equal ones the first: the lowest rank
+        return values, ids.gather(0, ranks.unsqueeze(0)).squeeze(0).long()
+
+    def whole(self, part: Tensor) -> Tensor:
+        """float32 [rows, vocabulary] for every rank; ``part`` itself for a single one."""
+        if not self._is_divided:
+            return part
+        return self._joined(self._collectives.all_gather(self._padded(part)))
+
+    def gather(self, part: Tensor) -> Tensor | None:
+        """The same for rank 0; None for the others."""
+        parts = self._collectives.gather(self._padded(part))
+        return None if parts is None else self._joined(parts)
+
+    def tell(self, tokens: Tensor) -> Tensor:
+        """Rank 0's int64 [rows], for every rank."""
+        return self._collectives.broadcast(tokens)
+
+    def _padded(self, part: Tensor) -> Tensor:
+        missing = self._width - part.shape[1]
+        return functional.pad(part, (0, missing), value=float("-inf")) if missing else part
+
+    def _joined(self, parts: Tensor) -> Tensor:
+        """[ranks, rows, width] -> [rows, vocabulary]."""
+        return parts.transpose(0, 1).flatten(1)[:, : self._vocab_size].contiguous()
+
+
+class VocabularyParallelSampler:
+    """Stands where ``engine.sampling.sampler.Sampler`` does, given each rank's part of the logits.
+
+    Where every row only wants its most likely token, all ranks find it by one small exchange.
+    Otherwise rank 0 is given the whole logits and chooses as a single process would, with the
+    same random numbers. What the others hold as their choice then is rank 0's tokens if
+    ``tells_tokens``, as they must where a step is launched before the last one's tokens are read;
+    else it means nothing.
+    """
+
+    def __init__(self, sampler: Sampler, vocabulary: Vocabulary, *, tells_tokens: bool) -> None:
+        self._sampler = sampler
+        self._vocabulary = vocabulary
+        self._tells_tokens = tells_tokens
+
+    def forget(self, uid: int) -> None:
+        self._sampler.forget(uid)
+
+    def choose(self, logits: Tensor, sequences: Items[Sequence]) -> Choice:
+        """``logits``: this rank's part."""
+        if all(is_plain_greedy(sequence) for sequence in sequences):
+            best, tokens = self._vocabulary.best(logits)
+            return Choice(tokens, best)
+        whole = self._vocabulary.gather(logits)
+        nothing = torch.zeros(len(sequences), dtype=torch.int64, device=logits.device)
+        if whole is None:
+            tokens = self._vocabulary.tell(nothing) if self._tells_tokens else nothing
+            return Choice(tokens, nothing)
+        tokens = nothing
+        try:
+            choice = self._sampler.choose(whole, sequences)
+            tokens = choice.tokens
+        finally:
+            # Also if choosing raised: the others wait.
+            if self._tells_tokens:
+                self._vocabulary.tell(tokens)
+        return choice

@@ -1,0 +1,338 @@
+"""Which tokens of which sequences the next step computes, and in which KV-cache blocks.
+
+One step mixes decodes and prefill chunks under a token budget, in this order:
+
+1. Every running sequence whose next token can be sampled gets its one token: prompts never delay
+   streams that already flow.
+2. Running sequences with more to compute (a prompt, or everything after a preemption) get chunks
+   of it. Beside decodes they and newcomers get no more than ``engine.schedule.pacing`` allows.
+3. Waiting sequences are admitted, by priority then arrival, while slots, budget and blocks last.
+   Nobody overtakes the head of the queue.
+
+Blocks are taken as tokens need them, never for ``max_tokens`` in advance. When a running sequence
+can have no block, the lowest-priority, newest running sequence is preempted: its blocks go back
+and all its tokens are computed again later. A sequence never preempts one that ranks above it, and
+waits in place, keeping its blocks, when it ranks last itself; so the first in rank always
+progresses, hence everyone finishes. Priority alone starves nobody: a sequence is preempted for one
+that came later ``MOST_OVERTAKEN`` times at most and ranks before every priority from then on, and
+in the queue the one that came first has every eighth turn at least.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left, insort
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from engine.messages import WaitingReason
+from engine.schedule.blocks import BlockPool
+from engine.schedule.pacing import PrefillPacer
+from engine.schedule.prefix import PrefixCache
+from engine.schedule.waiting import WaitingQueue
+from engine.step.sequence import Sequence
+from engine.step.step import PENDING, ScheduledSequence, StepPlan
+
+
+@dataclass(slots=True)
+class SchedulerCounters:
+    """Totals since start. For each sequence that was prefilled to its end, prompt tokens computed
+    plus cached is exactly its prompt's length, however often it was preempted."""
+
+    prompt_tokens_computed: int = 0
+    prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
+    tokens_recomputed: int = 0  # computed again after a preemption; what a cache gave back is not
+    tokens_generated: int = 0
+    preemptions: int = 0
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A step being planned."""
+
+    budget: int
+    items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
+    admitted: list[Sequence] = field(default_factory=list)
+    preempted: set[int] = field(default_factory=set)  # uids
+
+    def take(self, sequence: Sequence, num_tokens: int) -> None:
+        start = sequence.num_computed_tokens
+        samples = start + num_tokens == len(sequence.token_ids)
+        self.items[sequence.uid] = ScheduledSequence(
+            sequence, start, num_tokens, samples, sequence.num_preemptions
+        )
+        self.budget -= num_tokens
+
+    def drop(self, sequence: Sequence) -> None:
+        self.preempted.add(sequence.uid)
+        item = self.items.pop(sequence.uid, None)
+        if item is not None:
+            self.budget += item.num_tokens
+
+    def plan(self) -> StepPlan:
+        return StepPlan(tuple(self.items.values()), tuple(self.admitted))
+
+
+_rank = operator.attrgetter("rank")
+
+
+class Scheduler:
+    """Add sequences; schedule a step; update with what it computed; finish a sequence.
+
+    Owns every sequence's ``token_ids``, ``block_table`` and progress from ``add`` to ``finish``.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_kv_blocks: int,
+        block_size: int,
+        max_model_len: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        enable_prefix_caching: bool = True,
+        pacer: PrefillPacer | None = None,
+    ) -> None:
+        self._pacer = pacer
+        self.block_size = block_size
+        self.max_num_batched_tokens = max_num_batched_tokens
+        # Each running sequence must be able to have a token of every step.
+        self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
+        # The longest sequence that can run when it has the whole cache to itself.
+        self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
+        self.pool = BlockPool(num_kv_blocks)
+        self.prefix = PrefixCache(self.pool, block_size, enabled=enable_prefix_caching)
+        self.counters = SchedulerCounters()
+        self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
+        self._waiting = WaitingQueue()
+        self._running: list[Sequence] = []  # by rank, first in rank first
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._running) or bool(self._waiting)
+
+    # --- add ---------------------------------------------------------------------------------
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence. Raises ValueError for one that is empty or could never run."""
+        if not 0 < sequence.num_tokens <= self.max_sequence_len:
+            raise ValueError(
+                f"a sequence of {sequence.num_tokens} tokens; 1 to {self.max_sequence_len} can run"
+            )
+        self._waiting.push(sequence)
+
+    # --- schedule ----------------------------------------------------------------------------
+
+    def schedule(self, now: float, held: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step and take the blocks it needs. Empty only if there is no work, or all
+        of it is ``held``: uids of sequences that shall sit out this step where they stand."""
+        draft = _Draft(self.max_num_batched_tokens)
+        prefilling = self._continue_decodes(draft, held)
+        if self._pacer is not None and draft.items:
+            draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
+        self._continue_prefills(draft, prefilling)
+        self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
+        if draft.items:
+            self.counters.steps += 1
+        return draft.plan()
+
+    def _continue_decodes(self, draft: _Draft, held: Set[int]) -> list[Sequence]:
+        """Give each decoding sequence its token; the others, which have more to compute."""
+        prefilling = []
+        running, size = self._running, self.block_size
+        index = 0
+        while index < len(running):  # preemption shortens the list behind index
+            sequence = running[index]
+            index += 1
+            computed = sequence.num_computed_tokens
+            if len(sequence.token_ids) - computed > 1:
+                prefilling.append(sequence)
+            elif held and sequence.uid in held:
+                continue
+            # Most often there is room in its last block; asking costs more than looking.
+            elif computed < len(sequence.block_table) * size or self._make_room(sequence, 1, draft):
+                draft.take(sequence, 1)
+        return prefilling
+
+    def _continue_prefills(self, draft: _Draft, prefilling: list[Sequence]) -> None:
+        for sequence in prefilling:
+            if draft.budget == 0:
+                return
+            if sequence.uid in draft.preempted:
+                continue
+            remaining = len(sequence.token_ids) - sequence.num_computed_tokens
+            room = self._make_room(sequence, min(remaining, draft.budget), draft)
+            if room:
+                draft.take(sequence, room)
+
+    def _admit(self, draft: _Draft, prefilling: list[Sequence], now: float) -> WaitingReason | None:
+        """Let waiting sequences run; what keeps the head of the queue from it, if any is left."""
+        # Blocks that running prompts will need; admitting on them would only lead to preemption.
+        promised = sum(
+            self._num_blocks(sequence.num_tokens) - len(sequence.block_table)
+            for sequence in prefilling
+            if sequence.uid not in draft.preempted
+        )
+        while (head := self._waiting.head()) is not None:
+            if len(self._running) >= self.max_num_seqs:
+                return WaitingReason.SLOTS
+            if draft.budget == 0:
+                return WaitingReason.BUDGET
+            hits = self.prefix.match(head)
+            if not self._fits(head, hits, promised):
+                return WaitingReason.KV_BLOCKS
+            self._start(self._waiting.pop(), hits, draft, now)
+            promised += self._num_blocks(head.num_tokens) - len(head.block_table)
+        return None
+
+    def _fits(self, sequence: Sequence, hits: list[int], promised: int) -> bool:
+        """Whether all tokens of a waiting sequence find blocks beside what others are promised
+        and one more block for each running sequence, so that it need not be preempted at once."""
+        # A hit that nobody holds is counted as available, so it must be counted as needed too.
+        shared = sum(1 for block in hits if self.pool.ref_count(block))
+        needed = self._num_blocks(sequence.num_tokens) - shared
+        return needed + promised + len(self._running) <= self.pool.num_available
+
+    def _start(self, sequence: Sequence, hits: list[int], draft: _Draft, now: float) -> None:
+        for block in hits:
+            self.pool.share(block)
+        sequence.block_table = hits
+        sequence.num_computed_tokens = len(hits) * self.block_size
+        insort(self._running, sequence, key=_rank)
+        if sequence.first_scheduled_time is None:
+            sequence.first_scheduled_time = now
+            sequence.num_cached_tokens = min(
+                sequence.num_computed_tokens, sequence.num_prompt_tokens
+            )
+            draft.admitted.append(sequence)
+        if sequence.num_computed_tokens > sequence.max_computed_tokens:
+            # After a preemption too: meanwhile somebody else may have computed more of the prompt.
+            prompt = sequence.num_prompt_tokens
+            known = min(sequence.max_computed_tokens, prompt)
+            self.counters.prompt_tokens_cached += min(sequence.num_computed_tokens, prompt) - known
+            sequence.max_computed_tokens = sequence.num_computed_tokens
+        remaining = len(sequence.token_ids) - sequence.num_computed_tokens
+        draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
+
+    def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
+        """Take blocks for the sequence's next tokens; for how many of them there is room.
+
+        Preempts only rather than return 0, and only sequences that rank below this one.
+        """
+        table, size = sequence.block_table, self.block_size
+        computed = sequence.num_computed_tokens
+        if computed + num_tokens <= len(table) * size:  # so it is for nearly every decode
+            return num_tokens
+        missing = self._num_blocks(computed + num_tokens) - len(table)
+        while missing > 0:
+            if self.pool.num_available:
+                table.append(self.pool.allocate())
+                missing -= 1
+            elif len(table) * size > computed or not self._preempt_below(sequence, draft):
+                break
+        return min(num_tokens, len(table) * size - computed)
+
+    def _num_blocks(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    # --- preempt -----------------------------------------------------------------------------
+
+    def _preempt_below(self, sequence: Sequence, draft: _Draft) -> bool:
+        """Preempt the last in rank, unless that is this sequence itself."""
+        last = self._running[-1]
+        if last is sequence:
+            return False
+        draft.drop(last)
+        self.preempt(last, overtaken=sequence.uid > last.uid)
+        return True
+
+    def preempt(self, sequence: Sequence, *, overtaken: bool = False) -> None:
+        """Send a running sequence back to the queue, between steps or while one is planned.
+        ``overtaken``: for one that came later."""
+        self._leave_running(sequence)
+        sequence.num_overtaken += overtaken
+        sequence.num_computed_tokens = 0
+        sequence.num_preemptions += 1
+        self.counters.preemptions += 1
+        self._waiting.push(sequence)
+
+    def _leave_running(self, sequence: Sequence) -> None:
+        index = bisect_left(self._running, _rank(sequence), key=_rank)
+        if index == len(self._running) or self._running[index] is not sequence:
+            raise ValueError(f"sequence {sequence.uid} is not running")
+        del self._running[index]
+        self.prefix.release(sequence.block_table)
+        sequence.block_table = []
+
+    # --- update and finish -------------------------------------------------------------------
+
+    def assume(self, item: ScheduledSequence) -> None:
+        """A step under way computes this item: plan on as if it had, though the token it samples
+        is not known. ``update`` or ``rewind`` follows."""
+        sequence = item.sequence
+        if item.is_current:
+            sequence.num_computed_tokens = item.end
+        if item.samples and sequence.embed is None:
+            sequence.token_ids.append(PENDING)
+
+    def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
+        """The step has computed this item, and sampled ``token_id`` where the item samples."""
+        sequence = item.sequence
+        start, end = item.start, item.end
+        if start < max(sequence.max_computed_tokens, sequence.num_prompt_tokens):
+            self._count(sequence, start, end)
+        if end > sequence.max_computed_tokens:
+            sequence.max_computed_tokens = end
+        if item.is_current:
+            if sequence.num_computed_tokens < end:  # not assumed before
+                sequence.num_computed_tokens = end
+            if end // self.block_size > start // self.block_size:
+                self.prefix.keep(sequence, start, end)
+        if token_id is not None:
+            if end == len(sequence.token_ids):
+                sequence.token_ids.append(token_id)
+            else:
+                sequence.token_ids[end] = token_id
+            sequence.last_token_time = now
+            if sequence.first_token_time is None:
+                sequence.first_token_time = now
+            self.counters.tokens_generated += 1
+
+    def rewind(self, item: ScheduledSequence) -> None:
+        """The step did not compute this item after all: it is to be computed again."""
+        sequence = item.sequence
+        if item.samples:
+            del sequence.token_ids[item.end :]
+        if item.is_current:
+            sequence.num_computed_tokens = item.start
+        elif sequence.num_computed_tokens >= len(sequence.token_ids):
+            # It came back meanwhile, to blocks that leave nothing to compute.
+            self.preempt(sequence)
+        needed = self._num_blocks(len(sequence.token_ids))
+        if len(sequence.block_table) > needed:
+            self.prefix.release(sequence.block_table[needed:])
+            del sequence.block_table[needed:]
+
+    def _count(self, sequence: Sequence, start: int, end: int) -> None:
+        fresh = max(start, sequence.max_computed_tokens)  # below it, computing is recomputing
+        if fresh > start:
+            self.counters.tokens_recomputed += min(fresh, end) - start
+        prompt_end = min(end, sequence.num_prompt_tokens)
+        if prompt_end > fresh:
+            self.counters.prompt_tokens_computed += prompt_end - fresh
+
+    def finish(self, sequence: Sequence) -> None:
+        """Take a sequence out, running or waiting, finished or aborted, and free its blocks."""
+        if sequence in self._waiting:
+            self._waiting.discard(sequence)
+        else:
+            self._leave_running(sequence)

@@ -1,0 +1,97 @@
+"""Which texts an encoder computes next: whole ones, each in one step, as a step's budget allows.
+
+An encoder keeps nothing between steps, so there are no blocks to give out, no prefixes to share
+and nobody to preempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from engine.messages import WaitingReason
+from engine.schedule.scheduler import SchedulerCounters
+from engine.schedule.waiting import WaitingQueue
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence, StepPlan
+
+
+class InputScheduler:
+    """Stands where ``engine.schedule.scheduler.Scheduler`` does for a model without a KV cache.
+
+    A step's plan holds the first in the queue, by priority then arrival, while slots and budget
+    last. Nobody overtakes the head.
+    """
+
+    pool = None
+
+    def __init__(
+        self, *, max_model_len: int, max_num_seqs: int, max_num_batched_tokens: int
+    ) -> None:
+        self.max_num_seqs = max_num_seqs
+        self.max_sequence_len = max_model_len
+        # A text that the model takes must fit into a step.
+        self.max_num_batched_tokens = max(max_num_batched_tokens, max_model_len)
+        self.counters = SchedulerCounters()
+        self.waiting_reason: WaitingReason | None = None
+        self._waiting = WaitingQueue()
+        self._running: dict[int, Sequence] = {}
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._running) or bool(self._waiting)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence. Raises ValueError for one that is empty or could never run."""
+        if not 0 < sequence.num_tokens <= self.max_sequence_len:
+            raise ValueError(
+                f"a text of {sequence.num_tokens} tokens; 1 to {self.max_sequence_len} can run"
+            )
+        self._waiting.push(sequence)
+
+    def schedule(self, now: float, held: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step; empty only if there is no work. ``held`` is of no concern here."""
+        budget = self.max_num_batched_tokens
+        self.waiting_reason = None
+        while (head := self._waiting.head()) is not None:
+            if len(self._running) == self.max_num_seqs:
+                self.waiting_reason = WaitingReason.SLOTS
+                break
+            if head.num_tokens > budget:
+                self.waiting_reason = WaitingReason.BUDGET
+                break
+            budget -= head.num_tokens
+            sequence = self._waiting.pop()
+            sequence.first_scheduled_time = now
+            self._running[sequence.uid] = sequence
+        sequences = tuple(self._running.values())
+        if sequences:
+            self.counters.steps += 1
+        items = tuple(ScheduledSequence(s, 0, s.num_tokens, samples=True) for s in sequences)
+        return StepPlan(items, sequences)
+
+    def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
+        """The step has computed this item."""
+        item.sequence.num_computed_tokens = item.num_tokens
+        self.counters.prompt_tokens_computed += item.num_tokens
+
+    def assume(self, item: ScheduledSequence) -> None:
+        """No encoder's step is planned while another is under way."""
+        raise NotImplementedError
+
+    def rewind(self, item: ScheduledSequence) -> None:
+        """The step did not compute this item after all. There is nothing to undo."""
+
+    def finish(self, sequence: Sequence) -> None:
+        """Take a sequence out, waiting or running, finished or aborted."""
+        if sequence in self._waiting:
+            self._waiting.discard(sequence)
+        else:
+            del self._running[sequence.uid]

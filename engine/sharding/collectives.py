@@ -1,0 +1,165 @@
+"""What the ranks of one model compute together, over torch.distributed: gloo between processes on
+a CPU, NCCL between GPUs.
+
+Every rank makes the same calls in the same order. A call counts when it begins, so that equal
+counts mean that two ranks stand at the same place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from engine.sharding.shard import Shard
+
+# Of one call, or until the ranks have found each other. ``engine.ranks.ranks`` notices sooner
+# when a rank hangs; this only must not come first, while one rank still loads its weights and the
+# others wait.
+_LONGEST_CALL = timedelta(hours=2)
+
+
+class CollectiveError(RuntimeError):
+    """The ranks cannot reach each other; most often because one has ended."""
+
+
+class Collectives(Protocol):
+    @property
+    def shard(self) -> Shard: ...
+
+    @property
+    def calls(self) -> int:
+        """How many calls have begun."""
+        ...
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum of all ranks' ``x``, the same bits for every rank; ``x`` may be overwritten."""
+        ...
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        """[size, *shape] of all ranks' ``x``, which have one shape and dtype."""
+        ...
+
+    def gather(self, x: Tensor) -> Tensor | None:
+        """The same for rank 0; None for the others."""
+        ...
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        """Rank 0's ``x``; the others' have its shape and dtype, and may be overwritten."""
+        ...
+
+    def minimum(self, value: int) -> int:
+        """The least of all ranks' values."""
+        ...
+
+
+class Alone:
+    """A single rank: nothing is exchanged."""
+
+    shard = Shard(0, 1)
+    calls = 0
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        return x
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(0)
+
+    def gather(self, x: Tensor) -> Tensor | None:
+        return x.unsqueeze(0)
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        return x
+
+    def minimum(self, value: int) -> int:
+        return value
+
+
+ALONE = Alone()
+
+
+class Group:
+    """The ranks of one model on one machine. A process can be of one such group at a time.
+
+    ``store``: a file that all ranks can write, by which they find each other; it must not exist
+    before, and lie where nobody else can reach it. ``device``: this rank's own. Raises
+    CollectiveError when the others do not come.
+    """
+
+    def __init__(self, shard: Shard, device: torch.device, store: Path) -> None:
+        self.shard = shard
+        self.calls = 0
+        self._device = device
+        self._is_nccl = device.type == "cuda"
+        if not self._is_nccl:
+            # All ranks are processes of this machine: nobody else shall be able to connect.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        with _as_collective_error():
+            dist.init_process_group(
+                "nccl" if self._is_nccl else "gloo",
+                init_method=f"file://{store}",
+                rank=shard.rank,
+                world_size=shard.size,
+                timeout=_LONGEST_CALL,
+                device_id=device if self._is_nccl else None,
+            )
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        with _as_collective_error():
+            dist.all_reduce(x)
+        return x
+
+    def all_gather(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x = x.contiguous()
+        out = x.new_empty((self.shard.size, *x.shape))
+        with _as_collective_error():
+            dist.all_gather(list(out.unbind(0)), x)
+        return out
+
+    def gather(self, x: Tensor) -> Tensor | None:
+        self.calls += 1
+        x = x.contiguous()
+        out = None
+        if self.shard.rank == 0:
+            out = x.new_empty((self.shard.size, *x.shape))
+        with _as_collective_error():
+            dist.gather(x, None if out is None else list(out.unbind(0)), dst=0)
+        return out
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x = x.contiguous()
+        with _as_collective_error():
+            dist.broadcast(x, src=0)
+        return x
+
+    def minimum(self, value: int) -> int:
+        self.calls += 1
+        least = torch.tensor([value], dtype=torch.int64, device=self._device)
+        with _as_collective_error():
+            dist.all_reduce(least, op=dist.ReduceOp.MIN)
+        return int(least.item())
+
+    def close(self) -> None:
+        """Let go of the others. NCCL's part is left to the end of the process: it would wait for
+        ranks that may be gone."""
+        if not self._is_nccl and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _as_collective_error() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise CollectiveError(f"the ranks lost each other: {error}") from error

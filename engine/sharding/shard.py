@@ -1,0 +1,188 @@
+"""Which part of each parameter a rank holds. Pure functions, no tensor.
+
+The division is Megatron-LM's (arXiv 1909.08053): the projections into attention and feed-forward
+are divided by their outputs (whole heads; inner elements), the projections out of them by their
+inputs, so that each half of a layer needs one sum over the ranks. Embedding and output head are
+divided by the vocabulary. Norms and learned positions are held by every rank.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from engine.architecture.config import ModelConfig
+from engine.architecture.errors import ConfigError
+
+Range = tuple[int, int]  # first element, and the one after the last
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Elements ``ranges`` of dimension ``dim``, one range after the other."""
+
+    dim: int
+    ranges: tuple[Range, ...]
+
+
+class Share(enum.Enum):
+    """What a rank holds of a parameter that is not divided."""
+
+    WHOLE = "whole"
+    ZEROS = "zeros"  # a bias of a sum over the ranks, which the first rank adds
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Rank ``rank`` of ``size``."""
+
+    rank: int
+    size: int
+
+    def config(self, config: ModelConfig) -> ModelConfig:
+        """The model as this rank computes it: its heads and its inner elements. Fewer key heads
+        than ranks are repeated. Raises ConfigError when the sizes do not divide."""
+        if self.size == 1:
+            return config
+        heads, kv_heads = config.num_heads, config.num_kv_heads
+        self._require(heads % self.size == 0, f"its {heads} attention heads")
+        self._require(
+            kv_heads % self.size == 0 or self.size % kv_heads == 0, f"its {kv_heads} key heads"
+        )
+        inner = config.intermediate_size
+        self._require(inner % self.size == 0, f"its {inner} inner elements of a feed-forward")
+        last, end = Shard(self.size - 1, self.size).vocabulary(config.vocab_size)
+        self._require(last < end, f"its vocabulary of {config.vocab_size}")
+        return replace(
+            config,
+            num_heads=heads // self.size,
+            num_kv_heads=max(1, kv_heads // self.size),
+            intermediate_size=inner // self.size,
+        )
+
+    def even(self, count: int) -> Range:
+        """Of ``count`` elements, which the ranks share evenly."""
+        each = count // self.size
+        return self.rank * each, (self.rank + 1) * each
+
+    def query(self, config: ModelConfig) -> Range:
+        """Elements of all heads' queries, of the undivided model's ``config``."""
+        return self.even(config.q_size)
+
+    def key(self, config: ModelConfig) -> Range:
+        """Elements of all key heads' keys (or values), likewise."""
+        if config.num_kv_heads >= self.size:
+            return self.even(config.kv_size)
+        head = self.rank * config.num_kv_heads // self.size
+        return head * config.head_dim, (head + 1) * config.head_dim
+
+    def vocabulary(self, vocab_size: int) -> Range:
+        """Token ids: equally many for each rank but the last ones, which may have fewer."""
+        each = vocabulary_width(vocab_size, self.size)
+        return min(self.rank * each, vocab_size), min((self.rank + 1) * each, vocab_size)
+
+    def _require(self, divides: bool, what: str) -> None:
+        if not divides:
+            raise ConfigError(
+                f"--tensor-parallel-size {self.size} does not divide this model: {what} cannot be "
+                "shared evenly"
+            )
+
+
+def vocabulary_width(vocab_size: int, size: int) -> int:
+    """Token ids of each of ``size`` ranks but the last ones."""
+    return -(-vocab_size // size)
+
+
+def part_of(name: str, config: ModelConfig, shard: Shard) -> Part | Share:
+    """What ``shard`` holds of the parameter with this checkpoint name, in a model with the
+    (undivided) ``config``. Raises KeyError for a name of no known family."""
+    rules = _GPT2 if config.family == "gpt2" else _LLAMA
+    for pattern, rule in rules:
+        if pattern.fullmatch(name):
+            return _apply(rule, config, shard)
+    raise KeyError(f"no rule says how {name} is divided among ranks")
+
+
+def parts_of(names: Iterable[str], config: ModelConfig, shard: Shard) -> dict[str, Part]:
+    """Of those parameters that are divided, what ``shard`` holds; see ``part_of``."""
+    held = {name: part_of(name, config, shard) for name in names}
+    return {name: part for name, part in held.items() if isinstance(part, Part)}
+
+
+class _Rule(enum.Enum):
+    """How a parameter is divided: what along which dimension."""
+
+    WHOLE = enum.auto()
+    FIRST = enum.auto()  # a bias of a sum
+    VOCABULARY = enum.auto()
+    QUERY_0 = enum.auto()
+    QUERY_1 = enum.auto()
+    KEY_0 = enum.auto()
+    INNER_0 = enum.auto()
+    INNER_1 = enum.auto()
+    FUSED_0 = enum.auto()  # GPT-2's queries, keys and values side by side
+    FUSED_1 = enum.auto()
+
+
+def _apply(rule: _Rule, config: ModelConfig, shard: Shard) -> Part | Share:
+    match rule:
+        case _Rule.WHOLE:
+            return Share.WHOLE
+        case _Rule.FIRST:
+            return Share.WHOLE if shard.rank == 0 else Share.ZEROS
+        case _Rule.VOCABULARY:
+            return Part(0, (shard.vocabulary(config.vocab_size),))
+        case _Rule.QUERY_0 | _Rule.QUERY_1:
+            return Part(int(rule is _Rule.QUERY_1), (shard.query(config),))
+        case _Rule.KEY_0:
+            return Part(0, (shard.key(config),))
+        case _Rule.INNER_0 | _Rule.INNER_1:
+            return Part(int(rule is _Rule.INNER_1), (shard.even(config.intermediate_size),))
+        case _Rule.FUSED_0 | _Rule.FUSED_1:
+            query, key = shard.query(config), shard.key(config)
+            value_begins = config.q_size + config.kv_size
+            ranges = (query, _moved(key, config.q_size), _moved(key, value_begins))
+            return Part(int(rule is _Rule.FUSED_1), ranges)
+
+
+def _moved(span: Range, by: int) -> Range:
+    return span[0] + by, span[1] + by
+
+
+def _rules(table: dict[str, _Rule]) -> tuple[tuple[re.Pattern[str], _Rule], ...]:
+    return tuple((re.compile(pattern), rule) for pattern, rule in table.items())
+
+
+# Weights are [out, in].
+_LLAMA = _rules(
+    {
+        r"model\.embed_tokens\.weight|lm_head\.weight": _Rule.VOCABULARY,
+        r"model\.norm\.weight": _Rule.WHOLE,
+        r".*\.(input|post_attention)_layernorm\.weight": _Rule.WHOLE,
+        r".*\.self_attn\.[qk]_norm\.weight": _Rule.WHOLE,
+        r".*\.self_attn\.q_proj\.(weight|bias)": _Rule.QUERY_0,
+        r".*\.self_attn\.[kv]_proj\.(weight|bias)": _Rule.KEY_0,
+        r".*\.self_attn\.o_proj\.weight": _Rule.QUERY_1,
+        r".*\.mlp\.(gate|up)_proj\.(weight|bias)": _Rule.INNER_0,
+        r".*\.mlp\.down_proj\.weight": _Rule.INNER_1,
+        r".*\.(o|down)_proj\.bias": _Rule.FIRST,
+    }
+)
+# Weights of projections are [in, out].
+_GPT2 = _rules(
+    {
+        r"transformer\.wte\.weight|lm_head\.weight": _Rule.VOCABULARY,
+        r"transformer\.wpe\.weight": _Rule.WHOLE,
+        r".*\.ln_[12f]\.(weight|bias)": _Rule.WHOLE,
+        r".*\.attn\.c_attn\.weight": _Rule.FUSED_1,
+        r".*\.attn\.c_attn\.bias": _Rule.FUSED_0,
+        r".*\.attn\.c_proj\.weight": _Rule.QUERY_0,
+        r".*\.mlp\.c_fc\.weight": _Rule.INNER_1,
+        r".*\.mlp\.c_fc\.bias": _Rule.INNER_0,
+        r".*\.mlp\.c_proj\.weight": _Rule.INNER_0,
+        r".*\.c_proj\.bias": _Rule.FIRST,
+    }
+)

@@ -1,0 +1,162 @@
+"""How bytes of a file become elements of a tensor, on a device and in a dtype.
+
+A tensor is placed piece by piece. On a CPU, in the stored dtype, the file is read straight into
+it. Anything else goes through a small buffer, so that no stored copy of a whole tensor exists; for
+a GPU the buffer is pinned, and the copy runs on a stream of its own while the next piece is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.weights.stored import Shape, TensorFile, Wanted
+
+# A multiple of every element's size. Larger ones leave the processor's cache between the read and
+# the conversion, smaller ones cost more calls than they save.
+PIECE_BYTES = 4 << 20
+
+# Torch shares a larger conversion among threads of its own, a team for each thread that asks.
+_SERIAL_ELEMENTS = (1 << 15) - 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Adjacent bytes of a stored tensor's wanted part, from byte ``first`` of that part: those at
+    ``runs`` (offset in the file, bytes), one after the other; together at most PIECE_BYTES."""
+
+    first: int
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(length for _, length in self.runs)
+
+
+def pieces_of(wanted: Wanted) -> Iterator[Piece]:
+    first = size = 0
+    runs: list[tuple[int, int]] = []
+    for offset, length in wanted.runs():
+        while length:
+            taken = min(length, PIECE_BYTES - size)
+            runs.append((offset, taken))
+            size, offset, length = size + taken, offset + taken, length - taken
+            if size == PIECE_BYTES:
+                yield Piece(first, tuple(runs))
+                first, size, runs = first + size, 0, []
+    if runs:
+        yield Piece(first, tuple(runs))
+
+
+class Target:
+    """Where tensors are to be: ``dtype`` and ``device``. Any thread may use it; they are inference
+    tensors if it was made in inference mode."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype = dtype
+        self.device = device
+        self._inference = torch.is_inference_mode_enabled()  # each thread has its own mode
+        # One for all threads: the bus carries one copy at a time, and its order is theirs.
+        self._stream = (
+            torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            if device.type == "cuda"
+            else None
+        )
+
+    def num_bytes(self, shape: Shape) -> int:
+        return torch.Size(shape).numel() * self.dtype.itemsize
+
+    def empty(self, shape: Shape) -> Tensor:
+        with torch.inference_mode(self._inference), self.copying():
+            return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def copying(self) -> AbstractContextManager[Any]:
+        """While this lasts, a GPU is given work on the stream of the copies."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def event(self) -> torch.cuda.Event | None:
+        """Happens when the copies so far are done. None: they are."""
+        if self._stream is None:
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(self._stream)
+        return event
+
+    def hand_over(self, tensor: Tensor, copied: torch.cuda.Event | None) -> None:
+        """To the caller's stream, which waits until the tensor was ``copied``."""
+        if copied is not None:
+            current = torch.cuda.current_stream(self.device)
+            current.wait_event(copied)
+            # It was allocated for the stream of the copies, which must not reuse its memory
+            # before the caller's is done with it.
+            tensor.record_stream(current)
+
+
+class Placer:
+    """Puts pieces into tensors of ``target``, for the thread that made it."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._buffers: list[_Buffer] = []
+        if target.device.type == "cuda":
+            # A thread begins on the first GPU, where a rank on another one has no business.
+            torch.cuda.set_device(target.device)
+
+    def place(self, piece: Piece, wanted: Wanted, tensor: Tensor) -> None:
+        """Into ``tensor``, which is for all of ``wanted``. Raises WeightsError."""
+        target = self._target
+        elements = piece.num_bytes // wanted.dtype.itemsize
+        first = piece.first // wanted.dtype.itemsize
+        goal = tensor.view(-1)[first : first + elements]
+        if target.device.type == "cpu" and target.dtype == wanted.dtype:
+            _read(wanted.stored.file, piece, goal)
+            return
+        buffer = self._next_buffer()
+        read = buffer.memory[: piece.num_bytes].view(wanted.dtype)
+        _read(wanted.stored.file, piece, read)
+        with target.copying():
+            if target.device.type == "cpu":
+                parts = zip(
+                    torch.split(goal, _SERIAL_ELEMENTS),
+                    torch.split(read, _SERIAL_ELEMENTS),
+                    strict=True,
+                )
+                for converted, stored in parts:
+                    converted.copy_(stored)
+            elif target.dtype == wanted.dtype:
+                goal.copy_(read, non_blocking=True)
+            else:
+                goal.copy_(read.to(target.device, non_blocking=True))
+        buffer.copied = target.event()
+
+    def _next_buffer(self) -> _Buffer:
+        """One that no copy is read from any more."""
+        pinned = self._target.device.type == "cuda"
+        if len(self._buffers) < (2 if pinned else 1):
+            buffer = _Buffer(torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=pinned))
+        else:
+            buffer = self._buffers.pop(0)
+        self._buffers.append(buffer)
+        if buffer.copied is not None:
+            buffer.copied.synchronize()
+        return buffer
+
+
+@dataclass(slots=True)
+class _Buffer:
+    memory: Tensor
+    copied: torch.cuda.Event | None = None
+
+
+def _read(file: TensorFile, piece: Piece, into: Tensor) -> None:
+    """``into``: contiguous, on the CPU."""
+    view = into.view(torch.uint8).numpy().data
+    first = 0
+    for offset, length in piece.runs:
+        file.read_into(view[first : first + length], offset)
+        first += length

@@ -1,0 +1,203 @@
+"""Safetensors files: which bytes of a file are which tensor.
+
+A file is the length of its header (8 bytes, little-endian), the header (JSON: each tensor's dtype,
+shape and place), and the tensors' bytes, row-major, without gaps. A header is believed only as far
+as the file's size bears it out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import torch
+from msgspec import Meta
+
+from engine.architecture.errors import WeightsError
+
+Shape = tuple[int, ...]
+Range = tuple[int, int]  # first element, and the one after the last
+
+SERVED_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_METADATA = "__metadata__"
+
+_Count = Annotated[int, Meta(ge=0, le=2**62)]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: tuple[_Count, ...]
+    data_offsets: tuple[_Count, _Count]
+
+
+class TensorFile:
+    """An open file that is read by offset, from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises WeightsError."""
+        self.path = path
+        try:
+            # A pipe of this name would block whoever opens it.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise WeightsError(f"cannot read {path}: {error.strerror}") from error
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise WeightsError(f"cannot read {path}: it is no file")
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` (of bytes) with what stands at ``offset``. Raises WeightsError."""
+        while buffer:
+            try:
+                count = os.preadv(self._descriptor, [buffer], offset)
+            except OSError as error:
+                raise WeightsError(f"cannot read {self.path}: {error.strerror}") from error
+            if count == 0:
+                raise WeightsError(f"cannot read {self.path}: it ends at byte {offset}")
+            buffer = buffer[count:]
+            offset += count
+
+    def close(self) -> None:
+        """No read may be under way."""
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """``dtype``: as the format names it. ``begin``: its first byte in the file."""
+
+    file: TensorFile
+    name: str
+    dtype: str
+    shape: Shape
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Elements ``ranges`` of dimension ``dim`` of a stored tensor of a served dtype, one range
+    after the other."""
+
+    stored: StoredTensor
+    dim: int
+    ranges: tuple[Range, ...]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which it is stored."""
+        return SERVED_DTYPES[self.stored.dtype]
+
+    @property
+    def shape(self) -> Shape:
+        shape = self.stored.shape
+        count = sum(last - first for first, last in self.ranges)
+        return (*shape[: self.dim], count, *shape[self.dim + 1 :])
+
+    @property
+    def num_bytes(self) -> int:
+        """Stored."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """(offset in the file, bytes) of what is wanted, in its order; no other byte is in them."""
+        shape, size = self.stored.shape, self.dtype.itemsize
+        element = prod(shape[self.dim + 1 :]) * size
+        row = shape[self.dim] * element
+        end = self.stored.begin
+        length = 0  # of the run that ends there
+        for begin in range(prod(shape[: self.dim])):
+            for first, last in self.ranges:
+                if first == last:
+                    continue
+                offset = self.stored.begin + begin * row + first * element
+                if offset != end and length:
+                    yield end - length, length
+                    length = 0
+                end = offset + (last - first) * element
+                length += (last - first) * element
+        if length:
+            yield end - length, length
+
+
+def whole(stored: StoredTensor) -> Wanted:
+    return Wanted(stored, 0, ((0, stored.shape[0]),))
+
+
+def part(stored: StoredTensor, dim: int, ranges: tuple[Range, ...]) -> Wanted:
+    """Raises ValueError for ranges outside the tensor."""
+    if any(not 0 <= first <= last <= stored.shape[dim] for first, last in ranges):
+        raise ValueError(f"{stored.name} {list(stored.shape)} has no {ranges} of dimension {dim}")
+    return Wanted(stored, dim, ranges)
+
+
+def stored_tensors(file: TensorFile) -> list[StoredTensor]:
+    """What the header tells. Raises WeightsError unless it fits the file."""
+    header = _header(file)
+    try:
+        entries = {
+            name: msgspec.json.decode(entry, type=_Entry)
+            for name, entry in msgspec.json.decode(header, type=dict[str, msgspec.Raw]).items()
+            if name != _METADATA
+        }
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise WeightsError(f"cannot read {file.path}: its header is malformed: {error}") from error
+    return _placed(file, entries, _LENGTH_BYTES + len(header))
+
+
+def _header(file: TensorFile) -> bytearray:
+    if file.size < _LENGTH_BYTES:
+        raise WeightsError(f"cannot read {file.path}: {file.size} bytes are no safetensors file")
+    buffer = bytearray(_LENGTH_BYTES)
+    file.read_into(memoryview(buffer), 0)
+    length = int.from_bytes(buffer, "little")
+    if length > min(file.size - _LENGTH_BYTES, _MAX_HEADER_BYTES):
+        raise WeightsError(
+            f"cannot read {file.path}: a header of {length} bytes in a file of {file.size}: it is "
+            "cut short, or no safetensors file"
+        )
+    header = bytearray(length)
+    file.read_into(memoryview(header), _LENGTH_BYTES)
+    return header
+
+
+def _placed(file: TensorFile, entries: dict[str, _Entry], data: int) -> list[StoredTensor]:
+    """``data``: the first byte after the header, from which entries count."""
+    tensors = []
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        first, last = entry.data_offsets
+        if first != end or last < first:
+            raise WeightsError(
+                f"cannot read {file.path}: its header is malformed: {name} is at bytes {first} to "
+                f"{last}, where {end} is next"
+            )
+        dtype = SERVED_DTYPES.get(entry.dtype)
+        if dtype is not None and prod(entry.shape) * dtype.itemsize != last - first:
+            raise WeightsError(
+                f"cannot read {file.path}: its header is malformed: {name} of type {entry.dtype} "
+                f"and shape {list(entry.shape)} in {last - first} bytes"
+            )
+        tensors.append(StoredTensor(file, name, entry.dtype, entry.shape, data + first))
+        end = last
+    if data + end != file.size:
+        raise WeightsError(
+            f"cannot read {file.path}: it has {file.size} bytes, and its header tells of "
+            f"{data + end}: it is cut short, or was not written to its end"
+        )
+    return tensors

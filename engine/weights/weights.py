@@ -1,0 +1,235 @@
+"""Where a model's tensors come from: a checkpoint's safetensors files, or a random generator."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from engine.architecture.errors import ConfigError, WeightsError
+from engine.architecture.fields import read_object
+from engine.sharding.shard import Part
+from engine.weights.placing import Target
+from engine.weights.reading import READERS, ReadAhead
+from engine.weights.stored import (
+    SERVED_DTYPES,
+    Shape,
+    StoredTensor,
+    TensorFile,
+    Wanted,
+    part,
+    stored_tensors,
+    whole,
+)
+
+Shapes = Mapping[str, Shape]
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+
+# Checkpoints of the bare model leave these prefixes out.
+_OPTIONAL_PREFIXES = ("model.", "transformer.", "bert.", "roberta.")
+# Buffers that older exporters saved along: recomputed, or never used.
+_IGNORED_SUFFIXES = (
+    *(".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"),
+    *("embeddings.position_ids", "embeddings.token_type_ids"),
+)
+_SHOWN = 5
+
+
+class WeightSource(Protocol):
+    def tensor(self, name: str) -> Tensor:
+        """The named tensor, in the engine's dtype, on its device, owned by the caller."""
+        ...
+
+
+class Checkpoint:
+    """The safetensors files of a model directory, checked against ``shapes`` when opened.
+
+    A context manager: while it is open, tensors are read ahead in the order of ``shapes``, and
+    may be asked for in any; of those in ``parts`` this part is. ``progress(done, total)`` is called
+    as each is asked for, in elements.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        shapes: Shapes,
+        *,
+        unused: Iterable[str],
+        dtype: torch.dtype,
+        device: torch.device,
+        progress: Callable[[int, int], None],
+        parts: Mapping[str, Part] | None = None,
+        readers: int = READERS,
+    ) -> None:
+        """Raises WeightsError."""
+        self._shapes = shapes
+        self._unused = frozenset(unused)
+        self._progress = progress
+        self._total = sum(math.prod(shape) for shape in shapes.values())
+        self._done = 0
+        self._ends = ExitStack()
+        self._stored: dict[str, StoredTensor] = {}  # by checkpoint name
+        self._named: dict[str, StoredTensor] = {}  # by our name
+        with ExitStack() as ends:
+            self._open(directory, ends)
+            self._match(directory)
+            self._reader = ReadAhead(
+                self._expected(parts or {}), Target(dtype, device), readers=readers
+            )
+            ends.callback(self._reader.close)
+            self._ends = ends.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ends.close()
+
+    def tensor(self, name: str) -> Tensor:
+        return self._taken(name, whole(self._named[name]))
+
+    def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+        """Elements ``ranges`` (from the first to before the last) of dimension ``dim`` of the
+        named tensor, one range after the other. No more than these is read."""
+        return self._taken(name, part(self._named[name], dim, ranges))
+
+    def _taken(self, name: str, wanted: Wanted) -> Tensor:
+        tensor = self._reader.take(wanted)
+        self._done += math.prod(self._shapes[name])
+        self._progress(self._done, self._total)
+        return tensor
+
+    def _expected(self, parts: Mapping[str, Part]) -> Iterator[Wanted]:
+        for name in self._shapes:
+            stored = self._named[name]
+            held = parts.get(name)
+            yield whole(stored) if held is None else part(stored, held.dim, held.ranges)
+
+    def _open(self, directory: Path, ends: ExitStack) -> None:
+        for path in checkpoint_files(directory):
+            file = TensorFile(path)
+            ends.callback(file.close)
+            self._stored.update((stored.name, stored) for stored in stored_tensors(file))
+
+    def _match(self, directory: Path) -> None:
+        """Find each tensor of ``shapes`` and complain, all at once, about what does not fit."""
+        missing, wrong = [], []
+        for name, shape in self._shapes.items():
+            stored = next((self._stored[n] for n in _spellings(name) if n in self._stored), None)
+            if stored is None:
+                missing.append(name)
+                continue
+            self._named[name] = stored
+            if stored.shape != tuple(shape):
+                wrong.append(f"{stored.name} {list(stored.shape)} instead of {list(shape)}")
+            elif stored.dtype not in SERVED_DTYPES:
+                wrong.append(f"{stored.name} of type {stored.dtype}, which is not served")
+        known = {stored.name for stored in self._named.values()}
+        ignored = {spelling for name in self._unused for spelling in _spellings(name)}
+        unexpected = [
+            name
+            for name in self._stored
+            if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
+        ]
+        complaints = [
+            f"{what}: {_some(names)}"
+            for what, names in (
+                ("missing", missing),
+                ("misshapen", wrong),
+                ("unexpected", unexpected),
+            )
+            if names
+        ]
+        if complaints:
+            raise WeightsError(
+                f"the weights in {directory} do not fit its config.json; " + "; ".join(complaints)
+            )
+
+
+class RandomWeights:
+    """Random weights in a model's shape: normal with standard deviation ``STD`` (the usual
+    initialisation of these families), norms one, biases zero. Each tensor depends on the seed and
+    its own name only (and on the kind of device, which draws them)."""
+
+    STD = 0.02
+
+    def __init__(
+        self,
+        shapes: Shapes,
+        *,
+        seed: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._shapes = shapes
+        self._seed = seed
+        self._dtype = dtype
+        self._device = device
+        self._progress = progress
+        self._total = sum(math.prod(shape) for shape in shapes.values())
+        self._done = 0
+
+    def tensor(self, name: str) -> Tensor:
+        shape = self._shapes[name]
+        self._done += math.prod(shape)
+        self._progress(self._done, self._total)
+        if name.endswith("bias"):
+            return torch.zeros(shape, dtype=self._dtype, device=self._device)
+        if len(shape) == 1:
+            return torch.ones(shape, dtype=self._dtype, device=self._device)
+        digest = hashlib.blake2b(f"{self._seed}:{name}".encode(), digest_size=8).digest()
+        generator = torch.Generator(self._device)
+        generator.manual_seed(int.from_bytes(digest, "little", signed=True))
+        values = torch.empty(shape, dtype=torch.float32, device=self._device)
+        return values.normal_(0, self.STD, generator=generator).to(self._dtype)
+
+    def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+        """See ``Checkpoint.part``: of the same random numbers, whoever asks for which part."""
+        whole = self.tensor(name)
+        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+
+
+def checkpoint_files(directory: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, sharded or not. Raises WeightsError without any."""
+    if (directory / INDEX).is_file():
+        try:
+            weight_map = read_object(directory / INDEX).section("weight_map")
+        except ConfigError as error:
+            raise WeightsError(str(error)) from error
+        names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
+        if not names:
+            raise WeightsError(f"{directory / INDEX} maps no weights")
+        for name in names:
+            if Path(name).name != name:
+                raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
+        return [directory / name for name in names]
+    if (directory / SINGLE).is_file():
+        return [directory / SINGLE]
+    raise WeightsError(
+        f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
+    )
+
+
+def _spellings(name: str) -> list[str]:
+    bare = [name.removeprefix(p) for p in _OPTIONAL_PREFIXES if name.startswith(p)]
+    return [name, *bare]
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -1,0 +1,173 @@
+"""What the service reads from a model directory: tokenizer, chat template, sampling defaults.
+
+Weights and shapes are the engine's business.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pocket import MODEL_DIR
+from service.checkpoint.probe import written_by, written_by_stranger
+from service.checkpoint.template import ChatTemplate
+from service.checkpoint.tokenizer import Tokenizer
+from service.checkpoint.vocabulary import Vocabulary
+from service.formats import (
+    AUTO_NAMES,
+    OutputFormat,
+    detect_format,
+    read_response_template,
+)
+
+
+class SamplingDefaults(msgspec.Struct, frozen=True):
+    """What generation_config.json asks for where a request says nothing; other keys are not
+    ours. None: the API's own default. An explicit ``do_sample: false`` asks for temperature 0."""
+
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """``special_tokens`` are those that tokenizer_config.json names (bos_token, …);
+    ``template_writes``: what the chat template writes for a small conversation, as far as that
+    matters."""
+
+    directory: Path
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    defaults: SamplingDefaults
+    output_format: OutputFormat
+    special_tokens: dict[str, str] = field(default_factory=dict)
+    template_writes: str = ""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.tokenizer.vocabulary
+
+    @property
+    def has_own_template(self) -> bool:
+        """Whether its chat template is the one of Quire's embedded model: no stranger's."""
+        return self.template is not None and _is_own(self.template)
+
+
+def _is_own(template: ChatTemplate) -> bool:
+    return template.sources == (_own_template(),)
+
+
+@functools.cache
+def _own_template() -> str:
+    return (MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
+
+
+def load_checkpoint(
+    directory: Path,
+    *,
+    tool_call_parser: str = "auto",
+    reasoning_parser: str = "auto",
+    template_writes: str | None = None,
+) -> Checkpoint:
+    """``tool_call_parser`` and ``reasoning_parser`` name a shipped format, or are ``none``, or
+    ``auto``: what the directory shows. ``template_writes``: as another process has found it. None:
+    it is found here.
+
+    Raises OSError for missing files, ValueError for unsound ones and for names that are none.
+    """
+    config = _read_json(directory / "tokenizer_config.json")
+    special = _special_tokens(config)
+    source, tool_use = _template_sources(directory, config)
+    generation = _read_json(directory / "generation_config.json")
+    declared = config.get("response_template") or _read_json(directory / "response_template.json")
+    tokenizer = Tokenizer(directory / "tokenizer.json")
+    template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
+    if template is None or source is None:
+        template_writes = ""
+    elif template_writes is None and _is_own(template):
+        template_writes = written_by(template)
+    elif template_writes is None:
+        template_writes = written_by_stranger(source, special, tool_use=tool_use)
+    return Checkpoint(
+        directory=directory,
+        tokenizer=tokenizer,
+        template=template,
+        defaults=msgspec.convert(generation, SamplingDefaults),
+        output_format=_output_format(
+            declared,
+            "" if template is None else "\n".join((*template.sources, template_writes)),
+            tokenizer.vocabulary,
+            tool_call_parser,
+            reasoning_parser,
+        ),
+        special_tokens=special,
+        template_writes=template_writes,
+    )
+
+
+def _output_format(
+    declared: Any,
+    shown: str,
+    vocabulary: Vocabulary,
+    calls: str,
+    reasoning: str,
+) -> OutputFormat:
+    """What the checkpoint itself declares comes before what its chat template has ``shown``."""
+    own = read_response_template(declared)
+    if own is not None and calls in AUTO_NAMES and reasoning in AUTO_NAMES:
+        return own
+    tokens = "\n".join(vocabulary.token_text)
+    return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} does not hold a JSON object")
+    return value
+
+
+def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token"):
+        token = config.get(name)
+        if isinstance(token, dict):
+            token = token.get("content")
+        if isinstance(token, str):
+            tokens[name] = token
+    return tokens
+
+
+def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The chat template, and the one for conversations with tools if that is another, chosen as
+    transformers does: ``chat_template.jinja`` wins over tokenizer_config.json, whose
+    ``chat_template`` is one template or a list of named ones."""
+    file = directory / "chat_template.jinja"
+    if file.exists():
+        tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
+        return (
+            file.read_text(encoding="utf-8"),
+            tool_use.read_text(encoding="utf-8") if tool_use.exists() else None,
+        )
+    declared = config.get("chat_template")
+    if not isinstance(declared, list):
+        return _text(declared), None
+    named = {entry["name"]: entry["template"] for entry in declared}
+    first = next(iter(named.values()), None)
+    return _text(named.get("default", first)), _text(named.get("tool_use"))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

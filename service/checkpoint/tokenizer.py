@@ -1,0 +1,123 @@
+"""Text to token ids, by the checkpoint's own ``tokenizer.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as FastTokenizer
+
+from service.checkpoint.vocabulary import Vocabulary, read_vocabulary
+
+# How much of a long text is encoded at first, in characters for each token that may be kept.
+# English has between four and five.
+_CHARS_PER_TOKEN = 10
+# Where a text is cut, a few tokens differ from those of the whole.
+_EDGE_TOKENS = 64
+
+
+class TooManyTokensError(ValueError):
+    """The text has more tokens than are of use."""
+
+
+class EncodedText:
+    """Token ids of one text or of a pair, and what each token is. Read on demand: only few are
+    truncated, and only pairs have types."""
+
+    __slots__ = ("_encoding", "ids")
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+        self.ids: list[int] = encoding.ids
+
+    @property
+    def type_ids(self) -> list[int]:
+        """1 for tokens of a pair's second text, where the tokenizer tells them apart."""
+        types: list[int] = self._encoding.type_ids
+        return types
+
+    @property
+    def text_of_token(self) -> list[int | None]:
+        """0, or 1 for a pair's second text; None for special tokens that the tokenizer added."""
+        texts: list[int | None] = self._encoding.sequence_ids
+        return texts
+
+
+class Tokenizer:
+    """Encoding is safe from several threads; everything else is read-only after construction."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises FileNotFoundError without a tokenizer.json, UnsupportedTokenizerError."""
+        text = path.read_text(encoding="utf-8")
+        self._fast = FastTokenizer.from_str(text)
+        self._fast.no_truncation()
+        self._fast.no_padding()
+        added = self._fast.get_added_tokens_decoder()
+        size = max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        tokens = [self._fast.id_to_token(token_id) for token_id in range(size)]
+        special = frozenset(token_id for token_id, token in added.items() if token.special)
+        self._added = {token.content: token_id for token_id, token in added.items()}
+        self.vocabulary: Vocabulary = read_vocabulary(tokens, special, json.loads(text)["decoder"])
+        self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Raises UnicodeEncodeError for a text with half a surrogate pair in it."""
+        try:
+            # Unlike ``encode``, the library's batch calls let go of the GIL.
+            encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        except TypeError:  # so the library puts it, or by the error below, as its release has it
+            text.encode()
+            raise
+        ids: list[int] = encoded[0].ids
+        return ids
+
+    def encode_text(self, text: str | tuple[str, str], *, add_special_tokens: bool) -> EncodedText:
+        """A text, or a pair of texts that are to be read together."""
+        # One at a time: a batch would be spread over all cores, which are the engine's.
+        encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return EncodedText(encoded[0])
+
+    def encode_within(self, text: str, most: int, *, add_special_tokens: bool) -> list[int]:
+        """As ``encode``, for a text that is of no use with more than ``most`` tokens; a few more
+        may come. Raises TooManyTokensError, and UnicodeEncodeError."""
+        self.check_within(text, most)
+        return self.encode(text, add_special_tokens=add_special_tokens)
+
+    def check_within(self, text: str, most: int) -> None:
+        """Raises TooManyTokensError for a long text that surely has more than ``most`` tokens: its
+        beginning alone has twice as many. No more is encoded than shows that."""
+        window = _CHARS_PER_TOKEN * most
+        while 2 * window < len(text):
+            if len(self.encode(text[:window], add_special_tokens=False)) >= 2 * most:
+                raise TooManyTokensError(f"more than {most} tokens")
+            window *= 4
+
+    def encode_part(
+        self, text: str, most: int, *, from_end: bool, add_special_tokens: bool
+    ) -> list[int]:
+        """As ``encode``, for a text of which at most ``most`` tokens are kept, from its end or its
+        beginning: no more of a long text is encoded than holds these. Raises UnicodeEncodeError."""
+        part = self.part_with(text, most, from_end=from_end)
+        return self.encode(part, add_special_tokens=add_special_tokens)
+
+    def part_with(self, text: str, most: int, *, from_end: bool) -> str:
+        """A part of a long text, its end or its beginning, with at least ``most`` tokens. Raises
+        UnicodeEncodeError."""
+        window = _CHARS_PER_TOKEN * (most + _EDGE_TOKENS)
+        while 2 * window < len(text):
+            part = text[-window:] if from_end else text[:window]
+            if len(self.encode(part, add_special_tokens=False)) >= most + _EDGE_TOKENS:
+                return part
+            window *= 4
+        return text
+
+    def decode(self, ids: list[int], *, skip_special_tokens: bool = False) -> str:
+        """A whole text at once, by the tokenizer's own decoder."""
+        texts: list[str] = self._fast.decode_batch([ids], skip_special_tokens=skip_special_tokens)
+        return texts[0]
+
+    def token_id(self, text: str) -> int | None:
+        """The token that this text always is, wherever it stands; None for a text that may come in
+        pieces."""
+        return self._added.get(text)

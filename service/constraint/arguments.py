@@ -1,0 +1,103 @@
+"""What a call's arguments are held to, whatever a format writes them in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.constraint.flat import CannotFlattenError, flat_regex
+from service.constraint.lark import literal, pattern
+from service.constraint.request import Grammar, Regex, ToolShape
+from service.constraint.schema import enforceable
+from service.errors import InvalidRequestError
+
+JsonObject = dict[str, Any]
+
+_ANY_OBJECT: JsonObject = {"type": "object"}
+# Keywords that bare text between tags cannot be held to.
+_BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
+
+
+def is_binding(tool: ToolShape) -> bool:
+    """Whether calls must follow the tool's form, or be refused."""
+    return tool.strict or tool.custom
+
+
+def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
+    """The JSON schema of the arguments. ``exact``: also where the tool is not strict.
+
+    Raises InvalidRequestError for what a strict tool's cannot be held to.
+    """
+    if tool.custom:
+        return _custom_arguments(tool)
+    if tool.parameters is None or not (tool.strict or exact):
+        return _ANY_OBJECT
+    read = enforceable(tool.parameters, tool.param)
+    if tool.strict and read.left_out:
+        raise read.left_out[0]
+    schema = read.schema
+    assert isinstance(schema, dict)
+    # A schema that allows more than objects still has to give arguments.
+    return schema if "type" in schema else {**schema, "type": "object"}
+
+
+def argument_schema(part: Any, root: JsonObject) -> JsonObject:
+    """One argument's schema on its own, with what it refers to in ``root``."""
+    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
+    for keyword in ("$defs", "definitions"):
+        if keyword in root:
+            schema.setdefault(keyword, root[keyword])
+    return schema
+
+
+def check_text(schema: JsonObject, param: str) -> None:
+    """Raises InvalidRequestError for what bare text cannot be held to."""
+    for keyword in sorted(_BEYOND_TEXT & schema.keys()):
+        raise InvalidRequestError(
+            f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
+            param=f"{param}.{keyword}",
+        )
+
+
+def text_terminal(schema: JsonObject, close: str) -> str | None:
+    """What a string's schema says of its bare text, as a terminal; None if nothing. ``close``: the
+    regex of what ends it."""
+    options = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(options, list):
+        return " | ".join(literal(option) for option in options if isinstance(option, str))
+    shapes: list[str] = []
+    if isinstance(regex := schema.get("pattern"), str):
+        whole = regex.startswith("^") and regex.endswith("$")
+        shapes.append(pattern(regex if whole else f"(?s:.*)(?:{regex})(?s:.*)"))
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(least, int) or isinstance(most, int):
+        bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
+        shapes.append(f"/(?s:.){bounds}/")
+    if not shapes:
+        return None
+    return " & ".join([*shapes, f"~/(?s:.*){close}(?s:.*)/"])
+
+
+def _custom_arguments(tool: ToolShape) -> JsonObject:
+    """A custom tool's text travels as one string."""
+    text: JsonObject = {"type": "string"}
+    match tool.input:
+        case Regex(pattern=regex):
+            text["pattern"] = f"^(?:{regex})$"
+        case Grammar(text=grammar, param=param):
+            text["pattern"] = f"^(?:{_flat(grammar, param)})$"
+    return {
+        "type": "object",
+        "properties": {tool.input_key: text},
+        "required": [tool.input_key],
+        "additionalProperties": False,
+    }
+
+
+def _flat(grammar: str, param: str) -> str:
+    try:
+        return flat_regex(grammar)
+    except CannotFlattenError as error:
+        raise InvalidRequestError(
+            f"The grammar cannot be enforced inside this model's tool calls: {error}.",
+            param=param,
+        ) from error

@@ -1,0 +1,360 @@
+"""Tool calls as grammars, from the same description by which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.messages import MAX_GRAMMAR_CHARS
+from service.constraint.arguments import (
+    argument_schema,
+    arguments_schema,
+    check_text,
+    is_binding,
+    text_terminal,
+)
+from service.constraint.lark import (
+    SPACE,
+    Rules,
+    Tag,
+    TokenIds,
+    either,
+    literal,
+    quoted,
+    spelled,
+    tag,
+)
+from service.constraint.request import ToolShape
+from service.constraint.schema import nested, schema_grammar
+from service.errors import InvalidRequestError
+from service.formats import (
+    ElementsBody,
+    JsonBody,
+    NamedJsonBody,
+    ParametersBody,
+    PythonBody,
+    RelaxedBody,
+    ToolCallTags,
+)
+from service.output.calls.coercion import parameter_types
+
+_ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
+_NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
+_STRING = frozenset({"string"})
+# What says that an argument is text, and that it is JSON.
+_ATTRIBUTES = {
+    "string": ('" string=\\"true\\""', '" string=\\"false\\""'),
+    "type": (
+        '" type=\\"string\\""',
+        '" type=\\"" /number|boolean|null|object|array/ "\\""',
+    ),
+}
+
+
+def opening_of_calls(tags: ToolCallTags) -> str:
+    """What comes first where calls begin; empty for a format that writes them without tags."""
+    return tags.section[0] or tags.lead + tags.open
+
+
+class CallTerms:
+    """Grammar terms for calls of ``tools``. ``exact``: arguments follow each tool's schema as far
+    as grammars can tell, not only those of strict tools.
+
+    Raises InvalidRequestError for a strict tool whose arguments cannot be told.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        tags: ToolCallTags,
+        tools: tuple[ToolShape, ...],
+        token_ids: TokenIds,
+        *,
+        exact: bool,
+    ) -> None:
+        self._rules = rules
+        self._tags = tags
+        self._token_ids = token_ids
+        self._exact = exact
+        self._space = rules.add(SPACE, terminal=True)
+        bodies: list[str] = []
+        for tool in tools:
+            bodies.append(self._call(tool))
+            if sum(map(len, bodies)) > MAX_GRAMMAR_CHARS:
+                raise InvalidRequestError(
+                    "The tools' schemas are too large in total to constrain calls.",
+                    param=tool.param,
+                )
+        self._one = rules.add(either(bodies))
+
+    def term(self, *, many: bool, opened: bool = False) -> str:
+        """Calls with all that stands around them: one, or with ``many`` any number. ``opened``:
+        behind ``opening_of_calls``."""
+        tags, space = self._tags, self._space
+        body = self._group(many=many and tags.several)
+        inside = f"{space} {body}"
+        if tags.close:
+            inside += f" {space} {self._spelled(tags.close)}"
+        whole = self._after(tags.lead + tags.open, inside)
+        if not tags.section[0]:
+            first = inside if opened else whole
+            repeats = many and not tags.several
+            return self._rules.add(f"{first} ({space} {whole})*" if repeats else first)
+        repeated = f"{whole} ({space} {whole})*" if many and not tags.several else whole
+        closing = f" {space} {self._spelled(tags.section[1])}" if tags.section[1] else ""
+        term = f"{space} {repeated}{closing}"
+        return self._rules.add(term if opened else self._after(tags.section[0], term))
+
+    def _group(self, *, many: bool) -> str:
+        """The calls between one pair of tags."""
+        space, one = self._space, self._one
+        body = self._tags.body
+        comma = f'{space} "," {space}'
+        match body:
+            case JsonBody(array=True) | PythonBody(brackets=True):
+                more = f" ({comma} {one})*" if many else ""
+                return f'"[" {space} {one}{more} {space} "]"'
+            case _:
+                return f"{one} ({space} {one})*" if many else one
+
+    def _call(self, tool: ToolShape) -> str:
+        match self._tags.body:
+            case JsonBody() as body:
+                return self._json(body, tool)
+            case NamedJsonBody() as body:
+                return self._named_json(body, tool)
+            case ParametersBody() as body:
+                return self._parameters(body, tool)
+            case ElementsBody() as body:
+                return self._elements(body, tool)
+            case PythonBody():
+                return self._python(tool)
+            case RelaxedBody() as body:
+                return self._relaxed(body, tool)
+
+    # --- JSON ------------------------------------------------------------------------------------
+
+    def _json(self, body: JsonBody, tool: ToolShape) -> str:
+        key = tool.name if body.keyed_by_name else body.arguments_keys[0]
+        arguments = nested(self._arguments(tool), f"/properties/{_pointer(key)}")
+        properties: dict[str, Any] = {key: arguments}
+        if not body.keyed_by_name:
+            properties = {body.name_key: {"const": tool.name}, key: arguments}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        return schema_grammar(schema, lenient=not is_binding(tool))
+
+    def _named_json(self, body: NamedJsonBody, tool: ToolShape) -> str:
+        before, _, after = body.written.format(name=tool.name, index="\0").partition("\0")
+        header = self._spelled(body.prefix + before)
+        if after or "{index}" in body.written:
+            header += f" /[0-9]{{1,3}}/ {self._spelled(after)}"
+        arguments = schema_grammar(self._arguments(tool), lenient=not is_binding(tool))
+        return f"{header} {self._spelled(body.separator)} {arguments} {self._spelled(body.end)}"
+
+    # --- an argument at a time -------------------------------------------------------------------
+
+    def _parameters(self, body: ParametersBody, tool: ToolShape) -> str:
+        space = self._space
+        head = self._spelled(body.call_open + _escaped(tool.name, body) + body.name_end)
+        if body.name_attributes:
+            before, _, after = body.name_attributes.partition("{index}")
+            head += f" {self._spelled(before)} /[0-9]{{1,3}}/ {self._spelled(after + body.tag_end)}"
+
+        def written(key: str, value: str, is_text: bool) -> str:
+            opening = self._spelled(f"{body.key_open}{_escaped(key, body)}{body.key_end}")
+            if body.attributes:
+                of_text, of_json = _ATTRIBUTES[body.attributes]
+                opening += f" {of_text if is_text else of_json} {self._spelled(body.tag_end)}"
+            between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
+            return f"{opening} {between} {value} {space}"
+
+        edge = "\n" if body.trims_newline else ""
+        close = tag(edge + body.value_close, self._token_ids)
+
+        def text_value(part: dict[str, Any]) -> str:
+            shape = text_terminal(part, quoted(close.text))
+            end = self._spelled(edge + body.value_close)
+            if shape is None:
+                return f"{self._spelled(edge)} {self._rules.text_to(close)}"
+            return f"{self._spelled(edge)} {self._rules.add(shape, terminal=True)} {end}"
+
+        def json_value(part: dict[str, Any]) -> str:
+            grammar = schema_grammar(part, lenient=not is_binding(tool))
+            return f"{self._spelled(edge)} {grammar} {self._spelled(edge + body.value_close)}"
+
+        def any_argument() -> str:
+            opening = self._spelled(body.key_open)
+            rest = self._spelled(body.key_end)
+            if body.attributes:
+                rest += f" {either(_ATTRIBUTES[body.attributes])} {self._spelled(body.tag_end)}"
+            between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
+            return f"({opening} {_ANY_KEY} {rest} {between} {text_value({})} {space})*"
+
+        arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
+        return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
+
+    def _elements(self, body: ElementsBody, tool: ToolShape) -> str:
+        """Values that are not text are JSON: nested elements cannot be held to a schema."""
+        space, mark = self._space, self._spelled(body.mark)
+
+        def written(key: str, value: str, is_text: bool) -> str:
+            return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
+
+        def text_value(part: dict[str, Any]) -> str:
+            shape = text_terminal(part, quoted(body.mark))
+            if shape is None:
+                return self._rules.text_to(tag(body.mark, self._token_ids))
+            return f"{self._rules.add(shape, terminal=True)} {mark}"
+
+        def json_value(part: dict[str, Any]) -> str:
+            return f"{schema_grammar(part, lenient=not is_binding(tool))} {mark}"
+
+        def any_argument() -> str:
+            element = self._rules.name()
+            text = self._rules.text_to(tag(body.mark, self._token_ids))
+            key = _ANY_KEY.strip("/")
+            inside = f"{text} ({element} {text})*"
+            self._rules.define(element, f"/<{key}>/ {inside} /<\\/{key}>/")
+            return f"({mark} {element} {space})*"
+
+        arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
+        head = self._spelled(f'{body.mark}{body.call_open}"{tool.name}">')
+        return f"{head} {space} {arguments} {self._spelled(body.mark + body.call_close)}"
+
+    def _python(self, tool: ToolShape) -> str:
+        anything = self._any_value("True", "False", "None", quote=None)
+
+        def written(key: str, value: str, is_text: bool) -> str:
+            return f"{literal(key + '=')} {value}"
+
+        def json_value(part: dict[str, Any]) -> str:
+            if part.get("type") == "boolean":
+                return '("True" | "False")'
+            return schema_grammar(part, lenient=not is_binding(tool))
+
+        def any_argument() -> str:
+            pair = self._rules.add(f'{_ANY_KEY} "=" {anything}')
+            return f'({pair} (", " {pair})*)?'
+
+        arguments = self._each(tool, written, json_value, json_value, any_argument, joined=True)
+        return f'{literal(f"{tool.name}(")} {arguments} ")"'
+
+    def _any_value(self, *constants: str, quote: Tag | None) -> str:
+        """Any value as these formats write them. ``quote`` stands on both sides of a text; None:
+        Python's own quotes."""
+        value = self._rules.name()
+        number = self._rules.add(
+            r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/", terminal=True
+        )
+        if quote is None:
+            string = self._rules.add(
+                r'/"([^"\\\n]|\\.)*"/' + " | " + r"/'([^'\\\n]|\\.)*'/", terminal=True
+            )
+            pair = f"{string} /: ?/ {value}"
+        else:
+            string = self._rules.add(f"{quote.term} {self._rules.text_to(quote)}")
+            pair = f'{_ANY_KEY} ":" {value}'
+        comma = "/, ?/"
+        words = " | ".join(map(literal, constants))
+        items = f'"[" ({value} ({comma} {value})*)? "]"'
+        members = f'"{{" ({pair} ({comma} {pair})*)? "}}"'
+        return self._rules.define(value, f"{string} | {number} | {words} | {items} | {members}")
+
+    def _relaxed(self, body: RelaxedBody, tool: ToolShape) -> str:
+        quote = tag(body.quote, self._token_ids)
+        anything = self._any_value("true", "false", "null", quote=quote)
+
+        def written(key: str, value: str, is_text: bool) -> str:
+            return f"{literal(key + ':')} {value}"
+
+        def text_value(part: dict[str, Any]) -> str:
+            shape = text_terminal(part, quoted(body.quote))
+            if shape is None:
+                return f"{quote.term} {self._rules.text_to(quote)}"
+            return f"{quote.term} {self._rules.add(shape, terminal=True)} {quote.term}"
+
+        def json_value(part: dict[str, Any]) -> str:
+            return schema_grammar(part, lenient=not is_binding(tool))
+
+        def any_argument() -> str:
+            pair = self._rules.add(f'{_ANY_KEY} ":" {anything}')
+            return f'({pair} ("," {pair})*)?'
+
+        arguments = self._each(
+            tool, written, text_value, json_value, any_argument, joined=True, comma=","
+        )
+        return f'{literal(f"{body.call_open}{tool.name}{{")} {arguments} "}}"'
+
+    def _each(
+        self,
+        tool: ToolShape,
+        written: Callable[[str, str, bool], str],
+        text_value: Callable[[dict[str, Any]], str],
+        json_value: Callable[[dict[str, Any]], str],
+        any_argument: Callable[[], str],
+        *,
+        joined: bool,
+        comma: str = ", ",
+    ) -> str:
+        """The arguments in the order of the schema's properties, those that are not required left
+        out or not. ``joined``: with commas between."""
+        schema = self._arguments(tool)
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return any_argument() if schema.get("additionalProperties", True) is not False else ""
+        required = schema.get("required") or ()
+        terms: list[tuple[str, bool]] = []
+        for key, part in properties.items():
+            inner = argument_schema(part, schema)
+            is_text = parameter_types(schema, key) == _STRING
+            if is_text and is_binding(tool):
+                check_text(inner, f"{tool.param}.properties.{key}")
+            value = text_value(inner) if is_text else json_value(inner)
+            terms.append((self._rules.add(written(key, value, is_text)), key in required))
+        if not joined:
+            return " ".join(term if needed else f"{term}?" for term, needed in terms)
+        return self._joined(terms, literal(comma))
+
+    def _joined(self, terms: list[tuple[str, bool]], comma: str) -> str:
+        """Any of the optional terms and all of the others, commas between those that are there."""
+        behind = ""  # what may follow a term that is there
+        alone = '""'  # what may stand where nothing came before
+        for term, needed in reversed(terms):
+            with_comma = self._rules.add(f"{comma} {term} {behind}")
+            first = f"{term} {behind}"
+            if needed:
+                behind, alone = with_comma, self._rules.add(first)
+            else:
+                alone = self._rules.add(f"({first} | {alone})")
+                behind = f"({with_comma} | {behind})" if behind else f"{with_comma}?"
+                behind = self._rules.add(behind)
+        return alone
+
+    # --- parts -----------------------------------------------------------------------------------
+
+    def _arguments(self, tool: ToolShape) -> dict[str, Any]:
+        return arguments_schema(tool, exact=self._exact)
+
+    def _spelled(self, text: str) -> str:
+        body = self._tags.body
+        if isinstance(body, ElementsBody) and text.startswith(body.mark):
+            # On its own: the lexer does not go back to a mark when it has begun to read a tag.
+            rest = text.removeprefix(body.mark)
+            return f"{spelled(body.mark, self._token_ids)} {spelled(rest, self._token_ids)}"
+        return spelled(text, self._token_ids)
+
+    def _after(self, opening: str, term: str) -> str:
+        return f"{self._spelled(opening)} {term}" if opening else term
+
+
+def _escaped(text: str, body: ParametersBody) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;") if body.escaped else text
+
+
+def _pointer(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

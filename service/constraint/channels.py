@@ -1,0 +1,106 @@
+"""Grammars for families whose messages have headers: reasoning, answers and calls."""
+
+from __future__ import annotations
+
+from engine.messages import MAX_GRAMMAR_CHARS
+from service.constraint.arguments import arguments_schema, is_binding
+from service.constraint.calls import CallTerms
+from service.constraint.lark import Rules, TokenIds, either, spelled, tag
+from service.constraint.request import ToolShape
+from service.constraint.schema import schema_grammar
+from service.errors import InvalidRequestError
+from service.formats import Channels, Opening, ToolCallTags
+
+
+class ChannelTerms:
+    """Terms for what a model writes from a message's header on, or where ``opening`` says so, from
+    the middle of a message. ``tags``: how calls are written where the header alone does not make
+    them. ``reasoning``: whether a message of it may be opened."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        channels: Channels,
+        tags: ToolCallTags | None,
+        token_ids: TokenIds,
+        *,
+        opening: Opening,
+        reasoning: bool,
+    ) -> None:
+        self._rules = rules
+        self._opening = opening
+        self._reasoning_header = channels.reasoning_header if reasoning else ""
+        self._channels = channels
+        self._tags = tags
+        self._token_ids = token_ids
+        ends = [*channels.opens, *channels.closes, *channels.message]
+        if tags is not None:
+            ends += tags.opens
+        # What is white space in part may stand in a text too.
+        self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip() == end))
+
+    def after_reasoning(self, term: str) -> str:
+        """``term``, behind reasoning if there is any."""
+        if self._opening is Opening.REASONING:
+            return f"{self._rest_of_message()} {term}"
+        header = self._reasoning_header
+        if not header or self._opening is Opening.TEXT:
+            return term
+        return f"({self._message_before(header)})? {term}"
+
+    def answer(self, term: str) -> str:
+        if self._opening is Opening.TEXT:
+            return term
+        return f"{self._spelled(self._channels.text_headers[0])} {term}"
+
+    def calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
+        """One call, or with ``many`` any number where the family makes several at a time."""
+        calls = self._calls(tools, exact=exact, many=many)
+        return f"{self._rest_of_message()} {calls}" if self._opening is Opening.TEXT else calls
+
+    def _calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
+        terms: list[str] = []
+        for tool in tools:
+            header = self._spelled(self._channels.written.format(name=tool.name))
+            terms.append(f"{header} {self._body(tool, exact=exact)}")
+            if sum(map(len, terms)) > MAX_GRAMMAR_CHARS:
+                raise InvalidRequestError(
+                    "The tools' schemas are too large in total to constrain calls.",
+                    param=tool.param,
+                )
+        one = self._rules.add(either(terms))
+        if not many or not self._channels.next_call:
+            return one
+        return self._rules.add(f"{one} ({self._spelled(self._channels.next_call)} {one})*")
+
+    def _body(self, tool: ToolShape, *, exact: bool) -> str:
+        if self._channels.call or self._tags is None:
+            schema = arguments_schema(tool, exact=exact)
+            return schema_grammar(schema, lenient=not is_binding(tool))
+        terms = CallTerms(self._rules, self._tags, (tool,), self._token_ids, exact=exact)
+        return terms.term(many=False)
+
+    def free(self, tools: tuple[ToolShape, ...], *, many: bool) -> str:
+        """Any messages, with calls behind them or not."""
+        calls = self._calls(tools, exact=False, many=many)
+        headers = [
+            header for header in (self._reasoning_header, *self._channels.text_headers) if header
+        ]
+        before = self._rules.add(either([self._message_before(header) for header in headers]))
+        last = either([f"{self._spelled(header)} {self._text}" for header in headers])
+        messages = self._rules.add(f"{before}* ({calls} | {self._rules.add(last)})")
+        if self._opening is Opening.HEADER:
+            return messages
+        return self._rules.add(f"{self._text} | {self._rest_of_message()} {messages}")
+
+    def _message_before(self, header: str) -> str:
+        """A message, up to where the next one's header begins."""
+        return f"{self._spelled(header)} {self._rest_of_message()}"
+
+    def _rest_of_message(self) -> str:
+        end, following = self._channels.between
+        text = self._rules.text_to(tag(end, self._token_ids))
+        return f"{text} {self._spelled(following)}"
+
+    def _spelled(self, text: str) -> str:
+        return spelled(text, self._token_ids)

@@ -1,0 +1,410 @@
+"""JSON schemas as grammars: what of the dialect is enforced, and what is not.
+
+Draft 2020-12 as llguidance reads it (older drafts' ``definitions``, ``items`` as a list and boolean
+``exclusiveMinimum`` too). The output is one JSON value; properties come in the order of the
+schema's ``properties``, then those that only ``required`` names, then others where the schema says
+that there are any (see ``constraint_closed``).
+
+- A keyword that restricts the value and cannot be enforced is left out and named with its path:
+  who asked for strictness is refused because of it, everybody else is told.
+- Keywords that restrict nothing (``title``, ``default``, ``contentEncoding``, unknown ones) are
+  annotations, as the standard has it.
+- Strings spell control characters by their short escapes and everything else as it is; ``\\uXXXX``
+  is not written: it would let a property's name be spelled past the schema.
+- White space between the JSON's tokens is one space, or a line break and an indent of at most 40;
+  unbounded white space would let a model go on forever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Set
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.constraint.closed import closed
+from service.errors import InvalidRequestError
+
+MAX_SCHEMA_BYTES = 256 * 1024
+_MAX_SCHEMAS = 10_000
+_MAX_DEPTH = 40  # llguidance reads JSON to a depth of 128, and a schema takes up to three
+
+_WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
+_ESCAPES = 'nrbtf\\"'
+
+_FORMATS = frozenset(
+    {
+        *("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"),
+        "uri",
+    }
+)
+
+
+# Formats that name how a text is used, not what it may be.
+_FREE_FORMATS = frozenset({"password", "binary", "path", "textarea"})
+_UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-%s[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
+_BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+# Formats that generators of schemas write beyond the standard's.
+_FORMAT_PATTERNS = {
+    **{f"uuid{version}": _UUID % version for version in range(1, 9)},
+    "base64": _BASE64,
+    "base64url": "^[A-Za-z0-9_-]*={0,2}$",
+}
+_NAME_PATTERNS = {"uuid": _UUID % "[0-9a-fA-F]", **_FORMAT_PATTERNS}
+# Keywords that tell, and restrict nothing.
+_ANNOTATIONS = frozenset(
+    {
+        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+        *("$comment", "$schema", "$id"),
+    }
+)
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _unless_false(value: Any) -> bool:
+    return value is not False
+
+
+def _unless_true(value: Any) -> bool:
+    return value is not True
+
+
+# Keywords that restrict values and that no grammar here enforces; whether a value of theirs does.
+_UNENFORCED: dict[str, Callable[[Any], bool]] = {
+    "uniqueItems": _unless_false,
+    "contains": _unless_true,
+    "minContains": _always,
+    "maxContains": _always,
+    "not": _unless_false,
+    "if": _always,
+    "then": _always,
+    "else": _always,
+    "dependentRequired": bool,
+    "dependentSchemas": bool,
+    "dependencies": bool,
+    "propertyNames": _unless_true,
+    "unevaluatedProperties": _unless_true,
+    "unevaluatedItems": _unless_true,
+    "$dynamicRef": _always,
+    "$recursiveRef": _always,
+}
+_SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
+_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
+
+
+class Enforceable(NamedTuple):
+    """What of a schema can be enforced. ``left_out``: an error for each keyword that cannot be,
+    with its path; ``stood_in_for``: paths of those that another keyword enforces nearly as well."""
+
+    schema: dict[str, Any] | bool
+    left_out: list[InvalidRequestError]
+    stood_in_for: list[str]
+
+    @property
+    def paths(self) -> list[str]:
+        """Of all that the grammar does not hold a value to."""
+        return [str(error.param) for error in self.left_out] + self.stood_in_for
+
+
+def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
+    """Raises InvalidRequestError for a schema that is too large or has a keyword that cannot be
+    enforced; the error names it."""
+    for error in enforceable(schema, param).left_out:
+        raise error
+
+
+def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
+    """The schema without what restricts nothing or cannot be enforced, with what can be only when
+    it is said otherwise, and without properties that it does not name. Raises InvalidRequestError
+    for one that is too large or unsound."""
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        raise InvalidRequestError(
+            f"The schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.", param=param
+        )
+    reader = _Reader(schema, param)
+    return Enforceable(reader.read(closed(schema), param, 0), reader.left_out, reader.stood_in_for)
+
+
+class _Reader:
+    """Reads one schema, subschema by subschema."""
+
+    def __init__(self, root: Any, param: str) -> None:
+        self._root = root
+        self._param = param
+        self._count = 0
+        self.left_out: list[InvalidRequestError] = []
+        self.stood_in_for: list[str] = []
+
+    def read(self, schema: Any, path: str, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise InvalidRequestError(
+                f"The schema is nested more than {_MAX_DEPTH} levels deep.", param=path[:200]
+            )
+        self._count += 1
+        if self._count > _MAX_SCHEMAS:
+            raise InvalidRequestError(
+                f"The schema has more than {_MAX_SCHEMAS} subschemas.", param=self._param
+            )
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            raise InvalidRequestError(f"'{path}' is not a schema.", param=path)
+        kept = self._kept(schema, path)
+        for keyword, value in kept.items():
+            here = f"{path}.{keyword}"
+            if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+                kept[keyword] = {
+                    name: self.read(part, f"{here}.{name}", depth + 1)
+                    for name, part in value.items()
+                }
+            elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
+                kept[keyword] = [
+                    self.read(part, f"{here}.{index}", depth + 1)
+                    for index, part in enumerate(value)
+                ]
+            elif keyword in _SCHEMAS:
+                kept[keyword] = self.read(value, here, depth + 1)
+        return kept
+
+    def _kept(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
+        """One subschema's own keywords, as far as they can be enforced."""
+        kept = self._with_named_properties(schema)
+        for keyword, restricts in _UNENFORCED.items():
+            if keyword in kept and restricts(kept.pop(keyword)):
+                self._leave_out(
+                    f"The schema keyword '{keyword}' cannot be enforced.", f"{path}.{keyword}"
+                )
+        if _is_about_strings(kept):
+            self._read_string(kept, path)
+        least, named = kept.get("minProperties"), len(_listed(kept, "required"))
+        # Properties that no one named may come twice, and count once when they are read.
+        if isinstance(least, int | float) and least > max(1, named):
+            kept["minProperties"] = max(1, named)
+            self._leave_out(
+                "The schema keyword 'minProperties' cannot be enforced beyond the properties that "
+                "are 'required'.",
+                f"{path}.minProperties",
+            )
+        return kept
+
+    def _read_string(self, kept: dict[str, Any], path: str) -> None:
+        declared, regex = kept.get("format"), kept.get("pattern")
+        if isinstance(regex, str) and not can_match(regex):
+            del kept["pattern"]
+            if declared in _FORMATS or declared in _FORMAT_PATTERNS:
+                self.stood_in_for.append(f"{path}.pattern")
+            else:
+                self._leave_out(
+                    "The pattern cannot be enforced: lookaround, backreferences and word "
+                    "boundaries are not supported.",
+                    f"{path}.pattern",
+                )
+        if not isinstance(declared, str) or declared in _FORMATS:
+            return
+        del kept["format"]
+        # What writes both means the same by them; of a format that we do not know, this is what
+        # it means.
+        if "pattern" in kept or declared in _FREE_FORMATS:
+            return
+        if declared in _FORMAT_PATTERNS:
+            kept["pattern"] = _FORMAT_PATTERNS[declared]
+            return
+        known = sorted(_FORMATS | _FORMAT_PATTERNS.keys())
+        self._leave_out(
+            f"The string format '{declared[:64]}' cannot be enforced; supported: "
+            f"{', '.join(known)}.",
+            f"{path}.format",
+        )
+
+    def _with_named_properties(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A copy without ``propertyNames`` where it restricts nothing, or can be said by the
+        properties themselves: keys of a dictionary that are an enumeration, or match a pattern."""
+        kept = dict(schema)
+        names = self._resolved(schema.get("propertyNames"))
+        if not isinstance(names, dict) or "patternProperties" in schema:
+            return kept
+        restricting = names.keys() - _ANNOTATIONS
+        others = schema.get("additionalProperties", True)
+        given = schema.get("properties")
+        given = given if isinstance(given, dict) else {}
+        required = [name for name in _listed(schema, "required") if isinstance(name, str)]
+        if names.get("type", "string") != "string":
+            return kept
+        options = [names["const"]] if "const" in names else names.get("enum")
+        if not restricting - {"type"}:
+            del kept["propertyNames"]
+        elif isinstance(options, list) and restricting <= {"type", "enum", "const"}:
+            allowed = {name: given.get(name, others) for name in options if isinstance(name, str)}
+            if all(name in allowed for name in required):
+                del kept["propertyNames"]
+                kept["properties"] = {k: v for k, v in allowed.items() if v is not False}
+                kept["additionalProperties"] = False
+        elif not (given or required) and (regex := _pattern_of(names, restricting)) is not None:
+            del kept["propertyNames"]
+            kept["patternProperties"] = {regex: others}
+            kept["additionalProperties"] = False
+        return kept
+
+    def _resolved(self, schema: Any) -> Any:
+        """What a reference into this schema refers to; one step, as generators write it."""
+        target = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(target, str) or not target.startswith("#/"):
+            return schema
+        found = self._root
+        for step in target[2:].split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def _leave_out(self, message: str, path: str) -> None:
+        self.left_out.append(InvalidRequestError(message, param=path))
+
+
+def _pattern_of(names: dict[str, Any], restricting: Set[str]) -> str | None:
+    """The pattern that alone says what these names of properties may be."""
+    regex: Any = None
+    if restricting <= {"type", "pattern"}:
+        regex = names["pattern"]
+    elif restricting <= {"type", "format"}:
+        regex = _NAME_PATTERNS.get(str(names["format"]))
+    return regex if isinstance(regex, str) and can_match(regex) else None
+
+
+def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
+# In the syntax of Rust's regex crate: escapes, classes, and what begins a group.
+_REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?<?[=!])", re.DOTALL)
+
+
+def can_match(regex: str) -> bool:
+    """Whether a pattern is free of what no automaton can match."""
+    return not any(
+        part[2] or (part[1] is not None and part[1] in "123456789kbB")
+        for part in _REGEX_PARTS.finditer(regex)
+    )
+
+
+def _is_about_strings(schema: dict[str, Any]) -> bool:
+    kind = schema.get("type", "string")
+    return kind == "string" or (isinstance(kind, list) and "string" in kind)
+
+
+def eased(schema: dict[str, Any] | bool, param: str) -> Iterator[Enforceable]:
+    """The schema with ever less of what may make its grammar impossible or too large: alternatives
+    that exclude each other as mere alternatives, then without patterns too."""
+    if not isinstance(schema, dict):
+        return
+    for keywords in (("oneOf",), ("oneOf", "pattern", "patternProperties")):
+        paths: list[str] = []
+        changed = _without(schema, keywords, param, paths)
+        if paths:
+            yield Enforceable(changed, [], paths)
+
+
+def _without(schema: Any, keywords: tuple[str, ...], path: str, paths: list[str]) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    kept = dict(schema)
+    for keyword in keywords:
+        if keyword not in kept:
+            continue
+        value = kept.pop(keyword)
+        paths.append(f"{path}.{keyword}")
+        if keyword == "oneOf":
+            if "anyOf" in kept:
+                kept["allOf"] = [*kept.get("allOf", []), {"anyOf": value}]
+            else:
+                kept["anyOf"] = value
+    for keyword, value in kept.items():
+        here = f"{path}.{keyword}"
+        if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+            kept[keyword] = {
+                name: _without(part, keywords, f"{here}.{name}", paths)
+                for name, part in value.items()
+            }
+        elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
+            kept[keyword] = [
+                _without(part, keywords, f"{here}.{index}", paths)
+                for index, part in enumerate(value)
+            ]
+        elif keyword in _SCHEMAS:
+            kept[keyword] = _without(value, keywords, here, paths)
+    return kept
+
+
+def schema_grammar(
+    schema: dict[str, Any] | bool, *, any_whitespace: bool = True, lenient: bool = False
+) -> str:
+    """The schema as a term of a Lark grammar. ``lenient`` leaves out what cannot be enforced."""
+    body: dict[str, Any] = {"allOf": [schema]}
+    if isinstance(schema, dict):
+        body = _rewritten(schema, _without_idle)
+    options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
+    if any_whitespace:
+        options["whitespace_pattern"] = _WHITESPACE
+    else:
+        options |= {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    if lenient:
+        options["lenient"] = True
+    body["x-guidance"] = options  # whatever a client wrote there is no schema keyword
+    return "%json " + msgspec.json.encode(body).decode()
+
+
+def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """The schema as it must read at ``place`` (a JSON pointer) inside another one: references to
+    its own root are made to point there. One with a base of its own (``$id``) needs no change."""
+    return schema if _has_base(schema) else _rewritten(schema, _Moved(place))
+
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
+    """A copy in which every subschema, this one first, is changed."""
+
+    def rewrite(part: Any) -> Any:
+        return _rewritten(part, change) if isinstance(part, dict) else part
+
+    changed = change(schema)
+    for keyword, value in changed.items():
+        if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+            changed[keyword] = {name: rewrite(part) for name, part in value.items()}
+        elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
+            changed[keyword] = [rewrite(part) for part in value]
+        elif keyword in _SCHEMAS:
+            changed[keyword] = rewrite(value)
+    return changed
+
+
+def _without_idle(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without keywords that are unknown to grammars and, as they stand, restrict nothing."""
+    return {
+        keyword: value
+        for keyword, value in schema.items()
+        if keyword not in _UNENFORCED or _UNENFORCED[keyword](value)
+    }
+
+
+def _has_base(schema: dict[str, Any]) -> bool:
+    return isinstance(schema.get("$id"), str) or isinstance(schema.get("id"), str)
+
+
+class _Moved:
+    """Makes references to a schema's root point to ``place``."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __call__(self, schema: dict[str, Any]) -> dict[str, Any]:
+        target = schema.get("$ref")
+        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
+            return {**schema, "$ref": f"#{self._place}{target[1:]}"}
+        return dict(schema)

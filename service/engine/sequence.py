@@ -1,0 +1,169 @@
+"""One sequence as the service sees it: what the engine has said of it, and what another engine
+needs to go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.messages import (
+    Admitted,
+    Embed,
+    Finished,
+    FinishReason,
+    PromptLogprobs,
+    Submit,
+    TokenLogprobs,
+)
+from service.errors import EngineFailedError, InvalidRequestError, QuireError
+
+
+class Waker:
+    """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
+
+    The task awaits what ``arm`` gives, if anything, then calls ``clear`` before it looks at what
+    it was woken for, so that no wake-up is lost while it is busy. ``wait`` is both.
+    """
+
+    __slots__ = ("_future", "_loop", "_woken")
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
+        self._woken = False
+
+    def wake(self) -> None:
+        future = self._future
+        if future is None:
+            self._woken = True
+        elif not future.done():
+            future.set_result(None)
+
+    def arm(self) -> asyncio.Future[None] | None:
+        """Done at the next wake-up; None when there was one already."""
+        if self._woken:
+            return None
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        future = self._future = loop.create_future()
+        return future
+
+    def clear(self) -> None:
+        self._future = None
+        self._woken = False
+
+    async def wait(self) -> None:
+        future = self.arm()
+        if future is not None:
+            await future
+        self.clear()
+
+
+@dataclass(slots=True, eq=False)
+class EngineSequence:
+    """``message`` asked for it; None: it is filled by hand. ``owner``: the digest of the key that
+    it belongs to. ``tokens`` and ``logprobs`` hold what
+    arrived since the reader last took it, ``generated`` all tokens. Times are monotonic
+    seconds."""
+
+    handle: int
+    prompt_tokens: int
+    arrival_time: float
+    waker: Waker
+    message: Submit | Embed | None = None
+    owner: str = ""
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)  # of those asked for
+    vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
+    generated: list[int] = field(default_factory=list)
+    cached_tokens: int = 0
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+    finished: Finished | None = None
+    failure: QuireError | None = None
+    deaths: int = 0  # of engines that had it
+    resumed_at: int = 0  # how many tokens it had when the present engine got it
+    # See ``service.engine.suspects``.
+    trial_tokens: int = 0  # that it must get from one engine to be trusted again; 0: it is
+    late_deaths: int = 0  # of engines that had given it tokens
+    waiting_deaths: int = 0  # of engines that had not begun to run it
+    handovers: int = 0  # to an engine that came after one that died
+
+    def admit(self, admitted: Admitted) -> None:
+        """An engine begins to run it."""
+        if self.first_scheduled_time is None:
+            self.first_scheduled_time = admitted.time
+            self.cached_tokens = admitted.cached_tokens
+
+    def add_prompt_logprobs(self, told: PromptLogprobs) -> None:
+        """A further piece. An engine that came after one that died begins at the prompt's
+        start."""
+        known = self.prompt_logprobs
+        known += told.tokens[len(known) - told.start :]
+
+    def end(self, finished: Finished) -> None:
+        """The engine's record, which knows nothing of the engines before."""
+        if self.handovers:
+            finished = msgspec.structs.replace(
+                finished,
+                cached_tokens=self.cached_tokens,
+                handovers=self.handovers,
+                first_scheduled_time=self.first_scheduled_time,
+                first_token_time=self.first_token_time,
+                last_token_time=self.last_token_time,
+            )
+        self.finished = finished
+
+    @property
+    def error(self) -> QuireError | None:
+        """Why it ended without a result, if it did."""
+        record = self.finished
+        if self.failure is not None or record is None:
+            return self.failure
+        if record.reason in (FinishReason.STOP, FinishReason.LENGTH):
+            return None
+        if record.is_refusal:
+            return InvalidRequestError(f"The model cannot do what was requested: {record.error}.")
+        return EngineFailedError(record.error or "the engine stopped this request")
+
+    @property
+    def life_tokens(self) -> int:
+        """How many tokens it got from the present engine, or the one that just died."""
+        return len(self.generated) - self.resumed_at
+
+    def resumption(self) -> Submit | Embed:
+        """What asks another engine to go on where the last one stood."""
+        message = self.message
+        assert message is not None
+        if isinstance(message, Embed):
+            return message
+        params = message.params
+        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # they were told already
+            params = msgspec.structs.replace(params, prompt_logprobs=None)
+        return msgspec.structs.replace(message, params=params, output_token_ids=self.generated)
+
+    def record(self, output_tokens: int, now: float) -> Finished:
+        """The engine's record; or what is known here, for a sequence that ended before the engine
+        said so (a stop string, a client that left, a dead engine)."""
+        if self.finished is not None and self.finished.output_tokens == output_tokens:
+            return self.finished
+        return Finished(
+            handle=self.handle,
+            reason=FinishReason.ERROR if self.failure else FinishReason.ABORT,
+            error=None if self.failure is None else self.failure.message,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=output_tokens,
+            preemptions=0 if self.finished is None else self.finished.preemptions,
+            handovers=self.handovers,
+            arrival_time=self.arrival_time,
+            first_scheduled_time=self.first_scheduled_time,
+            first_token_time=self.first_token_time,
+            last_token_time=self.last_token_time,
+            finished_time=now,
+        )

@@ -1,0 +1,152 @@
+"""Finds the request that kills engines, without costing anybody else more than time.
+
+When an engine dies, each sequence that it had admitted and that had got no token from it yet is a
+suspect. (So is one that got some, once engines have died ``LATE_DEATHS`` times in the middle of its
+text, and one that has only waited while two died.) The next engine is given the others first; then
+the suspects are on trial, one at a time, until each has got a token and is trusted again. Who is on
+trial when an engine dies is accused; its next trial is held before anybody else is handed over,
+with nothing else in the engine. If that engine dies too, the request is convicted (the fourth time,
+if its trial takes more than a token): it is refused for an hour, whoever sends it, with whatever
+seed.
+
+So a death that has another cause (a kill, a lost device) convicts nobody, unless that comes again
+and again within the moments in which the same sequence is on trial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from engine.messages import Embed, Submit
+from service.engine.sequence import EngineSequence
+from service.errors import CrashingRequestError
+
+LATE_DEATHS = 4
+WAITING_DEATHS = 2
+_MOST_TRIAL_TOKENS = 256
+# Of a trial that takes more than a token; an engine may die by chance meanwhile.
+_LONG_TRIALS = 3
+_REMEMBERED_SECONDS = 3600.0
+_MOST_REMEMBERED = 1024
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def fingerprint(message: Submit | Embed) -> bytes:
+    """Of what is asked for, whoever asks for it: prompt and parameters but the seed, which a client
+    that retries leaves to chance."""
+    if isinstance(message, Submit):
+        asked: object = msgspec.structs.replace(message.params, seed=0)
+    else:
+        asked = (message.second_text, message.dimensions, message.activate)
+    data = _encoder.encode((message.prompt_token_ids, asked))
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class _Memory:
+    """Fingerprints of the last hour, of which the oldest go where there are too many."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._entries: dict[bytes, tuple[float, int]] = {}  # when they expire, how often added
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def count(self, digest: bytes) -> int:
+        """How often it was added."""
+        expiry, count = self._entries.get(digest, (0.0, 0))
+        return count if expiry > self._clock() else 0
+
+    def add(self, digest: bytes) -> None:
+        count = self.count(digest)
+        self._entries.pop(digest, None)
+        while len(self._entries) >= _MOST_REMEMBERED:
+            del self._entries[next(iter(self._entries))]
+        self._entries[digest] = self._clock() + _REMEMBERED_SECONDS, count + 1
+
+    def discard(self, digest: bytes) -> None:
+        self._entries.pop(digest, None)
+
+
+class Suspects:
+    """Told of each engine's death, and of each trial. Knows no engine itself."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._accused = _Memory(clock)
+        self._convicted = _Memory(clock)
+
+    def check(self, message: Submit | Embed) -> None:
+        """Raises CrashingRequestError for what has been convicted."""
+        if self._convicted and self._convicted.count(fingerprint(message)):
+            raise crashing_request()
+
+    def is_accused(self, sequence: EngineSequence) -> bool:
+        return bool(self._accused) and self._accused.count(_digest(sequence)) > 0
+
+    def acquit(self, sequence: EngineSequence) -> None:
+        """It has stood its trial."""
+        sequence.trial_tokens = sequence.late_deaths = sequence.waiting_deaths = 0
+        if self._accused:
+            self._accused.discard(_digest(sequence))
+
+    def engine_died(
+        self,
+        at_work: Iterable[EngineSequence],
+        waiting: Iterable[EngineSequence],
+        *,
+        tried: EngineSequence | None = None,
+        alone: bool = False,
+    ) -> bool:
+        """An engine died that had these sequences, admitted or not; ``tried`` was on trial among
+        them, with nothing else in the engine if ``alone``. Whether that one was convicted."""
+        admitted, queued = list(at_work), list(waiting)
+        for sequence in admitted:
+            sequence.deaths += 1
+            if sequence is tried:
+                continue
+            if sequence.life_tokens == 0:
+                sequence.trial_tokens = max(sequence.trial_tokens, 1)
+            elif tried is None:
+                sequence.late_deaths += 1
+                if sequence.late_deaths >= LATE_DEATHS:
+                    # A little longer than it took.
+                    needed = min(2 * sequence.life_tokens + 8, _MOST_TRIAL_TOKENS)
+                    sequence.trial_tokens = max(sequence.trial_tokens, needed)
+        for sequence in queued:
+            sequence.deaths += 1
+            sequence.waiting_deaths += 1
+            if sequence.waiting_deaths >= WAITING_DEATHS or not admitted:
+                sequence.trial_tokens = max(sequence.trial_tokens, 1)
+        if tried is None:
+            return False
+        digest = _digest(tried)
+        needed = 1 if tried.trial_tokens <= 1 else _LONG_TRIALS
+        if not alone or self._accused.count(digest) < needed:
+            self._accused.add(digest)
+            return False
+        self._accused.discard(digest)
+        self._convicted.add(digest)
+        for sequence in (*admitted, *queued):  # what happened to them is explained
+            sequence.late_deaths = sequence.waiting_deaths = 0
+            sequence.trial_tokens = min(sequence.trial_tokens, 1)
+        return True
+
+    def is_convicted(self, sequence: EngineSequence) -> bool:
+        return bool(self._convicted) and self._convicted.count(_digest(sequence)) > 0
+
+
+def crashing_request() -> CrashingRequestError:
+    return CrashingRequestError(
+        "The engine died each time it ran this request, the last time alone. It is refused "
+        "for an hour: do not retry it; change the prompt or the parameters."
+    )
+
+
+def _digest(sequence: EngineSequence) -> bytes:
+    assert sequence.message is not None
+    return fingerprint(sequence.message)

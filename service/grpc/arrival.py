@@ -1,0 +1,108 @@
+"""Reading the one message of a call, within bounds of time and of memory for all calls together.
+
+gRPC tells how large a message is only once it is there, and keeps what has come of it in memory.
+So only a few calls are read at once, and keys take turns at that. What is not there in a moment
+gives up its turn and from then on counts with the largest size that it may have, until it has come.
+What nobody reads is held back in the client's machine, all but its first 64 KiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+
+from service.errors import BodyTooLargeError, InvalidRequestError, SlowSenderError
+from service.generation.admission import Drain
+from service.http.body import longest_seconds
+from service.tenants.caller import Caller
+from service.tenants.turns import Turns
+from service.tenants.upload_room import UploadRoom
+
+AT_ONCE_SECONDS = 1.0
+_READ_AT_ONCE = 32
+_MOST_WAITING = 4096
+# How long the core may take to say that it was the message's size that made reading it fail.
+_REFUSAL_SECONDS = 0.05
+# A caller's clock ends its call as ours does, and its word may come first.
+_DEADLINE_SLACK_SECONDS = 0.25
+
+
+class Arrivals:
+    """Messages of at most ``limit`` bytes. ``receive_timeout``: as for bodies over HTTP."""
+
+    def __init__(self, limit: int, receive_timeout: float, drain: Drain, room: UploadRoom) -> None:
+        self._limit = limit
+        self._seconds = longest_seconds(limit, receive_timeout)
+        self._drain = drain
+        self._room = room
+        self._turns = Turns(
+            _READ_AT_ONCE,
+            large=limit,
+            most_waiting=_MOST_WAITING,
+            most_bytes=limit,
+            what="their messages to be read",
+        )
+
+    async def read(self, context: Any, caller: Caller) -> bytes:
+        """The one message of the call.
+
+        Raises BodyTooLargeError; InvalidRequestError where there is none; OverloadedError;
+        SlowSenderError when it does not come in time; DrainingError when the server begins to shut
+        down meanwhile.
+        """
+        reading: asyncio.Future[Any] | None = None
+        try:
+            with self._room.arriving(caller) as gained:
+                async with self._turns.turn(caller.owner, 0):
+                    reading = asyncio.ensure_future(context.read())
+                    done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
+                    if not done:
+                        gained(self._limit)
+                message = reading.result() if done else await self._rest(reading)
+            if message is grpc.aio.EOF:
+                # Either there is none, or the core refused it; then it cancels this in a moment.
+                await asyncio.sleep(_REFUSAL_SECONDS)
+        except asyncio.CancelledError:
+            if _found_none(reading) and not deadline_is_over(context):
+                raise BodyTooLargeError(
+                    f"The message may have at most {self._limit} bytes."
+                ) from None
+            raise
+        finally:
+            if reading is not None:
+                reading.cancel()
+        if message is grpc.aio.EOF:
+            raise InvalidRequestError("The call ended without a message.")
+        data: bytes = message
+        return data
+
+    async def _rest(self, reading: Awaitable[Any]) -> Any:
+        timeout = asyncio.timeout(0.0 if self._drain.draining else self._seconds)
+        try:
+            async with timeout:
+                self._drain.uploads.add(timeout)
+                return await reading
+        except TimeoutError:
+            if self._drain.draining:
+                raise self._drain.refusal() from None
+            raise SlowSenderError(
+                f"The message did not arrive within {self._seconds:.0f} s."
+            ) from None
+        finally:
+            self._drain.uploads.discard(timeout)
+
+
+def _found_none(reading: asyncio.Future[Any] | None) -> bool:
+    """Whether it has ended, and the call had no message."""
+    if reading is None or not reading.done() or reading.cancelled():
+        return False
+    return reading.exception() is None and reading.result() is grpc.aio.EOF
+
+
+def deadline_is_over(context: Any) -> bool:
+    """Whether the time that the caller gave has passed."""
+    left: float | None = context.time_remaining()
+    return left is not None and left <= _DEADLINE_SLACK_SECONDS

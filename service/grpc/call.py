@@ -1,0 +1,212 @@
+"""One RPC from its first byte to its status: one exchange, as one HTTP request is.
+
+Every method is registered as one of streams of bytes, which on the wire are the same as one message
+each way: so the exchange begins when the call does, and what is wrong with its message (too large,
+not one of ours) is counted and told like anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import grpc
+
+from observability.logging import get_logger
+from service.errors import (
+    ClientGoneError,
+    DeadlineError,
+    InternalError,
+    QuireError,
+    SlowReaderError,
+)
+from service.generation.request import Generation
+from service.grpc.arrival import Arrivals, deadline_is_over
+from service.grpc.running import RunningCalls
+from service.grpc.status import Metadata, status_of
+from service.http.answering import AnswerStream, stream_events
+from service.http.exchange import Exchange, KeyRing
+from service.http.prepare import Client
+from service.http.services import Services
+from service.telemetry.record import RequestRecord
+from service.tenants.upload_room import UploadRoom
+
+# For the status of a call whose reader does not read.
+_STATUS_SECONDS = 1.0
+
+_log = get_logger()
+
+Method = Callable[["Call", bytes], Awaitable[None]]
+
+
+class EventStream(AnswerStream[list[bytes]], Protocol):
+    """``failure``: why it has not succeeded, after its end."""
+
+    failure: QuireError | None
+
+
+class Call:
+    """What a method has of its caller. ``owner``: the digest of the caller's key."""
+
+    def __init__(
+        self,
+        context: Any,
+        exchange: Exchange,
+        services: Services,
+        running: RunningCalls,
+        owner: str,
+    ) -> None:
+        self.exchange = exchange
+        self.services = services
+        self.running = running
+        self.owner = owner
+        # A client that leaves cancels its call.
+        self.client = Client(services, exchange)
+        self._context = context
+        self._begun = False
+
+    async def send(self, message: bytes) -> None:
+        """Returns once the message is on its way. Raises SlowReaderError, ClientGoneError."""
+        try:
+            async with asyncio.timeout(self.exchange.patience):
+                if not self._begun:
+                    # Not before there is an answer: a client that has heard nothing may retry.
+                    self._begun = True
+                    await self._context.send_initial_metadata(_metadata(self.exchange))
+                await self._context.write(message)
+        except TimeoutError:
+            raise SlowReaderError("The client did not read its stream.") from None
+        except grpc.aio.InternalError:
+            raise ClientGoneError("The client left.") from None
+
+    async def stream(self, generation: Generation, events: EventStream) -> None:
+        """Send everything that ``generation`` comes to. Raises QuireError when that is no
+        success."""
+        with self.running.holding(self.owner, generation):
+            batches = stream_events(self.exchange, generation, events)
+            async with contextlib.aclosing(batches):
+                async for messages in batches:
+                    for message in messages:
+                        await self.send(message)
+        if events.failure is not None:
+            raise events.failure
+
+
+class Calls:
+    """Answers calls of every method of one service."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._keys = KeyRing(services.settings.keys, services.settings.priority_api_key)
+        self._running = RunningCalls()
+        settings = services.settings
+        limit = settings.max_body_bytes
+        self._arrivals = Arrivals(
+            limit, settings.receive_timeout, services.drain, UploadRoom.for_bodies(limit)
+        )
+
+    async def answer(self, context: Any, path: str, route: str, method: Method) -> None:
+        """``path``: ``/service/method``; ``route``: the name under which it is counted."""
+        services = self._services
+        headers = _headers(context)
+        exchange = Exchange(
+            _new_record(headers, path, route),
+            services.telemetry,
+            patience=services.settings.slow_reader_timeout,
+            drain=services.drain,
+            refuse_unknown=services.settings.unknown_fields == "refuse",
+        )
+        services.telemetry.request_started(exchange.record)
+        services.drain.enter()
+        try:
+            failure = await self._attempt(context, headers, exchange, method)
+            if failure is None:
+                exchange.record.status, exchange.record.grpc_status = 200, 0
+            else:
+                await _refuse(context, exchange, failure)
+        except asyncio.CancelledError:
+            if deadline_is_over(context):
+                self._note(exchange, _deadline_error())
+            raise
+        finally:
+            exchange.close()
+
+    async def _attempt(
+        self, context: Any, headers: dict[str, bytes], exchange: Exchange, method: Method
+    ) -> QuireError | None:
+        """What the call has failed with, if it has."""
+        key = headers.get("authorization", b""), headers.get("x-api-key", b"")
+        try:
+            if self._keys:
+                exchange.caller = self._keys.check(*key)
+            owner = exchange.caller.owner
+            call = Call(context, exchange, self._services, self._running, owner)
+            await method(call, await self._arrivals.read(context, exchange.caller))
+        except QuireError as error:
+            failure = error
+        except Exception:
+            _log.exception("unexpected exception", path=exchange.record.http_route)
+            failure = InternalError("The server had an error while processing the request.")
+        else:
+            return None
+        if isinstance(failure, ClientGoneError) and deadline_is_over(context):
+            failure = _deadline_error()
+        self._note(exchange, failure)
+        return failure
+
+    def _note(self, exchange: Exchange, failure: QuireError) -> None:
+        exchange.fail(failure)
+        exchange.record.status = failure.status
+        exchange.record.grpc_status = status_of(failure).number
+
+
+async def _refuse(context: Any, exchange: Exchange, failure: QuireError) -> None:
+    if exchange.generation is not None:
+        exchange.generation.close()  # the status may have to wait for its reader
+    status = status_of(failure)
+    trailing = (*_metadata(exchange), *status.trailing)
+    # A call that nobody reads any more ends with its connection.
+    with contextlib.suppress(TimeoutError, grpc.aio.InternalError):
+        async with asyncio.timeout(_STATUS_SECONDS):
+            await context.abort(status.code, status.message, trailing)
+    raise asyncio.CancelledError
+
+
+def _deadline_error() -> DeadlineError:
+    return DeadlineError("The deadline of the call has passed.")
+
+
+def _metadata(exchange: Exchange) -> Metadata:
+    # The other name of the request's id is for HTTP clients of one vendor.
+    return tuple(item for item in exchange.headers.items() if item[0] != "request-id")
+
+
+def _headers(context: Any) -> dict[str, bytes]:
+    """The call's metadata; of several values of one key the first."""
+    headers: dict[str, bytes] = {}
+    for key, value in context.invocation_metadata() or ():
+        headers.setdefault(key, value.encode() if isinstance(value, str) else value)
+    return headers
+
+
+def _new_record(headers: dict[str, bytes], path: str, route: str) -> RequestRecord:
+    def text(name: str) -> str | None:
+        return headers.get(name, b"").decode("latin-1") or None
+
+    return RequestRecord(
+        request_id=f"req_{uuid.uuid4().hex}",
+        route=route,
+        http_method="POST",
+        http_route=path,
+        received_time=time.monotonic(),
+        received_wall_ns=time.time_ns(),
+        client_request_id=text("x-request-id"),
+        traceparent=text("traceparent"),
+        tracestate=text("tracestate"),
+        status=499,
+        grpc_status=1,  # CANCELLED, unless a status is sent
+    )

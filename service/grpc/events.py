@@ -1,0 +1,254 @@
+"""The event log as gRPC messages, pure: what both streams begin and end with, and the two streams.
+
+Each is an ``AnswerStream`` of serialized messages, several where one would grow too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from engine.messages import TokenLogprobs
+from service.checkpoint.vocabulary import Vocabulary
+from service.errors import QuireError
+from service.generation.choice import Choice
+from service.generation.request import Generation
+from service.output.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from service.output.log import shown_tokens
+from service.proto.quire.v1 import quire_pb2 as pb
+from service.wire.logprobs import MIN_LOGPROB
+from service.wire.usage import usage_of
+
+# Clients take 4 MiB by default.
+_MESSAGE_BYTES = 256 * 1024
+_LOGPROBS_PER_EVENT = 128
+
+
+def _packed(response: Callable[..., Any], events: Iterable[Any]) -> Iterator[list[bytes]]:
+    """``events`` in as few messages as may be sent, each made when it is asked for; a single event
+    is never cut."""
+    held: list[Any] = []
+    size = 0
+    for event in events:
+        grown = size + event.ByteSize()
+        if held and grown > _MESSAGE_BYTES:
+            yield [response(events=held).SerializeToString()]
+            held, grown = [], grown - size
+        held.append(event)
+        size = grown
+    if held:
+        yield [response(events=held).SerializeToString()]
+
+
+def _one(response: Callable[..., Any], event: Any) -> list[bytes]:
+    return [response(events=[event]).SerializeToString()]
+
+
+def _started(generation: Generation, *, model: str, created: int) -> pb.Started:
+    return pb.Started(
+        request_id=generation.request.request_id,
+        model=model,
+        created=created,
+        prompt_tokens=generation.prompt_tokens,
+    )
+
+
+def _finished(event: Finished) -> pb.Finished:
+    result = pb.Finished(reason=event.reason, tokens=event.tokens)
+    if isinstance(event.matched, str):
+        result.stop_string = event.matched
+    elif event.matched is not None:
+        result.stop_token_id = event.matched
+    return result
+
+
+def _completed(generation: Generation) -> pb.Completed:
+    usage = usage_of(generation)
+    return pb.Completed(
+        usage=pb.Usage(
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            total_tokens=usage.total_tokens,
+            cached_tokens=usage.prompt_tokens_details.cached_tokens,
+            reasoning_tokens=usage.completion_tokens_details.reasoning_tokens,
+        )
+    )
+
+
+def _logprobs(
+    vocabulary: Vocabulary, tokens: Iterable[int], logprobs: Iterable[TokenLogprobs], top: int
+) -> list[pb.TokenLogprob]:
+    return [
+        pb.TokenLogprob(
+            token_id=token,
+            token=vocabulary.bytes_of(token),
+            logprob=max(entry.logprob, MIN_LOGPROB),
+            top=[
+                pb.TopLogprob(
+                    token_id=other,
+                    token=vocabulary.bytes_of(other),
+                    logprob=max(logprob, MIN_LOGPROB),
+                )
+                for other, logprob in entry.pairs(top)
+            ],
+        )
+        for token, entry in zip(tokens, logprobs, strict=True)
+    ]
+
+
+class ChatEvents:
+    """``logprobs``: how many likely alternatives of each token are told; None: no logprobs.
+    ``failure``: why the stream has not succeeded."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        vocabulary: Vocabulary,
+        *,
+        model: str,
+        created: int,
+        logprobs: int | None,
+    ) -> None:
+        self.failure: QuireError | None = None
+        self._generation = generation
+        self._vocabulary = vocabulary
+        self._model = model
+        self._created = created
+        self._top = logprobs
+        self._read = [0] * len(generation.choices)  # events encoded, per choice
+        self._told = [0] * len(generation.choices)  # tokens whose logprobs are out
+
+    def begin(self) -> list[bytes]:
+        started = _started(self._generation, model=self._model, created=self._created)
+        return _one(pb.ChatResponse, pb.ChatEvent(started=started))
+
+    def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
+        """All that these choices' logs gained since the last call."""
+        return _packed(pb.ChatResponse, self._fresh_events(choices))
+
+    def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.ChatEvent]:
+        for choice in choices:
+            read, log = self._read[choice.index], choice.events
+            self._read[choice.index] = len(log)
+            for event in log[read:]:
+                if self._top is not None and isinstance(event, Finished):
+                    yield from self._logprob_events(choice, shown_tokens(log), self._top)
+                yield _chat_event(choice.index, event)
+                if self._top is not None and not isinstance(event, Finished):
+                    yield from self._logprob_events(choice, event.end, self._top)
+
+    def end(self) -> list[bytes]:
+        completed = _completed(self._generation)
+        return _one(pb.ChatResponse, pb.ChatEvent(completed=completed))
+
+    def fail(self, error: QuireError) -> list[bytes]:
+        self.failure = error
+        return []
+
+    def _logprob_events(self, choice: Choice, end: int, top: int) -> Iterator[pb.ChatEvent]:
+        begin, self._told[choice.index] = self._told[choice.index], end
+        for start in range(begin, end, _LOGPROBS_PER_EVENT):
+            tokens = slice(start, min(end, start + _LOGPROBS_PER_EVENT))
+            entries = _logprobs(
+                self._vocabulary, choice.tokens[tokens], choice.logprobs[tokens], top
+            )
+            told = pb.Logprobs(start=start, tokens=entries)
+            yield pb.ChatEvent(choice=choice.index, logprobs=told)
+
+
+def _chat_event(choice: int, event: Event) -> pb.ChatEvent:
+    match event:
+        case TextDelta(text, start, end):
+            text_delta = pb.TextDelta(text=text, start=start, end=end)
+            return pb.ChatEvent(choice=choice, text_delta=text_delta)
+        case ReasoningDelta(text, start, end):
+            reasoning_delta = pb.ReasoningDelta(text=text, start=start, end=end)
+            return pb.ChatEvent(choice=choice, reasoning_delta=reasoning_delta)
+        case ToolCallBegin(index, call_id, name, start, end):
+            begin = pb.ToolCallBegin(index=index, id=call_id, name=name, start=start, end=end)
+            return pb.ChatEvent(choice=choice, tool_call_begin=begin)
+        case ToolArgumentsDelta(index, text, start, end):
+            arguments = pb.ToolArgumentsDelta(index=index, text=text, start=start, end=end)
+            return pb.ChatEvent(choice=choice, tool_arguments_delta=arguments)
+        case ToolCallEnd(index, start, end):
+            call_end = pb.ToolCallEnd(index=index, start=start, end=end)
+            return pb.ChatEvent(choice=choice, tool_call_end=call_end)
+        case Finished():
+            return pb.ChatEvent(choice=choice, finished=_finished(event))
+
+
+class GenerateEvents:
+    """Tokens go out at once, with what text is certain by then. Otherwise as ``ChatEvents``."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        vocabulary: Vocabulary,
+        *,
+        model: str,
+        created: int,
+        logprobs: int | None,
+    ) -> None:
+        self.failure: QuireError | None = None
+        self._generation = generation
+        self._vocabulary = vocabulary
+        self._model = model
+        self._created = created
+        self._top = logprobs
+        self._read = [0] * len(generation.choices)  # events encoded, per choice
+        self._told = [0] * len(generation.choices)  # tokens that are out
+
+    def begin(self) -> list[bytes]:
+        started = _started(self._generation, model=self._model, created=self._created)
+        return _one(pb.GenerateResponse, pb.GenerateEvent(started=started))
+
+    def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
+        """All that these choices gained since the last call."""
+        return _packed(pb.GenerateResponse, self._fresh_events(choices))
+
+    def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.GenerateEvent]:
+        for choice in choices:
+            read, log = self._read[choice.index], choice.events
+            self._read[choice.index] = len(log)
+            text = "".join([event.text for event in log[read:] if isinstance(event, TextDelta)])
+            yield from self._token_events(choice, text)
+            if choice.finished is not None and read < len(log):
+                finished = _finished(choice.finished)
+                yield pb.GenerateEvent(choice=choice.index, finished=finished)
+
+    def end(self) -> list[bytes]:
+        completed = _completed(self._generation)
+        return _one(pb.GenerateResponse, pb.GenerateEvent(completed=completed))
+
+    def fail(self, error: QuireError) -> list[bytes]:
+        self.failure = error
+        return []
+
+    def _token_events(self, choice: Choice, text: str) -> Iterator[pb.GenerateEvent]:
+        """The text comes with the last tokens, to which it may belong."""
+        begin, end = self._told[choice.index], len(choice.tokens)
+        if begin == end and not text:
+            return
+        self._told[choice.index] = end
+        step = max(1, end - begin) if self._top is None else _LOGPROBS_PER_EVENT
+        starts = range(begin, max(end, begin + 1), step)
+        for start in starts:
+            tokens = pb.Tokens(token_ids=choice.tokens[start : start + step])
+            if self._top is not None:
+                piece = slice(start, min(end, start + step))
+                tokens.logprobs.extend(
+                    _logprobs(
+                        self._vocabulary, choice.tokens[piece], choice.logprobs[piece], self._top
+                    )
+                )
+            if start == starts[-1]:
+                tokens.text = text
+            yield pb.GenerateEvent(choice=choice.index, tokens=tokens)

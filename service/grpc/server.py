@@ -1,0 +1,105 @@
+"""The gRPC server of an API worker: on the worker's event loop, with the services that HTTP has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
+from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVICE
+
+from observability.logging import get_logger
+from service.grpc.call import Calls
+from service.grpc.health import Health
+from service.grpc.methods import METHODS, SERVICE, Served
+from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
+from service.http.connections import MOST_CONNECTIONS
+from service.http.exchange import KeyRing
+from service.http.services import Services
+
+_IDENTITY_ENCODING_ONLY = 1
+_STREAMS_PER_CONNECTION = 4096
+
+_log = get_logger()
+
+
+class GrpcServer:
+    """``start`` it once, then ``stop`` it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._health = Health(lambda: services.health() == "ok", (SERVICE,))
+        self._watch: asyncio.Task[None] | None = None
+        self._server = grpc.aio.server(
+            options=_options(services.settings.max_body_bytes),
+            # What stays open of the standard services takes no call's place.
+            maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
+        )
+        calls = Calls(services)
+        handlers = {name: _handler(calls, name, method) for name, method in METHODS.items()}
+        keys = KeyRing(services.settings.keys)
+        names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
+        served = {
+            SERVICE: handlers,
+            HEALTH_SERVICE: health_handlers(self._health),
+            REFLECTION_SERVICE: reflection_handlers(names, keys),
+        }
+        self._server.add_generic_rpc_handlers(
+            tuple(grpc.method_handlers_generic_handler(*each) for each in served.items())
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that is listened on. Raises OSError."""
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            bound: int = self._server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {where} for gRPC: is the port in use?") from error
+        await self._server.start()
+        self._watch = asyncio.create_task(self._health.watch(), name="grpc-health")
+        _log.info("grpc accepts", host=host, port=bound)
+        return bound
+
+    async def stop(self, timeout_seconds: float) -> bool:
+        """No new calls; those that run may end by themselves until ``timeout_seconds`` are over.
+        False if some had to be cut then."""
+        self._health.close()
+        begin = time.monotonic()
+        await self._server.stop(timeout_seconds)
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        return time.monotonic() - begin < timeout_seconds
+
+
+def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        # The limit is on what comes in; what it would unpack to has none.
+        # A fast client's calls would be let send megabytes before anybody reads them.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
+        ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+        # Two servers on one port would each get some of the calls.
+        ("grpc.so_reuseport", 0),
+        # A caller whose machine is gone says nothing; its blocks shall be free all the same.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Callers that wait long may look likewise.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _handler(calls: Calls, name: str, served: Served) -> Any:
+    path = f"/{SERVICE}/{name}"
+
+    async def answer(_requests: Any, context: Any) -> None:
+        await calls.answer(context, path, served.route, served.method)
+
+    return grpc.stream_stream_rpc_method_handler(answer)

@@ -1,0 +1,140 @@
+"""The standard services beside ours: grpc.health.v1, open to all like /health, and reflection,
+behind the key where keys are set.
+
+Anybody who can connect can open such calls, so those that stay open are bounded, in a budget of
+their own: they are not counted against quire.v1.Quire's. Every method is registered as one of
+streams, for then our code runs before the call's message has come, which it may never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthListRequest
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+from service.errors import QuireError, UnauthorizedError
+from service.grpc.health import Health
+from service.grpc.status import status_of
+from service.http.exchange import KeyRing
+
+# Of watches, and likewise of reflection's streams.
+MOST_OPEN: Final = 256
+MOST_OPEN_OF_A_CONNECTION: Final = 16
+# For the message of a call that ends with its answer.
+MESSAGE_SECONDS: Final = 10.0
+
+
+class Places:
+    """How many calls of one kind may be open at once, in all and of one connection."""
+
+    def __init__(self, what: str, most: int = MOST_OPEN) -> None:
+        self._what = what
+        self._most = most
+        self._open: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, context: Any) -> AsyncIterator[None]:
+        """Ends the call with RESOURCE_EXHAUSTED where there is no place."""
+        peer = context.peer()
+        if self._open[peer] >= MOST_OPEN_OF_A_CONNECTION:
+            await self._refuse(context, f"{MOST_OPEN_OF_A_CONNECTION} on this connection")
+        if self._open.total() >= self._most:
+            await self._refuse(context, f"{self._most} in all")
+        self._open[peer] += 1
+        try:
+            yield
+        finally:
+            self._open[peer] -= 1
+            if not self._open[peer]:
+                del self._open[peer]
+
+    async def _refuse(self, context: Any, bound: str) -> None:
+        if not self._open[context.peer()]:
+            del self._open[context.peer()]
+        await context.abort(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            f"Too many {self._what} are open: at most {bound}. Close one, or try again later.",
+        )
+
+
+def health_handlers(health: Health) -> dict[str, Any]:
+    """The methods of grpc.health.v1.Health, by name."""
+    watches = Places("health watches")
+
+    async def check(_requests: Any, context: Any) -> None:
+        request = await _message(context, HealthCheckRequest)
+        await context.write((await health.Check(request, context)).SerializeToString())
+
+    async def listed(_requests: Any, context: Any) -> None:
+        request = await _message(context, HealthListRequest)
+        await context.write((await health.List(request, context)).SerializeToString())
+
+    async def watch(_requests: Any, context: Any) -> None:
+        async with watches.taken(context):
+            request = await _message(context, HealthCheckRequest)
+            async for answer in health.Watch(request, context):
+                await context.write(answer.SerializeToString())
+
+    handlers = {"Check": check, "List": listed, "Watch": watch}
+    return {name: grpc.stream_stream_rpc_method_handler(each) for name, each in handlers.items()}
+
+
+def reflection_handlers(services: tuple[str, ...], keys: KeyRing) -> dict[str, Any]:
+    """The one method of grpc.reflection.v1alpha.ServerReflection, by name."""
+    servicer = reflection.aio.ReflectionServicer(services)
+    streams = Places("reflection streams")
+
+    async def info(requests: Any, context: Any) -> AsyncIterator[ServerReflectionResponse]:
+        try:
+            if keys:
+                given = dict(context.invocation_metadata() or ())
+                keys.check(_bytes(given.get("authorization")), _bytes(given.get("x-api-key")))
+        except UnauthorizedError as error:
+            await _abort(context, error)
+        async with streams.taken(context):
+            async for answer in servicer.ServerReflectionInfo(requests, context):
+                yield answer
+
+    handler = grpc.stream_stream_rpc_method_handler(
+        info,
+        request_deserializer=ServerReflectionRequest.FromString,
+        response_serializer=ServerReflectionResponse.SerializeToString,
+    )
+    return {"ServerReflectionInfo": handler}
+
+
+async def _abort(context: Any, error: QuireError) -> None:
+    status = status_of(error)
+    await context.abort(status.code, status.message, status.trailing)
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""
+
+
+async def _message(context: Any, kind: type[Message]) -> Any:
+    """The call's one message; ends the call that sends none, or one that is not of this kind."""
+    try:
+        async with asyncio.timeout(MESSAGE_SECONDS):
+            data = await context.read()
+    except TimeoutError:
+        await context.abort(
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            f"The call sent no message within {MESSAGE_SECONDS:g} seconds.",
+        )
+    if data is grpc.aio.EOF:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The call ended without a message.")
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT, f"The message is not a {kind.DESCRIPTOR.name}."
+        )

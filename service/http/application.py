@@ -1,0 +1,149 @@
+"""Litestar's application: every route, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.plugins import PluginProtocol
+from litestar.types import (
+    LifeSpanReceive,
+    LifeSpanScope,
+    LifeSpanSend,
+    Receive,
+    Scope,
+    Send,
+)
+
+from service.http.chat import chat_completions
+from service.http.completions import completions
+from service.http.connections import Connections, connection_limit
+from service.http.door import Door, first_segments
+from service.http.embeddings import embeddings
+from service.http.exchange import ExchangeMiddleware, KeyRing
+from service.http.failures import respond_to_failure
+from service.http.messages import count_tokens, messages
+from service.http.models import list_models, retrieve_model
+from service.http.openapi import build_document
+from service.http.operations import live, metrics, ready
+from service.http.origins import OriginRules
+from service.http.pages import docs, landing, openapi
+from service.http.replay import resume_stream
+from service.http.rerank import rerank, score
+from service.http.responses.compact import compact_response, count_input_tokens
+from service.http.responses.create import create_response
+from service.http.responses.socket import ResponsesSockets
+from service.http.responses.stored import (
+    cancel_response,
+    delete_response,
+    list_input_items,
+    retrieve_response,
+)
+from service.http.services import Services
+from service.http.tokenize import detokenize, tokenize, tokenizer_info
+from service.version import VERSION
+
+ROUTES = (
+    *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
+    *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
+    *(compact_response, count_input_tokens),
+    *(embeddings, rerank, score, tokenizer_info),
+    *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
+)
+
+
+class App(Litestar):
+    """Litestar behind a door: what is the same for every route is done here, once.
+
+    Paths are known without ``/v1`` too, HEAD is GET without its body, CORS headers stand on every
+    response, and a client that does not read its answer is cut off.
+    """
+
+    door: Door
+    sockets: ResponsesSockets
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        # Litestar's own are for models of pydantic and attrs, which it would import for them
+        # wherever they are installed. Were this no longer called, only the start would be slower.
+        return plugins
+
+    async def __call__(
+        self,
+        scope: Scope | LifeSpanScope,
+        receive: Receive | LifeSpanReceive,
+        send: Send | LifeSpanSend,
+    ) -> None:
+        # Which of the types it is, the scope says.
+        arguments: tuple[Any, Any, Any] = (scope, receive, send)
+        match str(scope["type"]):
+            case "http":
+                await self.door.serve(super().__call__, *arguments)
+            case "websocket":
+                await self.sockets.serve(*arguments)
+            case _:
+                await super().__call__(*arguments)
+
+
+def make_app(
+    services: Services,
+    *,
+    on_startup: Callable[[], Awaitable[None]],
+    on_shutdown: Callable[[], Awaitable[None]],
+) -> App:
+    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently,
+    ``state.connections`` watches over those that clients have open."""
+    settings = services.settings
+    keys = KeyRing(settings.keys, settings.priority_api_key)
+    document = build_document(version=VERSION, needs_key=bool(keys))
+    origins = OriginRules.of(
+        host=settings.host,
+        keys=bool(keys),
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+    )
+    connections = Connections(
+        idle_timeout=settings.idle_timeout,
+        first_timeout=settings.receive_timeout,
+        most=connection_limit(),
+    )
+    app = App(
+        route_handlers=list(ROUTES),
+        middleware=[
+            ExchangeMiddleware(
+                keys,
+                origins,
+                services.telemetry,
+                services.drain,
+                patience=settings.slow_reader_timeout,
+                keep_alive=settings.stream_keep_alive,
+                receive_timeout=settings.receive_timeout,
+                upload_room=services.upload_room,
+                refuse_unknown=settings.unknown_fields == "refuse",
+            )
+        ],
+        exception_handlers={Exception: respond_to_failure},
+        on_startup=[on_startup],
+        on_shutdown=[on_shutdown],
+        state=State(
+            {
+                "services": services,
+                "drain": services.drain,
+                "openapi": document,
+                "connections": connections,
+            }
+        ),
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )
+    app.door = Door(
+        origins,
+        connections,
+        versioned=first_segments(path for route in ROUTES for path in route.paths),
+        patience=settings.slow_reader_timeout,
+    )
+    app.sockets = ResponsesSockets(app, services, keys, origins, connections)
+    return app

@@ -1,0 +1,241 @@
+"""Reading a request's body within its bounds, and noticing that the client left."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Protocol
+
+from litestar.types import Receive, Scope
+
+from service.errors import (
+    BodyTooLargeError,
+    ClientGoneError,
+    InvalidRequestError,
+    SlowSenderError,
+    UnsupportedMediaTypeError,
+)
+from service.generation.admission import Drain
+from service.http.exchange import EXCHANGE, Exchange
+from service.http.headers import header
+from service.tenants.upload_room import Gained
+
+# What a page of any origin may send without asking first: the types of HTML forms.
+_FORM_TYPES = frozenset(
+    {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
+)
+# A body that goes on arriving may take longer than the time limit, at this pace or faster; after
+# so many seconds more, only if it has come at the other pace since its beginning.
+_LEAST_BYTES_PER_SECOND = 1024
+_UNHURRIED_SECONDS = 240.0
+_SUSTAINED_BYTES_PER_SECOND = 64 * 1024
+# For a body that begins while the server shuts down.
+_DRAINING_SECONDS = 1.0
+# Inflated at a time, so that others' streams are not held up.
+_INFLATED_BYTES = 256 * 1024
+_DEFAULT_SECONDS = 30.0
+# Each costs more than its bytes say.
+_MOST_GZIP_MEMBERS = 16
+
+
+async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
+    """The whole body, decompressed. At most ``limit`` bytes are ever held of it.
+
+    Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
+    BodyTooLargeError once more than ``limit`` bytes are announced, have come or come out of the
+    compressed ones, OverloadedError when all bodies that arrive take too much memory together,
+    SlowSenderError when the bytes do not come in time, DrainingError when the server begins to
+    shut down meanwhile, ClientGoneError when the client leaves before the end.
+    """
+    _check_type(scope)
+    exchange: Exchange | None = scope["state"].get(EXCHANGE)
+    if exchange is None or exchange.upload_room is None:
+        return await _read(scope, receive, exchange, limit, lambda _: None)
+    with exchange.upload_room.arriving(exchange.caller) as gained:
+        return await _read(scope, receive, exchange, limit, gained)
+
+
+async def _read(
+    scope: Scope, receive: Receive, exchange: Exchange | None, limit: int, gained: Gained
+) -> bytes:
+    decoder = _decoder(header(scope, b"content-encoding"), limit, gained)
+    _check_announced(scope, limit)
+    drain = None if exchange is None else exchange.drain
+    seconds = _DEFAULT_SECONDS if exchange is None else exchange.receive_timeout
+    if drain is not None and drain.draining:
+        seconds = min(seconds, _DRAINING_SECONDS)
+    arrival = _Arrival(asyncio.timeout(seconds), drain, seconds)
+    try:
+        async with arrival.timeout:
+            if drain is not None:
+                drain.uploads.add(arrival.timeout)
+            await _receive_all(receive, decoder, arrival, limit)
+    except TimeoutError:
+        if drain is not None and drain.draining:
+            raise drain.refusal() from None
+        raise SlowSenderError(
+            f"The body arrives too slowly: {arrival.size} bytes in {arrival.elapsed:.0f} s. It may "
+            f"not pause for {seconds:g} s."
+        ) from None
+    finally:
+        if drain is not None:
+            drain.uploads.discard(arrival.timeout)
+    return decoder.whole()
+
+
+class _Arrival:
+    """How much of a body has come, and until when more must come."""
+
+    def __init__(self, timeout: asyncio.Timeout, drain: Drain | None, seconds: float) -> None:
+        self.timeout = timeout
+        self.size = 0
+        self._drain = drain
+        self._seconds = seconds
+        self._began = asyncio.get_running_loop().time()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds."""
+        return asyncio.get_running_loop().time() - self._began
+
+    def gained(self, size: int) -> None:
+        self.size += size
+        if self._drain is not None and self._drain.draining:
+            return  # its end is set already
+        paced = self._began + longest_seconds(self.size, self._seconds)
+        paused = asyncio.get_running_loop().time() + self._seconds
+        self.timeout.reschedule(min(paced, paused))
+
+
+def longest_seconds(size: int, timeout: float) -> float:
+    """How long ``size`` bytes of a body may take to arrive."""
+    return timeout + min(
+        size / _LEAST_BYTES_PER_SECOND,
+        _UNHURRIED_SECONDS + size / _SUSTAINED_BYTES_PER_SECOND,
+    )
+
+
+async def _receive_all(receive: Receive, decoder: _Decoder, arrival: _Arrival, limit: int) -> None:
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGoneError("The client left while sending the request.")
+        if event["type"] == "http.request":
+            piece = event["body"]
+            if arrival.size + len(piece) > limit:
+                raise BodyTooLargeError(f"The body may have at most {limit} bytes.")
+            await decoder.feed(piece)
+            if not event["more_body"]:
+                return
+            arrival.gained(len(piece))
+
+
+def _check_announced(scope: Scope, limit: int) -> None:
+    announced = header(scope, b"content-length")
+    if announced and not announced.isdigit():
+        raise InvalidRequestError("The Content-Length header is not a number.")
+    if len(announced) > 18 or int(announced or 0) > limit:
+        raise BodyTooLargeError(f"The body may have at most {limit} bytes.")
+
+
+async def client_left(receive: Receive) -> None:
+    """Returns when the client closes its connection; to be called after the body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _check_type(scope: Scope) -> None:
+    kind = header(scope, b"content-type").partition(b";")[0].strip().lower()
+    if kind in _FORM_TYPES:
+        raise UnsupportedMediaTypeError(
+            f"The Content-Type is {kind.decode()}, but bodies are JSON: send the header "
+            "'Content-Type: application/json'."
+        )
+
+
+class _Decoder(Protocol):
+    async def feed(self, piece: bytes) -> None:
+        """Raises BodyTooLargeError, OverloadedError, or InvalidRequestError for what cannot be
+        decompressed."""
+
+    def whole(self) -> bytes:
+        """Raises InvalidRequestError where the end is missing."""
+
+
+class _Plain:
+    def __init__(self, gained: Gained) -> None:
+        self._gained = gained
+        self._pieces: list[bytes] = []
+
+    async def feed(self, piece: bytes) -> None:
+        self._gained(len(piece))
+        self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+class _Inflated:
+    """gzip (one member after another) or deflate, with a zlib header or without one."""
+
+    def __init__(self, encoding: str, limit: int, gained: Gained) -> None:
+        self._encoding = encoding
+        self._limit = limit
+        self._gained = gained
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._members = 0
+        self._inflate: zlib._Decompress | None = None
+
+    async def feed(self, piece: bytes) -> None:
+        while piece:
+            if self._inflate is None or self._inflate.eof:
+                self._members += 1
+                if self._members > _MOST_GZIP_MEMBERS:
+                    raise InvalidRequestError(
+                        f"The body has more than {_MOST_GZIP_MEMBERS} {self._encoding} members."
+                    )
+                self._inflate = zlib.decompressobj(self._window(piece[0]))
+            try:
+                text = self._inflate.decompress(
+                    piece, min(_INFLATED_BYTES, self._limit + 1 - self._size)
+                )
+            except zlib.error as error:
+                raise InvalidRequestError(
+                    f"The body is not valid {self._encoding}, its declared Content-Encoding: "
+                    f"{error}."
+                ) from None
+            self._size += len(text)
+            if self._size > self._limit:
+                raise BodyTooLargeError(
+                    f"The body may have at most {self._limit} bytes when decompressed."
+                )
+            self._gained(len(text))
+            self._pieces.append(text)
+            piece = self._inflate.unconsumed_tail or self._inflate.unused_data
+            if len(text) == _INFLATED_BYTES:
+                await asyncio.sleep(0)
+
+    def _window(self, first: int) -> int:
+        """zlib's ``wbits``. Some clients' deflate has no header; a header's first byte says 8."""
+        if self._encoding == "gzip":
+            return 16 + zlib.MAX_WBITS
+        return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
+
+    def whole(self) -> bytes:
+        if self._inflate is not None and not self._inflate.eof:
+            raise InvalidRequestError(f"The {self._encoding} body is truncated.")
+        return b"".join(self._pieces)
+
+
+def _decoder(encoding: bytes, limit: int, gained: Gained) -> _Decoder:
+    name = encoding.decode("latin-1").strip().lower()
+    match name:
+        case "" | "identity":
+            return _Plain(gained)
+        case "gzip" | "x-gzip" | "deflate":
+            return _Inflated(name.removeprefix("x-"), limit, gained)
+    raise UnsupportedMediaTypeError(
+        f"The Content-Encoding '{name[:80]}' is not supported: send the body as it is, or "
+        "compressed with gzip or deflate."
+    )

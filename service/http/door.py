@@ -1,0 +1,171 @@
+"""What stands before every route: paths, methods, CORS, and the patience with slow readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from litestar import HttpMethod
+from litestar.types import HTTPScope, Message, Receive, Scope, Send
+
+from service.errors import SlowReaderError
+from service.http.connections import Connections, Peer
+from service.http.event_stream import CUT_CLIENT, SERVER_SEND
+from service.http.exchange import EXCHANGE, Exchange
+from service.http.origins import Headers, OriginRules
+
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+VERSION = "/v1"
+
+# A larger answer is written in pieces, each when there is room for it.
+_PIECE_BYTES = 16 * 1024
+_WHOLE_BYTES = 128 * 1024
+# The HTTP server holds so many pieces itself: the last bytes go alone, so that the last of them
+# can only be written when all before has been taken.
+_HELD_PIECES = 6
+_LOOK_SECONDS = (0.01, 0.5)
+
+
+def first_segments(paths: Iterable[str]) -> frozenset[str]:
+    """``chat`` of ``/v1/chat/completions``: what is known without its version."""
+    prefix = f"{VERSION}/"
+    return frozenset(
+        path.removeprefix(prefix).partition("/")[0] for path in paths if path.startswith(prefix)
+    )
+
+
+class Door:
+    """``versioned``: first segments of the paths below ``/v1``. ``patience``: seconds that a client
+    may leave one write of its answer waiting."""
+
+    def __init__(
+        self,
+        origins: OriginRules,
+        connections: Connections,
+        *,
+        versioned: frozenset[str],
+        patience: float,
+    ) -> None:
+        self._origins = origins
+        self._connections = connections
+        self._versioned = versioned
+        self._patience = patience
+
+    async def serve(self, app: AsgiApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        self._add_version(scope)
+        preflight = self._origins.preflight(scope)
+        if preflight is not None:
+            await send({"type": "http.response.start", "status": 204, "headers": preflight})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        state = scope.setdefault("state", {})
+        host, port = scope["client"] or ("", 0)
+        peer = self._connections.enter((host, int(port)))
+        answer = _Answer(
+            scope,
+            send,
+            self._origins.response_headers(scope),
+            peer,
+            self._connections,
+            patience=self._patience,
+        )
+        state[CUT_CLIENT] = answer.cut
+        if scope["method"] == "HEAD":
+            scope["method"] = HttpMethod.GET
+            answer.headless = True
+            state[SERVER_SEND] = answer.send
+        else:
+            # For streams: past all that only concerns a response's start.
+            state[SERVER_SEND] = send
+        try:
+            await app(scope, receive, answer.send)
+        finally:
+            self._connections.leave(peer)
+
+    def _add_version(self, scope: Scope) -> None:
+        path = scope["path"]
+        if path[1:].partition("/")[0] in self._versioned:
+            scope["path"] = VERSION + path
+            scope["raw_path"] = VERSION.encode() + scope.get("raw_path", path.encode())
+
+
+class _Answer:
+    """One response on its way out."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        headers: Headers,
+        peer: Peer,
+        connections: Connections,
+        *,
+        patience: float,
+    ) -> None:
+        self.headless = False
+        self._scope = scope
+        self._send = send
+        self._headers = headers
+        self._peer = peer
+        self._connections = connections
+        self._patience = patience
+        self._begun = False
+        self._done = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if self._headers:
+                message["headers"] = [*message["headers"], *self._headers]
+            await self._send(message)
+        elif message["type"] != "http.response.body":
+            await self._send(message)
+        elif self.headless:
+            if not self._done:
+                self._done = True
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif message["more_body"] or self._begun or len(message["body"]) <= _WHOLE_BYTES:
+            self._begun = True
+            await self._send(message)
+        else:
+            await self._send_in_pieces(message["body"])
+
+    def cut(self) -> None:
+        """End the client's connection, where nothing else is in progress on it."""
+        if self._scope["http_version"] != "2" or self._peer.requests <= 1:
+            self._connections.cut(self._peer)
+
+    async def _send_in_pieces(self, body: bytes) -> None:
+        """Returns when the client has taken them, or left."""
+        try:
+            last = len(body) - _HELD_PIECES
+            for start in range(0, last, _PIECE_BYTES):
+                await self._write(body[start : min(start + _PIECE_BYTES, last)], more=True)
+            for index in range(last, len(body)):
+                await self._write(body[index : index + 1], more=index + 1 < len(body))
+            await self._taken()
+        except TimeoutError:
+            exchange: Exchange | None = self._scope["state"].get(EXCHANGE)
+            if exchange is not None:
+                exchange.cut(SlowReaderError("The client did not read its answer."))
+            self.cut()
+
+    async def _write(self, piece: bytes, *, more: bool) -> None:
+        async with asyncio.timeout(self._patience):
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    async def _taken(self) -> None:
+        """Until nothing waits in the kernel. Raises TimeoutError when that does not move."""
+        if self._scope["http_version"] == "2":
+            return  # others' answers wait there too; its own windows have held this one back
+        loop = asyncio.get_running_loop()
+        pause, longest = _LOOK_SECONDS
+        left, since = -1, loop.time()
+        while waiting := self._connections.unsent(self._peer):
+            if waiting != left:
+                left, since = waiting, loop.time()
+            elif loop.time() - since >= self._patience:
+                raise TimeoutError
+            await asyncio.sleep(pause)
+            pause = min(longest, 2 * pause)

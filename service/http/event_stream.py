@@ -1,0 +1,172 @@
+"""Server-sent events with as little between generator and socket as possible.
+
+A token costs about as much to send as to make, so chunks go straight to the HTTP server's own
+``send``, past the wrappers that the framework puts around it (they only watch for the response's
+start, which still passes through them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any
+
+from litestar import Request, Response
+from litestar.background_tasks import BackgroundTask, BackgroundTasks
+from litestar.datastructures import Cookie
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send, TypeEncodersMap
+
+from service.errors import QuireError, SlowReaderError
+from service.http.body import client_left
+
+SERVER_SEND = "quire_server_send"
+# In the scope's state: ends the client's connection.
+CUT_CLIENT = "quire_cut_client"
+# A comment: every reader of SSE skips it (WHATWG HTML, 9.2.6).
+KEEP_ALIVE = b": keep-alive\n\n"
+
+# No proxy on the way may hold back or rewrite what is meant to arrive token by token.
+_HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+
+class EventStream(Response[bytes]):
+    """Sends what ``events`` yields, each chunk by one write, until it ends or the client leaves;
+    then the generator is closed.
+
+    A client that stays but lets one write wait for longer than ``patience`` seconds is cut off
+    (before twice as long) and ``cut`` is called with the reason. After ``keep_alive`` seconds (half
+    as long again at most) in which there was nothing to write, a comment is written, for proxies
+    that take silence for death; 0: never.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        headers: dict[str, str],
+        *,
+        patience: float,
+        keep_alive: float,
+        cut: Callable[[QuireError], None],
+        media_type: str = "text/event-stream",
+    ) -> None:
+        super().__init__(
+            content=b"",
+            status_code=200,
+            media_type=media_type,
+            headers={**headers, **_HEADERS},
+        )
+        self._events = events
+        self._patience = patience
+        self._keep_alive = keep_alive
+        self._cut = cut
+
+    def to_asgi_response(
+        self,
+        app: Any,
+        request: Request[Any, Any, Any],
+        *,
+        background: BackgroundTask | BackgroundTasks | None = None,
+        cookies: Iterable[Cookie] | None = None,
+        encoded_headers: Iterable[tuple[bytes, bytes]] | None = None,
+        headers: dict[str, str] | None = None,
+        is_head_response: bool = False,
+        media_type: str | None = None,
+        status_code: int | None = None,
+        type_encoders: TypeEncodersMap | None = None,
+    ) -> ASGIResponse:
+        merged = {**(headers or {}), **self.headers}
+        return _EventStreamResponse(
+            self._events,
+            request.scope,
+            merged,
+            media_type=str(self.media_type),
+            patience=self._patience,
+            keep_alive=self._keep_alive,
+            cut=self._cut,
+        )
+
+
+class _EventStreamResponse(ASGIResponse):
+    _should_set_content_length = False
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        scope: Scope,
+        headers: dict[str, Any],
+        *,
+        media_type: str,
+        patience: float,
+        keep_alive: float,
+        cut: Callable[[QuireError], None],
+    ) -> None:
+        super().__init__(headers=headers, media_type=media_type, status_code=200)
+        self._events = events
+        self._scope = scope
+        self._patience = patience
+        self._keep_alive = keep_alive
+        self._cut = cut
+        self._begun_writes = 0
+        self._done_writes = 0
+        self._comment: asyncio.Task[None] | None = None  # on its way: no other write may begin
+
+    async def send_body(self, send: Send, receive: Receive) -> None:
+        server_send: Send = self._scope["state"].get(SERVER_SEND, send)
+        sending = asyncio.ensure_future(self._send_events(server_send))
+        leaving = asyncio.ensure_future(client_left(receive))
+        try:
+            await self._watch(sending, leaving, server_send)
+        finally:
+            tasks = [sending, leaving, *([] if self._comment is None else [self._comment])]
+            for task in tasks:
+                task.cancel()
+            # Only once the sender has let go of it may the generator be closed.
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            await self._events.aclose()
+        if isinstance(results[0], Exception):
+            raise results[0]
+
+    async def _watch(
+        self, sending: asyncio.Future[None], leaving: asyncio.Future[None], send: Send
+    ) -> None:
+        """Until the stream has ended, the client has left, or one write waits for too long."""
+        loop = asyncio.get_running_loop()
+        interval = min(self._patience, self._keep_alive or self._patience) / 2
+        seen, since = 0, loop.time()  # writes begun by then, and none after
+        while True:
+            done, _ = await asyncio.wait(
+                (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return
+            # A look now and then costs nothing per token; a clock read at each write would.
+            if seen != self._begun_writes:
+                seen, since = self._begun_writes, loop.time()
+            elif self._begun_writes != self._done_writes:
+                if loop.time() - since >= self._patience:
+                    self._cut(SlowReaderError("The client did not read its stream."))
+                    if cut_client := self._scope["state"].get(CUT_CLIENT):
+                        cut_client()
+                    return
+            elif self._keep_alive and loop.time() - since >= self._keep_alive:
+                self._begun_writes += 1
+                self._comment = asyncio.create_task(self._send_comment(send))
+                seen, since = self._begun_writes, loop.time()
+
+    async def _send_comment(self, send: Send) -> None:
+        await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+        self._done_writes += 1
+        self._comment = None
+
+    async def _send_events(self, send: Send) -> None:
+        async for chunk in self._events:
+            if self._comment is not None:
+                await self._comment
+            self._begun_writes += 1
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._done_writes += 1
+        if self._comment is not None:
+            await self._comment
+        self._begun_writes += 1  # and never done: no comment may follow
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

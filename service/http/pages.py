@@ -1,0 +1,94 @@
+"""``/``, ``/docs`` and ``/openapi.json``: what this is and how to use it."""
+
+from __future__ import annotations
+
+import html
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from litestar import Response, get
+from litestar.datastructures import State
+
+from service.errors import InvalidRequestError
+from service.http.answering import HttpRequest
+from service.http.operations import OPEN
+from service.http.services import Services
+
+_PAGES = Path(__file__).resolve().parent.parent / "pages"
+_HTML = "text/html"
+
+
+class Landing(msgspec.Struct, frozen=True):
+    """What a program learns at ``/``."""
+
+    name: str
+    model: str
+    status: str
+    api: str  # OpenAI clients' base URL
+    anthropic: str  # Anthropic clients' base URL
+    docs: str
+    openapi: str
+    models: str
+    health: str
+    metrics: str
+
+
+def wants_html(accept: str) -> bool:
+    """Whether a caller prefers a page over JSON: browsers name text/html, programs do not."""
+    return "text/html" in accept.lower()
+
+
+def _base_url(request: HttpRequest) -> str:
+    """Where the caller reached us. Raises InvalidRequestError."""
+    try:
+        return str(request.base_url).rstrip("/")
+    except ValueError as error:
+        raise InvalidRequestError("The Host header is not valid.") from error
+
+
+@get("/", opt=OPEN)
+async def landing(request: HttpRequest, state: State) -> Response[bytes]:
+    services: Services = state.services
+    base = _base_url(request)
+    model, status = services.names[0], services.health()
+    if wants_html(request.headers.get("accept", "")):
+        page = string.Template((_PAGES / "index.html").read_text(encoding="utf-8")).substitute(
+            base=html.escape(base),
+            model=html.escape(model),
+            status=html.escape(status),
+            model_json=html.escape(json.dumps(model)),
+            key_line=(
+                html.escape(' \\\n  -H "Authorization: Bearer $QUIRE_API_KEY"')
+                if services.settings.keys
+                else ""
+            ),
+        )
+        return Response(content=page.encode(), media_type=_HTML)
+    body = Landing(
+        name="quire",
+        model=model,
+        status=status,
+        api=f"{base}/v1",
+        anthropic=base,
+        docs=f"{base}/docs",
+        openapi=f"{base}/openapi.json",
+        models=f"{base}/v1/models",
+        health=f"{base}/health",
+        metrics=f"{base}/metrics",
+    )
+    return Response(content=msgspec.json.encode(body), media_type="application/json")
+
+
+@get("/docs", opt=OPEN, sync_to_thread=False)
+def docs() -> Response[bytes]:
+    """Needs nothing from elsewhere: reads /openapi.json and renders it."""
+    return Response(content=(_PAGES / "docs.html").read_bytes(), media_type=_HTML)
+
+
+@get("/openapi.json", opt=OPEN, sync_to_thread=False)
+def openapi(state: State) -> Response[bytes]:
+    document: dict[str, Any] = state.openapi
+    return Response(content=msgspec.json.encode(document), media_type="application/json")

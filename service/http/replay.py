@@ -1,0 +1,165 @@
+"""Resumable streams: any API's stream kept as a run, followed again after a lost connection.
+
+A client opts in with the header ``x-quire-resumable: true``. Its stream then has ``id:`` lines and
+the response the header ``x-quire-stream-id``; ``GET /v1/streams/{id}`` with ``Last-Event-ID`` (or
+``?starting_after=``) gives exactly the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from litestar import Response, get
+from litestar.datastructures import State
+from litestar.params import FromPath
+
+from service.errors import ClientGoneError, InvalidRequestError, NotFoundError
+from service.generation.request import Generation
+from service.generation.run import PIECE_BYTES, Run, RunSubject
+from service.http.answering import (
+    Answer,
+    AnswerStream,
+    HttpRequest,
+    Settle,
+    answer_stream,
+    exchange_of,
+    stream_events,
+)
+from service.http.event_stream import EventStream
+from service.http.exchange import Exchange, key_owner
+from service.http.headers import header
+from service.http.services import Services
+from service.wire.error_shapes import shape_for
+
+_MOST_DIGITS = 18
+_END = b"\n\n"
+
+
+def wants_resumable(request: HttpRequest) -> bool:
+    return header(request.scope, b"x-quire-resumable").strip().lower() in (b"true", b"1")
+
+
+def stream_answer(
+    request: HttpRequest,
+    services: Services,
+    exchange: Exchange,
+    generation: Generation,
+    answer: Answer,
+) -> EventStream:
+    """``answer_stream``, kept as a run if the client asked for it. Its id is the record's
+    ``response_id``. Raises OverloadedError when there is no memory for another run."""
+    if not wants_resumable(request):
+        return answer_stream(exchange, generation, answer)
+    run = start_run(request, services, exchange, generation, answer.stream())
+    return follow_run(request, exchange, run, 0)
+
+
+def start_run(
+    request: HttpRequest,
+    services: Services,
+    exchange: Exchange,
+    generation: Generation,
+    stream: AnswerStream[bytes],
+    *,
+    background: bool = False,
+    subject: RunSubject | None = None,
+    settle: Settle | None = None,
+) -> Run:
+    """From here on the generation belongs to the run, whatever becomes of the connection.
+
+    Raises OverloadedError.
+    """
+    services.runs.check(exchange.caller)
+    exchange.record.status = 200
+    return services.runs.start(
+        exchange.record.response_id,
+        key_owner(request.scope, services.settings.keys),
+        generation,
+        stream_events(exchange, generation, stream, settle),
+        background=background,
+        subject=subject,
+        on_end=exchange.detach(),
+    )
+
+
+def follow_run(request: HttpRequest, exchange: Exchange, run: Run, number: int) -> EventStream:
+    """The run's events from ``number`` on. A reader that is cut off does not end the run.
+
+    Raises InvalidRequestError for events that are no longer available, OverloadedError for one
+    reader too many.
+    """
+    run.check_readers()
+    if number < run.log.first:
+        raise InvalidRequestError(
+            f"Events before {run.log.first} are no longer available.", param="starting_after"
+        )
+    shape = shape_for(exchange.record.http_route)
+    request_id = exchange.record.request_id
+
+    def lost() -> bytes:
+        error = ClientGoneError(f"Events before {run.log.first} are no longer available.")
+        return b"event: error\ndata: %b\n\n" % shape(error, request_id)
+
+    return EventStream(
+        run.follow(number, lost),
+        {**exchange.headers, "x-quire-stream-id": run.id},
+        patience=exchange.patience,
+        keep_alive=exchange.keep_alive,
+        cut=lambda error: None,
+    )
+
+
+def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
+    """The same, of a run that ended and was stored."""
+
+    async def rest() -> AsyncGenerator[bytes, None]:
+        place = 0
+        for _ in range(number):
+            place = events.find(_END, place) + len(_END)
+            if place < len(_END):
+                return
+        for start in range(place, len(events), PIECE_BYTES):
+            yield events[start : start + PIECE_BYTES]
+
+    return EventStream(
+        rest(),
+        exchange.headers,
+        patience=exchange.patience,
+        keep_alive=exchange.keep_alive,
+        cut=lambda error: None,
+    )
+
+
+def first_wanted(request: HttpRequest) -> int:
+    """The number of the first event that the client has not had: after ``starting_after``, else
+    after ``Last-Event-ID``, else 0. Raises InvalidRequestError."""
+    name = "starting_after"
+    text = request.query_params.get(name)
+    if text is None:
+        name = "Last-Event-ID"
+        text = header(request.scope, b"last-event-id").decode("latin-1")
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise InvalidRequestError(f"'{name}' must be the number of an event.", param=name)
+    return int(text) + 1
+
+
+@get("/v1/streams/{stream_id:str}", opt={"route": "streams"})
+async def resume_stream(
+    request: HttpRequest, state: State, stream_id: FromPath[str]
+) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    owner = key_owner(request.scope, services.settings.keys)
+    run = services.runs.find(stream_id, owner)
+    if run is None:
+        raise NotFoundError(
+            "There is no such stream: it was not resumable, has ended too long ago, or belongs to "
+            "another key."
+        )
+    response = follow_run(request, exchange, run, first_wanted(request))
+    exchange.record.status = 200
+    exchange.record.stream = True
+    exchange.succeed("stop")
+    return response

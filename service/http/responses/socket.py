@@ -1,0 +1,437 @@
+"""``/v1/responses`` over WebSocket: many responses, one after another, on one connection.
+
+Each ``response.create`` message is the body of a ``POST /v1/responses`` with ``"stream": true``
+and is served by that very route, so that keys, admission, outcome, drain and patience are the
+same; its events go out as messages of JSON. What the connection adds is memory: the last response
+can be continued by ``previous_response_id`` although it was not stored.
+
+A message is as large as a body may be, and counts as one that arrives until it is answered. Here
+only its few fields for the connection are read; nothing is made of the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
+from litestar.types.asgi_types import HTTPDisconnectEvent, HTTPRequestEvent
+
+from service.errors import (
+    BodyTooLargeError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    QuireError,
+    UpgradeRequiredError,
+)
+from service.http.connections import Connections
+from service.http.exchange import KeyRing, api_key_header
+from service.http.headers import header
+from service.http.origins import OriginRules
+from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
+from service.http.services import Services
+from service.tenants.caller import ANYBODY, Caller
+from service.tenants.upload_room import UploadRoom
+from service.tenants.waiting_places import share
+
+PATH = "/v1/responses"
+
+JsonObject = dict[str, Any]
+AsgiApp = Callable[[Any, Any, Any], Any]
+
+# Messages read ahead while a response is on its way.
+_WAITING_MESSAGES = 2
+# Without a message. Clients come back after minutes, when their user has read.
+_IDLE_SECONDS = 3600.0
+_MOST_STREAM_ID = 256
+
+# Close codes (RFC 6455, 7.4.1).
+_GOING_AWAY = 1001
+_TOO_BIG = 1009
+
+# Of the handshake, not of the requests on the connection.
+_HANDSHAKE = (
+    *(b"connection", b"upgrade", b"content-length", b"content-type", b"content-encoding"),
+    *(b"transfer-encoding", b"expect", b"x-quire-resumable"),
+)
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """What of a message is for the connection; its request is read by the route."""
+
+    type: str | None = None
+    stream_id: str | None = None
+    generate: bool | None = None
+    previous_response_id: str | None = None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+
+
+class ResponsesSockets:
+    """All WebSocket connections of a worker. ``app`` serves the requests on them."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        services: Services,
+        keys: KeyRing,
+        origins: OriginRules,
+        connections: Connections,
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._keys = keys
+        self._origins = origins
+        self._connections = connections
+        self._memories = Memories()
+        self._open: Counter[str] = Counter()  # by owner
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, from its handshake to its end."""
+        await receive()  # websocket.connect
+        try:
+            caller = self._check(scope)
+        except QuireError as error:
+            await _refuse(send, error)
+            return
+        owner = caller.owner
+        host, port = scope["client"] or ("", 0)
+        peer = self._connections.enter((host, int(port)))
+        self._open[owner] += 1
+        try:
+            await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+            socket = _Socket(
+                self._app, self._services, self._memories, caller, scope, receive, send
+            )
+            try:
+                await socket.serve()
+            finally:
+                self._memories.forget(socket)
+        finally:
+            self._open[owner] -= 1
+            if not self._open[owner]:
+                del self._open[owner]
+            self._connections.leave(peer)
+
+    def _check(self, scope: Scope) -> Caller:
+        """Who connects. Raises QuireError."""
+        self._origins.check(scope)
+        if scope["path"] not in (PATH, PATH.removeprefix("/v1")):
+            raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
+        caller = ANYBODY
+        if self._keys:
+            caller = self._keys.check(header(scope, b"authorization"), api_key_header(scope))
+        if self._services.drain.draining:
+            raise self._services.drain.refusal()
+        self._check_places(caller)
+        return caller
+
+    def _check_places(self, caller: Caller) -> None:
+        """Where several keys share the server, one that has no connection is always let in, and
+        none has more than its share. Raises UpgradeRequiredError."""
+        most = self._services.settings.max_websockets
+        if not most:
+            raise UpgradeRequiredError(
+                "WebSocket is disabled on this server (--max-websockets 0); use HTTP."
+            )
+        own = self._open[caller.owner]
+        if caller.shares:
+            allowed = share(most, len(self._open) - (caller.owner in self._open))
+            if own >= allowed:
+                raise UpgradeRequiredError(
+                    f"{own} WebSocket connections of this key are open, which is its share; use "
+                    "HTTP."
+                )
+        if self._open.total() >= most and (own or not caller.shares):
+            raise UpgradeRequiredError(
+                f"{most} WebSocket connections are open, the most allowed; use HTTP."
+            )
+
+
+async def _refuse(send: Send, error: QuireError) -> None:
+    headers = {"content-type": "application/json", **error.headers()}
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    start: Any = {
+        "type": "websocket.http.response.start",
+        "status": error.status,
+        "headers": encoded,
+    }
+    body: Any = {"type": "websocket.http.response.body", "body": error.to_body()}
+    await send(start)
+    await send(body)
+
+
+class _Socket:
+    """One connection that was accepted."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        services: Services,
+        memories: Memories,
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._memories = memories
+        self._caller = caller
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._limit = services.settings.max_body_bytes
+        self._messages: asyncio.Queue[_Message] = asyncio.Queue(_WAITING_MESSAGES)
+        self._unanswered: set[_Message] = set()
+        self._left = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def serve(self) -> None:
+        self._reading = asyncio.create_task(self._read(), name="websocket-reader")
+        try:
+            while not self._left.is_set():
+                message = await self._next()
+                if message is None:
+                    break
+                self._unanswered.discard(message)
+                await self._answer(message)
+                if isinstance(message.refusal, BodyTooLargeError):
+                    await self._close(_TOO_BIG)
+                    break
+        finally:
+            await self._read_no_more()
+            for message in self._unanswered:
+                message.take()
+
+    async def _read_no_more(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                event: Any = await self._receive()
+                if event["type"] != "websocket.receive":
+                    return
+                message = _Message(self._services.upload_room, self._caller, event, self._limit)
+                del event
+                self._unanswered.add(message)
+                await self._messages.put(message)
+        finally:
+            self._left.set()
+
+    async def _next(self) -> _Message | None:
+        """None when the client has left, says nothing for too long, or the server shuts down."""
+        drain = self._services.drain
+        if drain.draining:
+            await self._close(_GOING_AWAY)
+            return None
+        patience = asyncio.timeout(_IDLE_SECONDS)
+        message = asyncio.ensure_future(self._messages.get())
+        left = asyncio.ensure_future(self._left.wait())
+        try:
+            async with patience:
+                drain.uploads.add(patience)
+                await asyncio.wait((message, left), return_when=asyncio.FIRST_COMPLETED)
+            return message.result() if message.done() else None
+        except TimeoutError:
+            await self._close(_GOING_AWAY)
+            return None
+        finally:
+            drain.uploads.discard(patience)
+            message.cancel()
+            left.cancel()
+
+    async def _answer(self, message: _Message) -> None:
+        lane: str | None = None
+        try:
+            asked = message.envelope()
+            lane = asked.stream_id
+            await self._respond(message, asked)
+        except QuireError as error:
+            await self._fail(error, lane)
+        finally:
+            message.take()
+
+    async def _respond(self, message: _Message, asked: _Envelope) -> None:
+        lane = asked.stream_id
+        previous = self._memories.find(self, asked.previous_response_id)
+        exchanged = Exchanged(previous, warms_up=asked.generate is False)
+        reply = _Reply(lambda event: self._say(event, lane))
+        request = _Request(message, self._left)
+        await self._app(self._http_scope({ON_CONNECTION: exchanged}), request.receive, reply.send)
+        if reply.error is not None:
+            await self._say(reply.error, lane)
+            return
+        history = exchanged.remembered()
+        if history is not None and history.size <= self._limit:
+            self._memories.keep(self, exchanged.response_id, history)
+
+    def _http_scope(self, state: JsonObject) -> JsonObject:
+        headers = [
+            (name, value)
+            for name, value in self._scope["headers"]
+            if name not in _HANDSHAKE and not name.startswith(b"sec-websocket")
+        ]
+        return {
+            **self._scope,
+            "type": "http",
+            "scheme": "https" if self._scope["scheme"] == "wss" else "http",
+            "method": "POST",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "headers": [*headers, (b"content-type", b"application/json")],
+            "state": state,
+        }
+
+    async def _fail(self, error: QuireError, lane: str | None = None) -> None:
+        await self._say(_error_event(error.status, error.to_body(), error.headers()), lane)
+
+    async def _say(self, event: bytes, lane: str | None) -> None:
+        """One event; ``lane`` is told back to the client that named it."""
+        if lane is not None:
+            event = b'{"stream_id":%b,' % msgspec.json.encode(lane) + event[1:]
+        message: Any = {"type": "websocket.send", "text": event.decode()}
+        if not self._left.is_set():
+            try:
+                await self._send(message)
+            except RuntimeError:  # it has closed in this moment
+                self._left.set()
+
+    async def _close(self, code: int) -> None:
+        message: Any = {"type": "websocket.close", "code": code, "reason": ""}
+        if not self._left.is_set():
+            await self._read_no_more()  # a read in progress holds up the close
+            await self._send(message)
+
+
+def _read_envelope(message: bytes) -> _Envelope:
+    """Raises InvalidRequestError."""
+    try:
+        asked = _envelope.decode(message)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(
+            f"A message must be a JSON object with a 'type' of 'response.create': {error}."
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"The message is not valid JSON: {error}.") from None
+    if asked.type != "response.create":
+        raise InvalidRequestError(
+            f"The message type {asked.type!r:.80} is not supported; send 'response.create'.",
+            param="type",
+        )
+    if len(asked.stream_id or "") > _MOST_STREAM_ID:
+        raise InvalidRequestError(
+            f"'stream_id' must be a string of at most {_MOST_STREAM_ID} characters.",
+            param="stream_id",
+        )
+    return asked
+
+
+class _Message:
+    """One that has come; ``refusal``: why it is not kept. Its bytes count among those of the bodies
+    that arrive, until they are taken."""
+
+    def __init__(self, room: UploadRoom, caller: Caller, event: Any, limit: int) -> None:
+        text = event.get("text")
+        self._data: bytes = event.get("bytes") or b"" if text is None else text.encode()
+        self._place = contextlib.ExitStack()
+        self.refusal: QuireError | None = None
+        if len(self._data) > limit:
+            self._refuse(BodyTooLargeError(f"A message may have at most {limit} bytes."))
+            return
+        try:
+            self._place.enter_context(room.arriving(caller))(len(self._data))
+        except OverloadedError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: QuireError) -> None:
+        self.refusal = error
+        self.take()
+
+    def envelope(self) -> _Envelope:
+        """Raises QuireError."""
+        if self.refusal is not None:
+            raise self.refusal
+        return _read_envelope(self._data)
+
+    def take(self) -> bytes:
+        """Its bytes, which count no more; none the next time."""
+        data, self._data = self._data, b""
+        self._place.close()
+        return data
+
+
+class _Request:
+    """An ASGI receive: a message as the body, then nothing until the client leaves."""
+
+    def __init__(self, message: _Message, left: asyncio.Event) -> None:
+        self._message: _Message | None = message
+        self._left = left
+
+    async def receive(self) -> HTTPReceiveMessage:
+        message, self._message = self._message, None
+        if message is not None:
+            body = message.take()
+            return HTTPRequestEvent(type="http.request", body=body, more_body=False)
+        await self._left.wait()
+        return HTTPDisconnectEvent(type="http.disconnect")
+
+
+class _Reply:
+    """An ASGI send that makes messages of a stream's events. ``error`` is what to say of a response
+    that is no stream."""
+
+    def __init__(self, say: Callable[[bytes], Any]) -> None:
+        self.error: bytes | None = None
+        self._say = say
+        self._status = 500
+        self._headers: dict[str, str] = {}
+        self._rest = b""
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = {
+                name.decode().lower(): value.decode("latin-1") for name, value in message["headers"]
+            }
+        elif message["type"] == "http.response.body":
+            self._rest += message["body"]
+            if self._headers.get("content-type", "").startswith("text/event-stream"):
+                await self._say_events()
+            elif not message["more_body"]:
+                self.error = _error_event(self._status, self._rest, self._headers)
+
+    async def _say_events(self) -> None:
+        *events, self._rest = self._rest.split(b"\n\n")
+        for event in events:
+            data = event.partition(b"data: ")[2]
+            if data and not event.startswith(b":"):
+                await self._say(data)
+
+
+_TOLD_HEADERS = ("retry-after", "x-request-id", "x-quire-reason")
+
+
+def _error_event(status: int, body: bytes, headers: dict[str, str]) -> bytes:
+    """OpenAI's event for a request that failed before its response began."""
+    error = msgspec.json.decode(body)["error"]
+    if status == 404 and error.get("param") == "previous_response_id":
+        status, error["code"] = 400, "previous_response_not_found"
+    told = {name: headers[name] for name in _TOLD_HEADERS if name in headers}
+    return msgspec.json.encode(
+        {
+            "type": "error",
+            "status": status,
+            "error": {**error, "headers": told},
+            "headers": told,
+        }
+    )

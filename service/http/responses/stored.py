@@ -1,0 +1,156 @@
+"""Responses after their request: retrieve, delete, cancel, and the items they were asked with."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from litestar import Response, delete, get, post
+from litestar.datastructures import State
+from litestar.params import FromPath
+
+from service.errors import InvalidRequestError, NotFoundError
+from service.http.answering import HttpRequest, exchange_of, respond
+from service.http.exchange import key_owner
+from service.http.prepare import client_of, limits_of, prepared_elsewhere
+from service.http.replay import first_wanted, follow_run, replayed
+from service.http.responses.keeping import Archive, Keeping
+from service.http.services import Services
+from service.preparation.jobs import Answered, ItemsJob, Noted
+from service.preparation.steps import Work, perform
+from service.store.record import RUNNING
+
+_MOST_ITEMS = 100
+_DEFAULT_ITEMS = 20
+
+
+class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: bool = True
+
+
+def _archive(request: HttpRequest, services: Services) -> Archive:
+    owner = key_owner(request.scope, services.settings.keys)
+    return Archive(services.store, services.runs, owner)
+
+
+@get("/v1/responses/{response_id:str}", opt={"route": "responses_stored"})
+async def retrieve_response(
+    request: HttpRequest, state: State, response_id: FromPath[str]
+) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    archive = _archive(request, services)
+    if not _flag(request, "stream"):
+        record = await archive.find(response_id)
+        exchange.succeed("stop")
+        return respond(exchange, record.body)
+    exchange.record.stream = True
+    number = first_wanted(request)
+    run = archive.run(response_id)
+    if run is not None:
+        stream = follow_run(request, exchange, run, number)
+    else:
+        record = await archive.find(response_id)
+        if record.events is None:
+            raise InvalidRequestError(
+                f"Response '{response_id}' was not stored as a stream; that requires "
+                "'background', or 'stream' with 'store'.",
+                param="stream",
+            )
+        stream = replayed(exchange, record.events, number)
+    exchange.record.status = 200
+    exchange.succeed("stop")
+    return stream
+
+
+@delete("/v1/responses/{response_id:str}", status_code=200, opt={"route": "responses_stored"})
+async def delete_response(
+    request: HttpRequest, state: State, response_id: FromPath[str]
+) -> Response[bytes]:
+    """What is still running is stopped."""
+    services: Services = state.services
+    exchange = exchange_of(request)
+    archive = _archive(request, services)
+    run = archive.run(response_id)
+    if run is not None and isinstance(run.subject, Keeping):
+        run.subject.discard()
+        run.stop("The response was deleted.")
+        services.runs.forget(response_id)
+    owner = key_owner(request.scope, services.settings.keys)
+    if not await services.store.delete(response_id, owner) and run is None:
+        raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
+    exchange.succeed("stop")
+    return respond(exchange, msgspec.json.encode(DeletedResponse(id=response_id)))
+
+
+@post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
+async def cancel_response(
+    request: HttpRequest, state: State, response_id: FromPath[str]
+) -> Response[bytes]:
+    """One that has ended is given back as it is."""
+    services: Services = state.services
+    exchange = exchange_of(request)
+    archive = _archive(request, services)
+    run = archive.run(response_id)
+    if run is not None:
+        assert isinstance(run.subject, Keeping)
+        if not run.subject.background:
+            raise InvalidRequestError("Only a background response can be cancelled.")
+        run.stop("The response was cancelled.")
+        while not run.log.ended:
+            await run.log.grown()
+    record = await archive.find(response_id)
+    if record.status in RUNNING:
+        raise InvalidRequestError("The response runs in another replica; send the request there.")
+    if not record.background:
+        raise InvalidRequestError("Only a background response can be cancelled.")
+    exchange.succeed("stop")
+    return respond(exchange, record.body)
+
+
+@get("/v1/responses/{response_id:str}/input_items", opt={"route": "responses_stored"})
+async def list_input_items(
+    request: HttpRequest, state: State, response_id: FromPath[str]
+) -> Response[bytes]:
+    services: Services = state.services
+    exchange = exchange_of(request)
+    query = request.query_params
+    limit = _number(query.get("limit"), "limit")
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequestError("'order' must be asc or desc.", param="order")
+    stored = await _archive(request, services).items_of(response_id)
+    client = client_of(request, services)
+    job = ItemsJob(
+        body=b"",
+        limits=limits_of(services),
+        engine=services.engine,
+        stored=stored,
+        limit=limit,
+        newest_first=order == "desc",
+        after=query.get("after"),
+    )
+    if services.preparation.is_quick(job):
+        listed = perform(Work(job, Noted(), services.preparation.model))
+    else:
+        listed = await prepared_elsewhere(job, Noted(), client)
+    assert isinstance(listed, Answered)
+    exchange.succeed("stop")
+    return respond(exchange, listed.body)
+
+
+def _number(text: Any, name: str) -> int:
+    if text is None:
+        return _DEFAULT_ITEMS
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= _MOST_ITEMS):
+        raise InvalidRequestError(f"'{name}' must be a number from 1 to {_MOST_ITEMS}.", param=name)
+    return int(text)
+
+
+def _flag(request: HttpRequest, name: str) -> bool:
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise InvalidRequestError(f"'{name}' must be true or false.", param=name)
+    return bool(text == "true")

@@ -1,0 +1,106 @@
+"""Granian inside this process: an ASGI app on a listening socket that somebody else opened.
+
+Granian's own servers either start a process of their own for the app, and stop accepting the
+moment they are told to stop, or (``granian.server.embed``) use a runtime in which a client that
+stalls and then leaves is never noticed: its response waits for ever. Here the same worker runs on
+granian's multi-threaded runtime, on our event loop, and stops when we say so; until then it
+accepts, so that the app itself can refuse with a reason. The worker, its scheduler and its
+lifespan protocol are not public in granian: the version is pinned, and tests hold what is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from granian import _futures, _granian, asgi
+from granian.constants import HTTPModes
+from granian.http import HTTP1Settings, HTTP2Settings
+
+from service.http.connections import connection_limit
+from service.supervision.listener import BACKLOG
+
+# The first is compiled and its stub declares other signatures; the others have no annotations.
+_native: Any = _granian
+_scheduling: Any = _futures
+_asgi: Any = asgi
+
+# A request's head may have this many bytes, in either version of HTTP. In HTTP/2 a header that is
+# sent once may be named thousands of times by a byte each: the bound is on what that expands to.
+MAX_HEAD_BYTES = 64 * 1024
+
+_HTTP1 = HTTP1Settings(
+    header_read_timeout=30_000,  # milliseconds
+    # What is read of a request, and kept of a response, while it waits to be handled or sent.
+    max_buffer_size=MAX_HEAD_BYTES + 8192,
+)
+_HTTP2 = HTTP2Settings(
+    keep_alive_interval=20_000,  # milliseconds between pings while a stream is open
+    keep_alive_timeout=20,  # seconds
+    max_concurrent_streams=100,
+    max_headers_size=MAX_HEAD_BYTES,
+)
+
+
+class HttpServer:
+    """Serves ``app`` on ``listener`` from ``start`` to ``stop``, on the running event loop.
+
+    ``start`` takes the listener over; it is closed when the server stops. ``max_connections`` are
+    accepted at once; more wait in the kernel.
+    """
+
+    def __init__(
+        self, app: Any, listener: socket.socket, *, max_connections: int | None = None
+    ) -> None:
+        self._app = app
+        self._max_connections = max_connections or connection_limit()
+        self._listener = listener
+        self._lifespan = _asgi.LifespanProtocol(app)
+        self._signal = _native.WorkerSignal()
+        self._stopped = asyncio.Event()
+        self._worker: Any = None
+
+    async def start(self) -> None:
+        """Run the app's start-up, then accept. Raises RuntimeError when the start-up fails."""
+        await self._lifespan.startup()
+        if self._lifespan.interrupt:
+            raise RuntimeError("the app did not start") from self._lifespan.exc
+        loop = asyncio.get_running_loop()
+        self._signal.add_cb(lambda: loop.call_soon_threadsafe(self._stopped.set))
+        self._worker = _native.ASGIWorker(
+            1,  # worker id
+            (None, _native.SocketHolder(self._listener.detach(), False, BACKLOG)),
+            None,  # ipc
+            1,  # runtime threads
+            512,  # most threads for blocking work of the runtime itself
+            1,  # Python threads
+            30,  # seconds until an idle one ends
+            self._max_connections,
+            HTTPModes.auto,
+            _HTTP1,
+            _HTTP2,
+            True,  # websockets
+            None,  # static files
+            *(False, None, None, None, "tls1.3", None, [], False),  # TLS
+            (None, None),  # metrics
+        )
+        handler = _scheduling._future_watcher_wrapper(
+            _asgi._callback_wrapper(self._app, {}, self._lifespan.state)
+        )
+        scheduler = _scheduling._new_cbscheduler(loop, handler, impl_asyncio=True)
+        self._worker.serve_mtr(scheduler, loop, self._signal)
+
+    async def shut_down_app(self) -> None:
+        """Run the app's shutdown; what it still streams is the app's to end."""
+        await self._lifespan.shutdown()
+
+    async def stop(self, timeout_seconds: float) -> bool:
+        """Stop accepting and close connections as their responses end. False if some had not
+        ended after ``timeout_seconds``."""
+        self._signal.set()
+        try:
+            await asyncio.wait_for(self._stopped.wait(), timeout_seconds)
+        except TimeoutError:
+            return False
+        return True

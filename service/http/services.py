@@ -1,0 +1,96 @@
+"""What the routes work with: one instance per worker, made by ``service.app``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from engine.messages import Ready
+from service.checkpoint.checkpoint import Checkpoint
+from service.constraint.trial import GrammarTrial
+from service.engine.link import EngineLink, LinkPhase
+from service.errors import LoadingError, ModelNotFoundError
+from service.generation.admission import Admission, Drain
+from service.generation.generator import Generator
+from service.generation.run import RunRegistry
+from service.preparation.processes import Preparation
+from service.settings import ServiceSettings
+from service.store.store import ResponseStore
+from service.supervision.page import Supervision
+from service.telemetry.observer import Telemetry
+from service.telemetry.scrape import ScrapePages
+from service.tenants.upload_room import UploadRoom
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """``names`` are those under which the model is asked for, its own first."""
+
+    settings: ServiceSettings
+    names: tuple[str, ...]
+    checkpoint: Checkpoint
+    link: EngineLink
+    generator: Generator
+    admission: Admission
+    drain: Drain
+    supervision: Supervision
+    telemetry: Telemetry
+    preparation: Preparation
+    grammar_trial: GrammarTrial
+    signer: Signer
+    store: ResponseStore
+    runs: RunRegistry
+    seal: ReasoningSeal
+    metrics_pages: ScrapePages
+    upload_room: UploadRoom
+    started: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def engine(self) -> Ready:
+        """The loaded model. Raises LoadingError while there is none."""
+        ready = self.link.state.ready
+        if ready is None:
+            raise LoadingError(f"The model is not ready yet ({self.link.state.detail}); retry.")
+        return ready
+
+    @property
+    def tasks(self) -> tuple[str, ...] | None:
+        """What the loaded model does, of generate, embed and score; None while there is none."""
+        ready = self.link.state.ready
+        if ready is None:
+            return None
+        does = {
+            "generate": ready.generates,
+            "embed": ready.embedding_size > 0,
+            "score": ready.embedding_size + ready.num_scores > 0,
+        }
+        return tuple(task for task, is_done in does.items() if is_done)
+
+    def model_name(self, asked: str | None) -> str:
+        """The name to answer under. Raises ModelNotFoundError."""
+        if asked is None:
+            return self.names[0]
+        if asked not in self.names:
+            raise ModelNotFoundError(
+                f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
+                param="model",
+            )
+        return asked
+
+    def health(self) -> str:
+        """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it dies
+        again and again) or ``silent`` (it has not been heard of for too long)."""
+        if self.drain.draining:
+            return "draining"
+        phase = self.link.state.phase
+        if phase is not LinkPhase.READY and self.supervision.problem is not None:
+            return "failing"
+        match phase:
+            case LinkPhase.CONNECTING | LinkPhase.LOADING:
+                return "loading"
+            case LinkPhase.LOST:
+                return "lost"
+        silent = self.link.silence > self.settings.engine_silence_timeout
+        return "silent" if silent else "ok"

@@ -1,0 +1,378 @@
+"""Calls spelled with a tag for each argument, whose value is bare text between tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from service.formats.format import ParametersBody
+from service.output.calls.coercion import parameter_types, to_json
+from service.output.calls.json_text import Ending, dumps, read_container, string_inside
+from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
+from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiting
+
+_STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
+_NAMES_OF_STRINGS = ("true", "string")
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+_MAX_KEY_CHARS = 128
+_NULLS = ("null", "None")
+_STRING, _NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
+
+
+def read_parameters(
+    source: Source,
+    sink: CallSink,
+    body: ParametersBody,
+    close: str,
+    tools: ToolSchemas,
+    *,
+    inner: bool = False,
+) -> Waiting:
+    """One call, or where calls have tags of their own, all of them up to ``close``. ``inner``: the
+    tag around them is missing."""
+    made = False
+    while True:
+        yield from source.space()
+        if body.call_open and not (yield from source.accept(body.call_open)):
+            if made:
+                return
+            raise NotACallError
+        call = _Call(source, sink, body, close, tools)
+        yield from call.read(inner=inner and not made)
+        made = True
+        if not body.call_open:
+            return
+
+
+class _Call:
+    """One call, an argument at a time."""
+
+    def __init__(
+        self, source: Source, sink: CallSink, body: ParametersBody, close: str, tools: ToolSchemas
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._body = body
+        self._tools = tools
+        self._ends = tuple(end for end in (body.call_close, close) if end)
+        outside = (*self._ends, *source.stop_tags, *((body.call_open,) if body.call_open else ()))
+        self._outside = tuple(dict.fromkeys(outside))  # where the call is over at the latest
+        self._opening = "{"
+        self._lacks_values = False  # keys were written without one
+
+    def read(self, *, inner: bool) -> Waiting:
+        source, sink, body = self._source, self._sink, self._body
+        name, closed = yield from self._name()
+        half = name[: len(name) // 2]
+        known = half in self._tools and name not in self._tools
+        if body.doubled_names and known and name == f"{half}.{half}":
+            name = half
+        if body.name_attributes and not closed:
+            yield from source.text_until(body.tag_end, limit=MAX_NAME_CHARS)
+        if inner and not closed:
+            yield from source.space()
+            if (yield from source.at(body.key_open, *self._ends)) is None:
+                raise NotACallError
+        sink.begin(name)
+        if not closed and body.object_open and (yield from source.spells(body.object_open)):
+            yield from self._object()
+            return
+        whole = closed or (yield from self._arguments(self._tools.get(name)))
+        if whole:
+            sink.arguments("{}" if self._opening == "{" else "}")
+        else:  # what stands there goes on as it is, so that it is seen to be no JSON
+            if self._opening == "{":
+                sink.arguments("{")
+            yield from source.until(*self._outside, emit=sink.arguments, keep=True)
+        sink.end(whole=whole and not self._lacks_values)
+        if body.call_close and not closed:
+            yield from source.accept(body.call_close)
+            while (yield from source.spells(body.call_close)):  # it was written twice
+                yield from source.space()
+                yield from source.accept(body.call_close)
+
+    def _name(self) -> Generator[None, None, tuple[str, bool]]:
+        """The name, and whether its tag closes itself: ``<invoke name="ping"/>``."""
+        source, body = self._source, self._body
+        if not body.name_end:
+            ends = (body.key_open, *self._ends)
+            name = yield from source.text_until(*ends, limit=MAX_NAME_CHARS, keep=True)
+            return _plain(name, body), False
+        closing = _self_closing(body.name_end)
+        ends = (body.name_end, *closing)
+        name = yield from source.text_until(*ends, limit=MAX_NAME_CHARS, keep=True)
+        end = yield from source.accept(*closing)
+        if end is None:
+            source.take(len(body.name_end))
+        return _plain(name, body), end is not None
+
+    def _object(self) -> Waiting:
+        """All arguments as one object."""
+        source, sink, body = self._source, self._sink, self._body
+        yield from source.space()
+        yield from source.accept(body.object_open)
+        yield from source.text_until(body.tag_end, limit=MAX_NAME_CHARS)
+        yield from source.space()
+        if (yield from source.peek()) == "{":
+            whole = (yield from read_container(source, sink.arguments)) is Ending.WHOLE
+        else:
+            whole = False
+            sink.arguments("{")
+            ends = (body.object_close, *self._outside)
+            yield from source.until(*ends, emit=sink.arguments, keep=True)
+        sink.end(whole=whole)
+        for close in (body.object_close, body.call_close):
+            yield from source.space()
+            yield from source.accept(close)
+
+    def _arguments(self, schema: dict[str, Any] | None) -> Generator[None, None, bool]:
+        """All of them; False where what stands there is none, and not the call's end either."""
+        source, sink, body = self._source, self._sink, self._body
+        while True:
+            yield from source.space()
+            if not (yield from source.accept(body.key_open)):
+                if not self._outside:
+                    return True
+                return (yield from source.at(*self._outside)) is not None
+            key = yield from self._key()
+            if key is None:
+                return False
+            types = parameter_types(schema, key)
+            if body.attributes:
+                told = yield from _attributes(source, body, types)
+                if told is None:
+                    return False
+                types = told
+            while len(body.key_end) > 2 and (yield from source.accept(body.key_end)):
+                pass  # it was written twice
+            if body.value_open:
+                yield from source.space()
+                opened = False
+                while (yield from source.accept(body.value_open)):
+                    opened = True
+                if not opened and (yield from source.at(body.key_open, *self._outside)):
+                    self._lacks_values = True  # nothing is told of a key before its value begins
+                    continue
+            sink.arguments(f"{self._opening}{dumps(key)}: ")
+            self._opening = ", "
+            writer = _writer(types, sink.arguments, untyped_json=body.untyped_json)
+            yield from self._value(writer.write)
+            writer.end()
+            while (yield from source.spells(body.value_close)):  # it was written twice
+                yield from source.space()
+                yield from source.accept(body.value_close)
+
+    def _key(self) -> Generator[None, None, str | None]:
+        """What stands before ``key_end``; None if it can be no key."""
+        source, body = self._source, self._body
+        size = yield from self._key_size(0)
+        if size is None:
+            return None
+        key = _plain(source.take(size), body)
+        source.take(len(body.key_end))
+        return key
+
+    def _key_size(self, start: int) -> Generator[None, None, int | None]:
+        """Length of the key that stands ``start`` characters ahead, None if none does."""
+        source, body = self._source, self._body
+        others = {"<", ">", "\n", *(("=",) if body.attributes else ())}
+        at, found = yield from source.find(start, *sorted({body.key_end[0], *others}))
+        if found is None or not 0 < at - start <= _MAX_KEY_CHARS:
+            return None
+        whole = (yield from source.peek(at + len(body.key_end)))[at:] == body.key_end
+        return at - start if whole else None
+
+    def _value(self, emit: Emit) -> Waiting:
+        """Emit a value.
+
+        Its closing tag counts where something follows that may follow it: values may be texts about
+        such tags. Where it is missing, the value ends at the next argument, or where the call does.
+        """
+        source, body = self._source, self._body
+        if body.cdata and (yield from source.spells(_CDATA)):
+            yield from self._cdata(emit)
+            return
+        if body.trims_newline:
+            yield from source.accept("\n")
+        close, nested = body.value_close, _opening_like(body.value_close)
+        ends = (close, body.key_open, *self._outside)
+        edges = ends if body.trims_newline else ends[1:]
+        literals = tuple(dict.fromkeys((*ends, *(f"\n{end}" for end in edges), *nested)))
+        depth = 0  # of tags in the value that look like the one that opened it
+        checked = 0  # up to here the value goes on
+        while True:
+            found = yield from source.until(*literals, emit=emit, keep=True)
+            edge = found not in ends and found not in nested
+            tag = found[1:] if edge else found
+            if tag == close:
+                if (yield from self._closes(len(found), nested=depth > 0)):
+                    source.take(len(found))
+                    return
+                depth = max(0, depth - 1)
+            elif tag == body.key_open:
+                if (yield from self._key_size(len(found))) is not None:
+                    source.take(int(edge))
+                    return
+                depth += 1
+            elif tag in nested:
+                depth += 1
+            elif source.offset >= checked:
+                goes_on = yield from self._goes_on(tag, len(found))
+                if not goes_on:
+                    source.take(int(edge))
+                    return
+                checked = source.offset + goes_on
+            emit(source.take(len(found)))
+
+    def _closes(self, size: int, *, nested: bool) -> Generator[None, None, bool]:
+        """Whether what stands here, ``size`` characters, closes the value."""
+        source, body = self._source, self._body
+        at, follower = yield from source.solid(size)
+        if not follower:
+            return True
+        for tag in (body.key_open, *self._outside, *(() if nested else (body.value_close,))):
+            if (yield from source.peek(at + len(tag)))[at:] == tag:
+                return True
+        # At the end of a line or before a tag it closes too: what follows is a tag gone wrong.
+        return not nested and (follower == "<" or "\n" in (yield from source.peek(at))[size:])
+
+    def _goes_on(self, tag: str, size: int) -> Generator[None, None, int]:
+        """Whether the value is a text about the tag at the end of the next ``size`` characters: it
+        is closed before anything else opens. How far ahead, else 0."""
+        kind = self._source.stop(tag, size - len(tag))
+        if kind is not Stop.PERHAPS:
+            return size if kind is Stop.TEXT else 0
+        body = self._body
+        at, found = yield from self._source.find(size, body.value_close, body.key_open)
+        return at if found == body.value_close else 0
+
+    def _cdata(self, emit: Emit) -> Waiting:
+        """``<![CDATA[…]]>`` instead of bare text, one or several. What is missing at its end is
+        missing at the value's."""
+        source, body = self._source, self._body
+        while (yield from source.spells(_CDATA)):
+            yield from source.space()
+            source.take(len(_CDATA))
+            checked = 0
+            while True:
+                found = yield from source.until(_CDATA_END, *self._outside, emit=emit, keep=True)
+                if found == _CDATA_END:
+                    source.take(len(found))
+                    break
+                if source.offset >= checked:
+                    at, end = yield from source.find(0, _CDATA_END, _CDATA)
+                    if end != _CDATA_END:
+                        return
+                    checked = source.offset + at
+                emit(source.take(len(found)))
+        yield from source.space()
+        yield from source.accept(body.value_close)
+
+
+def _plain(text: str, body: ParametersBody) -> str:
+    """A name, or a key, as it is meant."""
+    text = text.strip()
+    return text.replace("&quot;", '"').replace("&amp;", "&") if body.escaped else text
+
+
+def _self_closing(name_end: str) -> tuple[str, ...]:
+    """How XML closes the tag that opens: nothing where it is no XML tag."""
+    if not name_end.endswith(">") or name_end.startswith("<"):
+        return ()
+    return (f"{name_end[:-1]}/>", f"{name_end[:-1]} />")
+
+
+def _opening_like(close: str) -> tuple[str, ...]:
+    """The start of tags that the closing tag would close: ``<parameter`` of ``</parameter>``."""
+    return (f"<{close[2:-1]}",) if close.startswith("</") and close.endswith(">") else ()
+
+
+def _attributes(
+    source: Source, body: ParametersBody, types: frozenset[str]
+) -> Generator[None, None, frozenset[str] | None]:
+    """What the attributes behind a key say of its value's type; None if they do not end."""
+    pieces: list[str] = []
+    yield from source.until(body.tag_end, emit=pieces.append)
+    text = "".join(pieces)
+    if "<" in text or len(text) > _MAX_KEY_CHARS:
+        return None
+    match = _STRING_ATTRIBUTE.search(text)
+    if match is None:
+        return types
+    if match[1] in _NAMES_OF_STRINGS:
+        return _STRING
+    # It is no string; which other type it is the schema knows, or the text itself shows.
+    return types - _STRING or frozenset({"number", "boolean", "null", "object", "array"})
+
+
+class _ValueWriter(Protocol):
+    def write(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def _writer(types: frozenset[str], emit: Emit, *, untyped_json: bool) -> _ValueWriter:
+    if types == _STRING or not (types or untyped_json):
+        return _StringWriter(emit)
+    if types == _NULLABLE:
+        return _NullableWriter(emit)
+    return _JsonWriter(types, emit, untyped_json=untyped_json)
+
+
+class _StringWriter:
+    """Text as a JSON string, passed on as it comes."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        emit('"')
+
+    def write(self, text: str) -> None:
+        self._emit(string_inside(text))
+
+    def end(self) -> None:
+        self._emit('"')
+
+
+class _NullableWriter:
+    """The same, unless the whole text is null."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._held = ""
+        self._string: _StringWriter | None = None
+
+    def write(self, text: str) -> None:
+        if self._string is None:
+            self._held += text
+            if any(null.startswith(self._held) for null in _NULLS):
+                return
+            self._string = _StringWriter(self._emit)
+            text = self._held
+        self._string.write(text)
+
+    def end(self) -> None:
+        if self._held in _NULLS and self._string is None:
+            self._emit("null")
+            return
+        if self._string is None:
+            self._string = _StringWriter(self._emit)
+            self._string.write(self._held)
+        self._string.end()
+
+
+class _JsonWriter:
+    """A value that only its whole text tells."""
+
+    def __init__(self, types: frozenset[str], emit: Emit, *, untyped_json: bool) -> None:
+        self._types = types
+        self._emit = emit
+        self._untyped_json = untyped_json
+        self._pieces: list[str] = []
+
+    def write(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def end(self) -> None:
+        text = "".join(self._pieces)
+        self._emit(to_json(text, self._types, untyped_json=self._untyped_json))

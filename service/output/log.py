@@ -1,0 +1,73 @@
+"""A choice's events in order, and what they fold to.
+
+Streaming reads the log as it grows; a whole answer is ``fold`` over the same log: the two cannot
+differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from service.output.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+)
+
+
+@dataclass(slots=True)
+class FoldedCall:
+    id: str
+    name: str
+    arguments: str = ""
+
+
+def shown_tokens(events: list[Event]) -> int:
+    """How many output tokens the events cover; the rest made no text."""
+    return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
+
+
+def reasoning_tokens(events: list[Event]) -> int:
+    return sum([event.end - event.start for event in events if type(event) is ReasoningDelta])
+
+
+@dataclass(slots=True)
+class Folded:
+    """``shown_tokens``: see the function of that name."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[FoldedCall] = field(default_factory=list)
+    shown_tokens: int = 0
+    finished: Finished | None = None
+
+
+def fold(events: list[Event]) -> Folded:
+    """Everything a whole answer says of one choice."""
+    folded = Folded()
+    content: list[str] = []
+    reasoning: list[str] = []
+    arguments: list[list[str]] = []  # of each call
+    for event in events:
+        match event:
+            case TextDelta():
+                content.append(event.text)
+            case ReasoningDelta():
+                reasoning.append(event.text)
+            case ToolCallBegin():
+                folded.tool_calls.append(FoldedCall(event.id, event.name))
+                arguments.append([])
+            case ToolArgumentsDelta():
+                arguments[event.index].append(event.text)
+            case Finished():
+                folded.finished = event
+                continue
+        folded.shown_tokens = event.end
+    folded.content = "".join(content)
+    folded.reasoning = "".join(reasoning)
+    for call, pieces in zip(folded.tool_calls, arguments, strict=True):
+        call.arguments = "".join(pieces)
+    return folded

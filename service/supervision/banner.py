@@ -1,0 +1,44 @@
+"""What ``quire serve`` prints for the person who started it."""
+
+from __future__ import annotations
+
+from service.supervision.listener import Address
+from service.version import VERSION
+
+
+def banner(
+    address: Address,
+    *,
+    model: str,
+    path: str,
+    needs_key: bool,
+    note: str = "",
+    grpc_port: int | None = None,
+) -> str:
+    """Where the server listens and what to try, while ``model`` loads from ``path``."""
+    url = address.url
+    key = " -H 'Authorization: Bearer '$QUIRE_API_KEY" if needs_key else ""
+    lines = [
+        f"Quire {VERSION} on {url}" + ("" if address.host == address.local_host else " and others"),
+        *([note] if note else []),
+        "",
+        f"  OpenAI base URL  {url}/v1",
+        f"  Anthropic's      {url}",
+        f"  API docs         {url}/docs",
+        f"  metrics          {url}/metrics",
+        *([f"  gRPC             {address.local_host}:{grpc_port}"] if grpc_port else []),
+        f"  dashboard        quire dashboard --url {url}",
+        f"  terminal chat    quire chat --base-url {url}",
+        "",
+        f"  curl {url}/v1/models{key}",
+        f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' \\",
+        f'    -d \'{{"model": "{model}", "stream": true,'
+        ' "messages": [{"role": "user", "content": "Hello!"}]}\'',
+        "",
+        f"loading {model} from {path}",
+    ]
+    return "\n".join(lines)
+
+
+def ready_line(model: str, seconds: float) -> str:
+    return f"ready in {seconds:.1f} s: model {model}"

@@ -1,0 +1,127 @@
+"""Starting and ending the supervisor's children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from engine.options import ENVIRONMENT_PREFIX
+from engine.python_command import python_command
+
+# Where engine/ and service/ lie: children find them there, whatever the working directory holds.
+_PACKAGES = Path(__file__).resolve().parents[2]
+_POLL_SECONDS = 0.02
+
+
+def package_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ``, with Quire's packages first on the import path."""
+    paths = [str(_PACKAGES), *filter(None, [environ.get("PYTHONPATH")])]
+    return {**environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def child_environment(
+    environ: Mapping[str, str], extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment of a child. Settings go by arguments: a QUIRE_* variable that a flag
+    overrode here must not come back there."""
+    kept = {
+        name: value for name, value in environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
+    }
+    return {**package_environment(kept), **(extra or {})}
+
+
+def spawn(
+    module: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    inherit: Sequence[int] = (),
+) -> int:
+    """Run ``python -m module`` in a process group of its own (the terminal's Ctrl-C is the
+    supervisor's alone), with no input and the descriptors in ``inherit``. Returns its id."""
+    argv = python_command("-m", module, *arguments)
+    for descriptor in inherit:
+        os.set_inheritable(descriptor, True)
+    try:
+        return os.posix_spawn(
+            argv[0],
+            argv,
+            dict(environ),
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+            setpgroup=0,
+            setsigmask=[],
+            setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_hangup()],
+        )
+    finally:
+        for descriptor in inherit:
+            os.set_inheritable(descriptor, False)
+
+
+def ignores_hangup() -> bool:
+    """Whether this process was started by nohup or the like. Ask before SIGHUP gets a handler."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def _hangup() -> list[signal.Signals]:
+    """A child of one that ignores hang-ups ignores them too."""
+    return [] if ignores_hangup() else [signal.SIGHUP]
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal a child and what it started itself. It may be gone already."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def reap() -> list[tuple[int, int]]:
+    """Ids and exit codes (negative: the signal) of all children that ended, adopted ones too:
+    as process 1 of a container the supervisor inherits every orphan in it."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, os.waitstatus_to_exitcode(status)))
+
+
+def await_end(pids: Sequence[int], seconds: float) -> list[int]:
+    """Reap these children as they end; those that have not within ``seconds``. Even one that was
+    killed may take for ever: the kernel does not interrupt a process in a device driver."""
+    deadline = time.monotonic() + seconds
+    left = list(pids)
+    while True:
+        left = [pid for pid in left if not _has_ended(pid)]
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(_POLL_SECONDS)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # reaped already
+        return True
+
+
+def main_thread_ticks(pid: int) -> int | None:
+    """Processor time that the main thread of a process has used, in the kernel's ticks; None where
+    that is not told."""
+    try:
+        # The name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+        fields = Path(f"/proc/{pid}/task/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def describe_exit(code: int) -> str:
+    """``status 1`` or ``SIGKILL``."""
+    return signal.Signals(-code).name if code < 0 else f"status {code}"

@@ -1,0 +1,219 @@
+"""A child process that answers one request at a time, in frames of ``engine.messages``, over its
+standard input and output. It is started when first needed, ended when it takes too long or nobody
+wants its answer any more, and started again for the next request. If somebody else kills it, the
+request is tried once more in a new process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from engine.messages import FRAME_HEADER
+from engine.python_command import python_command
+from observability.logging import get_logger
+from service.supervision.child_process import child_environment, describe_exit
+
+# A process that is not ready by then is given up.
+START_SECONDS = 60.0
+# When a client may come again whose request met two kills: a new process has started by then.
+KILLED_RETRY_SECONDS = 5
+# A process that closed its end of a pipe has ended by then.
+_END_SECONDS = 10.0
+# What a process dies of by its own doing: an allocation that its limit refuses, a stack that is
+# used up. Every other signal was sent by somebody: the out-of-memory killer, an operator.
+_OWN_SIGNALS = frozenset(
+    {
+        *(signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL),
+        *(signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS),
+    }
+)
+
+_log = get_logger()
+
+T = TypeVar("T")
+
+
+class ChildStartError(RuntimeError):
+    """The process could not be started, or did not become ready."""
+
+
+class ChildTooSlowError(RuntimeError):
+    """It took longer than it may; it has been ended."""
+
+
+class ChildDiedError(RuntimeError):
+    """It ended by itself before it answered: out of memory, as a rule."""
+
+
+class ChildKilledError(RuntimeError):
+    """Somebody else killed it, and the one after it."""
+
+
+class _AnswerTooLongError(Exception):
+    pass
+
+
+class ChildWorker:
+    """``module`` is run as ``python -m``. It is sent ``greeting`` first, and says that it is
+    ready by a frame of any content; then it gets frames and answers them."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        max_answer_bytes: int,
+        greeting: Callable[[], bytes] | None = None,
+    ) -> None:
+        self._command = python_command("-m", module, *arguments)
+        self._max_answer_bytes = max_answer_bytes
+        self._greeting = greeting
+        self._child: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[asyncio.subprocess.Process] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None while there is no process."""
+        if self._child is None or self._child.returncode is not None:
+            return None
+        return self._child.pid
+
+    async def start(self) -> None:
+        """Returns once it is ready, so that the first to ask does not wait for that. Raises
+        ChildStartError or ChildKilledError."""
+        await self._running()
+
+    async def ask(self, request: bytes, read: Callable[[bytes], T | None], *, seconds: float) -> T:
+        """What ``read`` makes of the answer's frames: of the first one for which it is not None.
+        The time counts once the process is ready.
+
+        Raises ChildStartError, ChildTooSlowError, ChildDiedError or ChildKilledError; what ``read``
+        raises passes.
+        """
+        try:
+            return await self._ask_once(request, read, seconds)
+        except ChildKilledError:
+            return await self._ask_once(request, read, seconds)
+
+    async def _ask_once(
+        self, request: bytes, read: Callable[[bytes], T | None], seconds: float
+    ) -> T:
+        child = await self._running()
+        try:
+            async with asyncio.timeout(seconds):
+                await _write(child, request)
+                while (answer := read(await self._read(child))) is None:
+                    pass
+                return answer
+        except TimeoutError as error:
+            self._kill()
+            raise ChildTooSlowError(f"more than {seconds:g} s") from error
+        except _AnswerTooLongError as error:
+            self._kill()
+            raise ChildDiedError("its answer is too long") from error
+        except (OSError, EOFError) as error:
+            is_closed, self._child = self._child is not child, None
+            if not is_closed and await _was_killed(child):
+                raise ChildKilledError("it was killed") from error
+            raise ChildDiedError("it ended") from error
+        except BaseException:  # nobody will read this answer: the next one must not
+            self._kill()
+            raise
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        """A start goes on when whoever asked has left: the next one waits for the rest of it."""
+        if self._child is not None and self._child.returncode is None:
+            return self._child
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(self._started)
+        return await asyncio.shield(self._starting)
+
+    def _started(self, starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # whoever still waits is told
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=child_environment(os.environ),
+            )
+        except OSError as error:
+            raise ChildStartError(str(error)) from error
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                if self._greeting is not None:
+                    await _write(child, self._greeting())
+                await self._read(child)
+        except (TimeoutError, _AnswerTooLongError) as error:
+            _kill(child)
+            raise ChildStartError("the process did not become ready") from error
+        except (OSError, EOFError) as error:
+            if await _was_killed(child):
+                raise ChildKilledError("it was killed while it started") from error
+            raise ChildStartError("the process ended while it started") from error
+        except BaseException:
+            _kill(child)
+            raise
+        self._child = child
+        return child
+
+    async def _read(self, child: asyncio.subprocess.Process) -> bytes:
+        assert child.stdout is not None
+        header = await child.stdout.readexactly(FRAME_HEADER.size)
+        (size,) = FRAME_HEADER.unpack(header)
+        if size > self._max_answer_bytes:
+            raise _AnswerTooLongError
+        return await child.stdout.readexactly(size)
+
+    def _kill(self) -> None:
+        if self._child is not None:
+            _kill(self._child)
+        self._child = None
+
+    async def close(self) -> None:
+        if self._starting is not None:
+            starting = self._starting
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        child = self._child
+        self._kill()
+        if child is not None:
+            await child.wait()
+
+
+def _kill(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+
+
+async def _was_killed(child: asyncio.subprocess.Process) -> bool:
+    """Whether somebody else ended this process, whose pipes have closed."""
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            code = await child.wait()
+    except TimeoutError:
+        return False
+    finally:
+        _kill(child)
+    killed = code < 0 and -code not in _OWN_SIGNALS
+    if killed:
+        _log.warning("a child process was killed", pid=child.pid, exit=describe_exit(code))
+    return killed
+
+
+async def _write(child: asyncio.subprocess.Process, frame: bytes) -> None:
+    """Returns once the pipe has taken nearly all of it."""
+    assert child.stdin is not None
+    child.stdin.write(FRAME_HEADER.pack(len(frame)))
+    child.stdin.write(frame)
+    await child.stdin.drain()

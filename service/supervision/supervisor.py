@@ -1,0 +1,388 @@
+"""``quire serve``: keeps an engine and an API worker alive, and ends them in order.
+
+Made to be process 1 of a container: it reaps orphans and imports neither torch nor the web
+framework. It opens the listening socket before anything else, so that a port in use is told at
+once and a worker's death refuses no connection. Children watch the supervisor and end when it
+does, however it ended.
+
+A child that dies is started again, for as long as it takes; where nothing else helps, liveness
+fails and an orchestrator starts the whole container anew. A child that hangs is killed. What tells
+progress from none are pages of shared memory, see ``engine.beats``.
+
+SIGTERM, SIGINT or SIGHUP (unless it was ignored from the start, as by nohup): the worker drains and
+stops, then the engine stops, then exit 0. The same again: everything is killed at once.
+
+Nothing that is printed or logged can end or block the supervisor: threads write it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from engine.beats import Page, Sign
+from engine.config import EngineConfig
+from engine.options import secret_environment, to_argv
+from observability.logging import get_logger, line_writer
+from service.settings import ServiceSettings
+from service.supervision.banner import banner, ready_line
+from service.supervision.child_process import (
+    await_end,
+    child_environment,
+    describe_exit,
+    ignores_hangup,
+    main_thread_ticks,
+    reap,
+    signal_group,
+    spawn,
+)
+from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
+from service.supervision.listener import Address, open_listening_socket
+from service.supervision.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
+from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
+
+TICK_SECONDS = 0.2
+LONGEST_TICK_SECONDS = 1.0
+KILLED_WAIT_SECONDS = 5.0
+ENGINE_STOP_SECONDS = 5.0
+# Beyond the drain: closing connections, sending the last spans and log lines.
+WORKER_STOP_SECONDS = 10.0
+_PROBE_TIMEOUT_SECONDS = 0.5
+
+_log = get_logger()
+
+
+class _StopNowError(Exception):
+    """Whoever stops us has lost patience."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@dataclass(slots=True, eq=False)
+class _Child:
+    """A process to keep alive: how it is started, and its latest incarnation."""
+
+    name: str
+    module: str
+    arguments: list[str]
+    environ: dict[str, str]
+    page: Page
+    silence: Silence  # of its beats
+    inactivity: Silence  # and of its main thread
+    hangs: Callable[[Page, float, float], bool]  # given the seconds of both
+    inherit: tuple[int, ...] = ()
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    pid: int | None = None
+    started: float = 0.0
+    restart_at: float | None = None
+    is_condemned: bool = False  # killed, for it hung
+
+    def start(self) -> None:
+        self.restart_at = None
+        self.is_condemned = False
+        self.page.clear()
+        self.silence.forget()
+        self.inactivity.forget()
+        self.started = time.monotonic()
+        self.pid = spawn(self.module, self.arguments, self.environ, inherit=self.inherit)
+        _log.info("started", child=self.name, pid=self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.pid is not None:
+            signal_group(self.pid, number)
+
+    def kill_if_it_hangs(self, now: float) -> None:
+        if self.pid is None or self.is_condemned:
+            return
+        beats = self.page[Sign.BEATS]
+        silent = self.silence.observe(beats, now)
+        ticks = main_thread_ticks(self.pid)
+        inactive = self.inactivity.observe((beats, ticks), now)
+        if not self.hangs(self.page, silent, 0.0 if ticks is None else inactive):
+            return
+        self.is_condemned = True
+        _log.error(
+            "is unresponsive, killing it",
+            child=self.name,
+            pid=self.pid,
+            silent_seconds=round(silent, 1),
+            is_starting=not self.page[Sign.READY_AT],
+        )
+        self.signal(signal.SIGKILL)
+
+    @property
+    def got_something_done(self) -> bool:
+        """In this life, or it stood ready for a while with nothing to do."""
+        ready_at = self.page[Sign.READY_AT]
+        is_healthy = ready_at > 0 and time.monotonic() - ready_at >= HEALTHY_SECONDS
+        return self.page[Sign.PROGRESS] > 0 or is_healthy
+
+
+class Supervisor:
+    """``run`` it once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
+    below the banner's first line."""
+
+    def __init__(
+        self, engine: EngineConfig, service: ServiceSettings, *, model_dir: Path, note: str = ""
+    ) -> None:
+        self._engine_config = engine
+        self._settings = service
+        self._model_dir = model_dir
+        self._note = note
+        self._model = service.names(model_dir)[0]
+        self._signals: list[int] = []
+        self._children: list[_Child] = []
+        self._stopping = False
+        self._failure = ""
+        self._was_ready = False  # once in the supervisor's life
+        self._loading_since: float | None = None  # None: ready, and said so
+        self._stdout = line_writer(sys.stdout)
+        self._stderr = line_writer(sys.stderr)
+        self._page = Page()  # what workers are told
+        limits = filter(None, (service.worker_hang_timeout, service.engine_hang_timeout))
+        self._tick = min(LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
+
+    def run(self) -> int:
+        """Serve until told to stop (exit status 0), or until a child finds at the first start that
+        it cannot run (1)."""
+        try:
+            return self._run()
+        except RuntimeDirectoryError as error:
+            self._stderr.write(f"quire: {error}")
+            return 1
+        finally:
+            self._stdout.close()
+            self._stderr.close()
+
+    def _run(self) -> int:
+        try:
+            listener = open_listening_socket(self._settings.host, self._settings.port)
+        except OSError as error:
+            where = f"{self._settings.host}:{self._settings.port}"
+            self._stderr.write(f"quire: cannot listen on {where}: {error.strerror or error}")
+            return 1
+        with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
+            address = Address.of(listener)
+            try:
+                worker, engine = self._plan(directory, listener)
+            except OSError as error:
+                self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
+                return 1
+            self._children = [worker, engine]
+            self._print_banner(address)
+            self._loading_since = time.monotonic()
+            try:
+                for child in self._children:
+                    child.start()
+                self._keep_alive(address, wakeups)
+                # The worker accepts while it drains; after it nobody shall wait in the backlog.
+                listener.close()
+                self._stop(worker, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
+                self._stop(engine, ENGINE_STOP_SECONDS, wakeups)
+            except _StopNowError as second:
+                _log.warning("killing everything", signal=signal.Signals(second.number).name)
+                return 128 + second.number
+            finally:
+                self._kill_all()
+        if self._failure:
+            self._stderr.write(f"quire: {self._failure}")
+            return 1
+        _log.info("stopped")
+        return 0
+
+    # --- the children ---------------------------------------------------------------------------
+
+    def _plan(self, directory: Path, listener: socket.socket) -> tuple[_Child, _Child]:
+        settings = self._settings
+        pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
+        self._page = Page(pages["supervisor"], create=True)
+        self._page[Sign.BEATS] = time.monotonic()
+        common = [f"--socket={directory / 'engine.sock'}", f"--parent-pid={os.getpid()}"]
+        worker = _Child(
+            "worker",
+            "service.worker",
+            [
+                *common,
+                f"--beats={pages['worker']}",
+                f"--supervisor-page={pages['supervisor']}",
+                f"--model-dir={self._model_dir}",
+                f"--listen-fd={listener.fileno()}",
+                *to_argv(settings),
+            ],
+            # Arguments can be read by every user of the machine; the environment cannot.
+            child_environment(os.environ, secret_environment(settings)),
+            page=Page(pages["worker"], create=True),
+            silence=Silence(self._tick),
+            inactivity=Silence(self._tick),
+            hangs=lambda page, silent, _: worker_hangs(page, silent, settings.worker_hang_timeout),
+            inherit=(listener.fileno(),),
+        )
+        engine = _Child(
+            "engine",
+            "engine",
+            [
+                *common,
+                f"--beats={pages['engine']}",
+                f"--log-format={settings.log_format}",
+                f"--log-level={settings.log_level}",
+                *to_argv(self._engine_config),
+            ],
+            child_environment(os.environ),
+            page=Page(pages["engine"], create=True),
+            silence=Silence(self._tick),
+            inactivity=Silence(self._tick),
+            hangs=lambda page, silent, inactive: engine_hangs(
+                page, silent, inactive, settings.engine_hang_timeout
+            ),
+        )
+        return worker, engine
+
+    def _keep_alive(self, address: Address, wakeups: int) -> None:
+        """Until a stop signal comes or a child cannot even be started."""
+        while not (self._stopping or self._failure):
+            pending = self._loading_since is not None or any(
+                child.restart_at is not None for child in self._children
+            )
+            self._wait(wakeups, min(TICK_SECONDS, self._tick) if pending else self._tick)
+            now = time.monotonic()
+            for child in self._children:
+                if child.restart_at is not None and child.restart_at <= now:
+                    child.start()
+                child.kill_if_it_hangs(now)
+            self._tell_workers()
+            all_run = all(child.pid is not None for child in self._children)
+            if self._loading_since is not None and all_run and _is_ready(address):
+                self._stdout.write(ready_line(self._model, now - self._loading_since))
+                self._loading_since = None
+                self._was_ready = True
+
+    def _tell_workers(self) -> None:
+        engine = self._children[-1]
+        self._page[Sign.FRUITLESS_DEATHS] = engine.policy.fruitless_deaths
+        self._page[Sign.NEXT_START_AT] = engine.restart_at or 0.0
+
+    def _wait(self, wakeups: int, timeout: float) -> None:
+        """Sleep until a signal or ``timeout``, then take in signals and deaths."""
+        if select.select([wakeups], [], [], timeout)[0]:
+            os.read(wakeups, 4096)
+        self._page[Sign.BEATS] = time.monotonic()
+        while self._signals:
+            number = self._signals.pop(0)
+            if number == signal.SIGCHLD:
+                continue
+            if self._stopping:
+                raise _StopNowError(number)
+            _log.info("stopping", signal=signal.Signals(number).name)
+            self._stopping = True
+        for pid, code in reap():
+            for child in self._children:
+                if child.pid == pid:
+                    self._on_death(child, code)
+
+    def _on_death(self, child: _Child, code: int) -> None:
+        child.pid = None
+        lived = time.monotonic() - child.started
+        if self._stopping or self._failure:
+            _log.info("ended", child=child.name, exit=describe_exit(code))
+            return
+        _log.error(
+            "died", child=child.name, exit=describe_exit(code), lived_seconds=round(lived, 1)
+        )
+        if not self._was_ready and code > 0:
+            # It looked at what it was given and gave up: it would do so again.
+            self._failure = f"the {child.name} could not start ({describe_exit(code)}); see the log"
+            return
+        delay = child.policy.delay_after(progress=child.got_something_done)
+        _log.info("restarting", child=child.name, delay_seconds=delay)
+        if child.policy.fruitless_deaths >= FAILING_DEATHS:
+            _log.error(
+                "keeps dying without progress",
+                child=child.name,
+                deaths=child.policy.fruitless_deaths,
+                exit=describe_exit(code),
+            )
+        child.restart_at = time.monotonic() + delay
+        self._loading_since = self._loading_since or time.monotonic()
+
+    def _stop(self, child: _Child, timeout: float, wakeups: int) -> None:
+        """SIGTERM, and SIGKILL for what still runs ``timeout`` seconds later."""
+        deadline = time.monotonic() + timeout
+        child.restart_at = None
+        child.signal(signal.SIGTERM)
+        while child.pid is not None and (left := deadline - time.monotonic()) > 0:
+            self._wait(wakeups, min(left, self._tick))
+        if child.pid is not None:
+            _log.warning("did not stop in time", child=child.name, timeout_seconds=timeout)
+            child.signal(signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        for child in self._children:
+            child.signal(signal.SIGKILL)
+        pids = [child.pid for child in self._children if child.pid is not None]
+        for pid in await_end(pids, KILLED_WAIT_SECONDS):
+            _log.error("does not end after SIGKILL, leaving it behind", pid=pid)
+        for child in self._children:
+            child.pid = None
+
+    # --- rim ------------------------------------------------------------------------------------
+
+    def _print_banner(self, address: Address) -> None:
+        text = banner(
+            address,
+            model=self._model,
+            path=self._engine_config.model,
+            needs_key=bool(self._settings.keys),
+            note=self._note,
+            grpc_port=self._settings.grpc_port,
+        )
+        self._stdout.write(text)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals.append(number)
+
+    @contextlib.contextmanager
+    def _signal_pipe(self) -> Iterator[int]:
+        """A descriptor that becomes readable with each signal; handlers are put back at the end."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        stop_signals = [signal.SIGTERM, signal.SIGINT]
+        if not ignores_hangup():
+            stop_signals.append(signal.SIGHUP)
+        numbers = (*stop_signals, signal.SIGCHLD)
+        handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            yield reader
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
+            os.close(reader)
+            os.close(writer)
+
+
+def _is_ready(address: Address) -> bool:
+    connection = http.client.HTTPConnection(
+        address.local_host, address.port, timeout=_PROBE_TIMEOUT_SECONDS
+    )
+    try:
+        connection.request("GET", "/health/ready")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

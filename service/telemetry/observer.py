@@ -1,0 +1,60 @@
+"""What the service tells whoever watches it: requests beginning and ending, the engine's words.
+
+``service.telemetry.requests`` implements this; the rest of the service knows only this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from engine.messages import Heartbeat, StepOutputs
+from service.telemetry.record import RequestRecord
+
+if TYPE_CHECKING:
+    from service.engine.link import EngineState
+
+
+class Telemetry(Protocol):
+    """All calls come from the worker's event loop and must not block."""
+
+    def request_started(self, record: RequestRecord) -> None:
+        """A request came in. May set ``trace_id`` and ``span_id`` on the record."""
+
+    def first_token(self, record: RequestRecord) -> None:
+        """The first generated token reached the response, at ``record.first_token_time``."""
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Called exactly once per started request, when its last byte is out or nobody listens."""
+
+    def on_step(self, message: StepOutputs | Heartbeat) -> None:
+        """The engine made a step, or says that it idles."""
+
+    def on_state(self, state: EngineState) -> None:
+        """The engine's state changed (connecting, loading, ready, lost)."""
+
+    def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
+        """The metrics page, made as its pieces are asked for, and its content type, for a scraper
+        that accepts ``accept``."""
+
+
+class NoTelemetry:
+    """Watches nothing."""
+
+    def request_started(self, record: RequestRecord) -> None:
+        return
+
+    def first_token(self, record: RequestRecord) -> None:
+        return
+
+    def request_finished(self, record: RequestRecord) -> None:
+        return
+
+    def on_step(self, message: StepOutputs | Heartbeat) -> None:
+        return
+
+    def on_state(self, state: EngineState) -> None:
+        return
+
+    def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
+        return iter(()), "text/plain; version=0.0.4; charset=utf-8"

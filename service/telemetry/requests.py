@@ -1,0 +1,242 @@
+"""What the API worker counts, traces and logs: of each request once, at its end, from its record;
+of the engine with each of its messages.
+
+Implements ``service.telemetry.observer.Telemetry``. All calls come from the worker's event
+loop; none blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from engine.messages import Finished, Heartbeat, StepOutputs
+from observability import catalogue
+from observability.logging import get_logger, log_request, sound_client_request_id
+from observability.metrics import OTHER_MODEL, MetricRegistry
+from observability.tracing import IdentityTracer, Tracer
+from service.engine.link import EngineState, LinkPhase
+from service.telemetry.engine import EngineTelemetry
+from service.telemetry.loop_holds import LoopHolds
+from service.telemetry.record import RequestRecord
+from service.telemetry.spans import phase_spans, server_span
+
+LOOP_LAG_INTERVAL_SECONDS = 0.25
+
+_log = get_logger()
+
+
+class Telemetry:
+    """``models``: the names the server answers to, the engine's own first. ``dropped_log_lines``
+    reads how many log lines were lost since the start."""
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        version: str,
+        tracer: Tracer | None = None,
+        dropped_log_lines: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.metrics = MetricRegistry(models)
+        self._models = frozenset(models)
+        self._tracer = tracer or IdentityTracer()
+        self._engine = EngineTelemetry(self.metrics)
+        self._dropped = {
+            "spans": self._tracer.dropped_spans,
+            "log_lines": dropped_log_lines,
+        }
+        self._dropped_before = dict.fromkeys(self._dropped, 0)
+        self._requests = self.metrics.series(catalogue.REQUESTS)
+        self._handovers = self.metrics.series(catalogue.HANDOVERS)
+        self.holds = LoopHolds(self.metrics[catalogue.EVENT_LOOP_HOLD_SECONDS].observe)
+        self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
+        self._histograms = {
+            metric: self.metrics.series(metric)
+            for metric in (
+                *(catalogue.TIME_TO_FIRST_TOKEN, catalogue.QUEUE_SECONDS),
+                *(catalogue.PREFILL_SECONDS, catalogue.DECODE_SECONDS, catalogue.E2E_SECONDS),
+                *(catalogue.REQUEST_PROMPT_TOKENS, catalogue.REQUEST_GENERATED_TOKENS),
+                catalogue.REQUEST_PREEMPTIONS,
+            )
+        }
+        self.metrics[catalogue.BUILD_INFO].info(
+            {"version": version, "python": platform.python_version()}
+        )
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def request_started(self, record: RequestRecord) -> None:
+        """Join the record to its caller's trace or a new one, and count it as in progress."""
+        identity = self._tracer.begin(record.traceparent, record.tracestate)
+        record.identity = identity
+        record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
+        record.client_request_id = sound_client_request_id(record.client_request_id)
+        self._in_progress(record.route).inc()
+        self.holds.request_begins()
+
+    def first_token(self, record: RequestRecord) -> None:
+        """The first generated token of any choice reached the response, at
+        ``record.first_token_time``."""
+        if record.first_token_time is not None:
+            self._observe(
+                record,
+                catalogue.TIME_TO_FIRST_TOKEN,
+                record.first_token_time - record.received_time,
+            )
+
+    def request_finished(self, record: RequestRecord) -> None:
+        """Count, trace and log a request whose outcome and status are set. Sets ``ended_time`` if
+        nobody did."""
+        if record.outcome not in catalogue.OUTCOMES:
+            _log.error(
+                "request ended without a known outcome",
+                request_id=record.request_id,
+                outcome=record.outcome,
+            )
+            record.outcome = "error:internal"
+        if record.ended_time is None:
+            record.ended_time = time.monotonic()
+        self._in_progress(record.route).dec()
+        self.holds.request_ends()
+        model = record.model if record.model in self._models else OTHER_MODEL
+        self._requests(model, record.route, record.outcome).inc()
+        self._observe_at_end(record, record.ended_time)
+        if record.identity is not None and record.identity.sampled:
+            self._tracer.write(record.identity, server_span(record), phase_spans(record))
+        log_request(log_fields(record), failed=record.outcome.startswith("error:"))
+
+    def _observe_at_end(self, record: RequestRecord, ended: float) -> None:
+        self._observe(record, catalogue.E2E_SECONDS, ended - record.received_time)
+        if not record.sequences:
+            return
+        scheduled = _earliest(record.sequences, "first_scheduled_time")
+        first = _earliest(record.sequences, "first_token_time")
+        if scheduled is not None:
+            self._observe(record, catalogue.QUEUE_SECONDS, scheduled - record.received_time)
+        if scheduled is not None and first is not None:
+            last = max(item.last_token_time or first for item in record.sequences)
+            self._observe(record, catalogue.PREFILL_SECONDS, first - scheduled)
+            self._observe(record, catalogue.DECODE_SECONDS, last - first)
+        preemptions = sum(sequence.preemptions for sequence in record.sequences)
+        self._observe(record, catalogue.REQUEST_PROMPT_TOKENS, record.prompt_tokens)
+        if record.generates:
+            self._observe(record, catalogue.REQUEST_GENERATED_TOKENS, record.output_tokens)
+        self._observe(record, catalogue.REQUEST_PREEMPTIONS, preemptions)
+        handovers = sum(sequence.handovers for sequence in record.sequences)
+        if handovers and record.model in self._models:
+            self._handovers(record.model).inc(handovers)
+
+    def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:
+        if record.model in self._models:
+            model = record.model
+        elif metric is catalogue.E2E_SECONDS:
+            model = OTHER_MODEL
+        else:
+            return  # no model, no engine work
+        sampled = record.identity is not None and record.identity.sampled
+        exemplar = {"trace_id": record.trace_id} if sampled else None
+        self._histograms[metric](model).observe(value, exemplar)
+
+    # --- the engine ---------------------------------------------------------------------------
+
+    def on_step(self, message: StepOutputs | Heartbeat) -> None:
+        """Count what the engine did since its last message."""
+        if isinstance(message, StepOutputs):
+            self._engine.on_step(message)
+        else:
+            self._engine.on_stats(message.stats)
+
+    def on_state(self, state: EngineState) -> None:
+        """The engine became ready, or was lost."""
+        if state.phase is LinkPhase.READY and state.ready is not None:
+            self._engine.on_ready(state.ready, state.kept)
+        elif state.phase is LinkPhase.LOST:
+            self._engine.lost(state.kept)
+
+    # --- the worker ---------------------------------------------------------------------------
+
+    async def watch_event_loop(self) -> None:
+        """Measure, until cancelled, how late the event loop wakes a timer."""
+        lag = self.metrics[catalogue.EVENT_LOOP_LAG_SECONDS]
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LOOP_LAG_INTERVAL_SECONDS
+            await asyncio.sleep(LOOP_LAG_INTERVAL_SECONDS)
+            lag.observe(max(0.0, loop.time() - due))
+
+    def exposition(self, accept: str | None) -> tuple[bytes, str]:
+        """The scrape page and its content type, in the format the Accept header asks for."""
+        pieces, content_type = self.exposition_pieces(accept)
+        return b"".join(pieces), content_type
+
+    def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
+        """The same page, made as its pieces are asked for."""
+        pieces, content_type = self.metrics.exposition_pieces(accept)
+
+        def current() -> Iterator[bytes]:
+            self._publish()
+            yield from pieces
+
+        return current(), content_type
+
+    def _publish(self) -> None:
+        self._engine.publish()
+        counter = self.metrics[catalogue.TELEMETRY_DROPPED]
+        for signal, read in self._dropped.items():
+            now = read()
+            counter.labels(signal).inc(now - self._dropped_before[signal])
+            self._dropped_before[signal] = now
+
+    def close(self) -> None:
+        """Send the spans that are queued, for at most 2 s."""
+        self._tracer.close()
+
+
+def log_fields(record: RequestRecord) -> dict[str, object]:
+    """The values of a request's canonical log line, by field name. Durations in milliseconds."""
+    scheduled = _earliest(record.sequences, "first_scheduled_time")
+    return {
+        "request_id": record.request_id,
+        "client_request_id": record.client_request_id,
+        "trace_id": record.trace_id,
+        "span_id": record.span_id,
+        "route": record.route,
+        "status": record.status,
+        "outcome": record.outcome,
+        "error": record.error,
+        "model": record.model or None,
+        "stream": record.stream,
+        "choices": record.choices,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "output_tokens": record.output_tokens,
+        "queue_ms": _milliseconds(record.received_time, scheduled),
+        "ttft_ms": _milliseconds(record.received_time, record.first_token_time),
+        "itl_mean_ms": _mean_gap_ms(record.sequences),
+        "total_ms": _milliseconds(record.received_time, record.ended_time),
+        "preemptions": sum(sequence.preemptions for sequence in record.sequences),
+        "handovers": sum(sequence.handovers for sequence in record.sequences),
+        "ignored": record.ignored,
+    }
+
+
+def _earliest(sequences: Sequence[Finished], attribute: str) -> float | None:
+    times = [getattr(sequence, attribute) for sequence in sequences]
+    return min((moment for moment in times if moment is not None), default=None)
+
+
+def _milliseconds(start: float, end: float | None) -> float | None:
+    return None if end is None else round((end - start) * 1e3, 3)
+
+
+def _mean_gap_ms(sequences: Sequence[Finished]) -> float | None:
+    gaps, seconds = 0, 0.0
+    for sequence in sequences:
+        first, last = sequence.first_token_time, sequence.last_token_time
+        if first is not None and last is not None and sequence.output_tokens > 1:
+            gaps += sequence.output_tokens - 1
+            seconds += last - first
+    return round(seconds / gaps * 1e3, 3) if gaps else None

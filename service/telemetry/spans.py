@@ -1,0 +1,118 @@
+"""A request's record as spans: one for the request, and queue, prefill, decode for each choice.
+
+Pure: the record in, finished spans out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.messages import Finished
+from observability import catalogue
+from observability.tracing import FinishedSpan
+from service.telemetry.record import RequestRecord
+
+
+def server_span(record: RequestRecord) -> FinishedSpan:
+    """``record`` must have ended."""
+    if record.ended_time is None:
+        raise ValueError(f"request {record.request_id} has not ended")
+    failed = record.outcome.startswith("error:") or record.status >= 500
+    attributes = {
+        catalogue.ATTR_OPERATION: record.operation or None,
+        catalogue.ATTR_PROVIDER: "quire",
+        catalogue.ATTR_REQUEST_MODEL: record.model or None,
+        catalogue.ATTR_MAX_TOKENS: record.max_tokens,
+        catalogue.ATTR_TEMPERATURE: record.temperature,
+        catalogue.ATTR_TOP_P: record.top_p,
+        catalogue.ATTR_STREAM: record.stream,
+        catalogue.ATTR_CHOICES: record.choices,
+        catalogue.ATTR_RESPONSE_ID: record.response_id or None,
+        catalogue.ATTR_FINISH_REASONS: tuple(record.finish_reasons) or None,
+        catalogue.ATTR_INPUT_TOKENS: record.prompt_tokens,
+        catalogue.ATTR_OUTPUT_TOKENS: record.output_tokens,
+        catalogue.ATTR_CACHED_TOKENS: record.cached_tokens,
+        catalogue.ATTR_OUTCOME: record.outcome,
+        catalogue.ATTR_REQUEST_ID: record.request_id,
+        catalogue.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
+        catalogue.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
+        catalogue.ATTR_ERROR_TYPE: record.outcome if failed else None,
+        **_protocol_attributes(record),
+    }
+    name = catalogue.SPAN_REQUEST.name.format(
+        operation=record.operation or record.route, model=record.model
+    )
+    return FinishedSpan(
+        catalogue.SPAN_REQUEST,
+        name.strip(),
+        record.received_wall_ns,
+        _wall_ns(record, record.ended_time),
+        attributes,
+        error=(record.error or record.outcome) if failed else None,
+    )
+
+
+def _protocol_attributes(record: RequestRecord) -> dict[catalogue.Attribute, str | int | None]:
+    if record.grpc_status is None:
+        return {
+            catalogue.ATTR_HTTP_METHOD: record.http_method,
+            catalogue.ATTR_HTTP_ROUTE: record.http_route,
+            catalogue.ATTR_HTTP_STATUS: record.status or None,
+        }
+    service, _, method = record.http_route.strip("/").partition("/")
+    return {
+        catalogue.ATTR_RPC_SYSTEM: "grpc",
+        catalogue.ATTR_RPC_SERVICE: service,
+        catalogue.ATTR_RPC_METHOD: method,
+        catalogue.ATTR_RPC_STATUS: record.grpc_status,
+    }
+
+
+def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
+    """The phases of each choice. A phase that was cut short by the sequence's end ends there; a
+    phase never reached has no span."""
+    for choice, sequence in enumerate(record.sequences):
+        yield from _phases_of(record, choice, sequence)
+
+
+def _phases_of(record: RequestRecord, choice: int, sequence: Finished) -> Iterator[FinishedSpan]:
+    ended = sequence.finished_time
+    scheduled, first = sequence.first_scheduled_time, sequence.first_token_time
+    queued_until = ended if scheduled is None else scheduled
+    yield FinishedSpan(
+        catalogue.SPAN_QUEUE,
+        catalogue.SPAN_QUEUE.name,
+        record.received_wall_ns,
+        _wall_ns(record, queued_until),
+        {catalogue.ATTR_CHOICE: choice},
+    )
+    if scheduled is not None:
+        yield FinishedSpan(
+            catalogue.SPAN_PREFILL,
+            catalogue.SPAN_PREFILL.name,
+            _wall_ns(record, scheduled),
+            _wall_ns(record, ended if first is None else first),
+            {
+                catalogue.ATTR_CHOICE: choice,
+                catalogue.ATTR_INPUT_TOKENS: sequence.prompt_tokens,
+                catalogue.ATTR_CACHED_TOKENS: sequence.cached_tokens,
+            },
+        )
+    if first is not None:
+        last = sequence.last_token_time
+        yield FinishedSpan(
+            catalogue.SPAN_DECODE,
+            catalogue.SPAN_DECODE.name,
+            _wall_ns(record, first),
+            _wall_ns(record, first if last is None else last),
+            {
+                catalogue.ATTR_CHOICE: choice,
+                catalogue.ATTR_OUTPUT_TOKENS: sequence.output_tokens,
+                catalogue.ATTR_PREEMPTIONS: sequence.preemptions,
+                catalogue.ATTR_HANDOVERS: sequence.handovers,
+            },
+        )
+
+
+def _wall_ns(record: RequestRecord, time: float) -> int:
+    return record.received_wall_ns + round((time - record.received_time) * 1e9)

@@ -1,0 +1,69 @@
+"""The memory that request bodies may take together while they arrive."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from service.errors import OverloadedError
+from service.tenants.caller import Caller
+from service.tenants.waiting_places import share
+
+# So much of each body is free, so that small requests get in whatever else arrives.
+FREE_BYTES = 64 * 1024
+_LEAST_BYTES = 128 * 1024 * 1024
+_LARGEST_BODIES = 4
+
+# Is told of each piece's bytes before they are kept. Raises OverloadedError.
+Gained = Callable[[int], None]
+
+
+class UploadRoom:
+    """``most`` bytes in all, not counting the first ``FREE_BYTES`` of each body. Where several
+    keys share the server, each has its share of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: Counter[str] = Counter()
+
+    @classmethod
+    def for_bodies(cls, largest: int) -> UploadRoom:
+        """Of at most ``largest`` bytes each."""
+        return cls(max(_LEAST_BYTES, _LARGEST_BODIES * largest))
+
+    @property
+    def held(self) -> int:
+        """Bytes that count, of all bodies that are arriving."""
+        return self._held.total()
+
+    @contextlib.contextmanager
+    def arriving(self, caller: Caller) -> Iterator[Gained]:
+        """While the body of one request arrives."""
+        owner = caller.owner
+        size = counted = 0
+
+        def gained(more: int) -> None:
+            nonlocal size, counted
+            size += more
+            grown = max(0, size - FREE_BYTES) - counted
+            if not grown:
+                return
+            if self._held[owner] + grown > self._most_of(caller) and self._held[owner] > counted:
+                raise OverloadedError(
+                    "Too many large request bodies are arriving at once; retry later."
+                )
+            counted += grown
+            self._held[owner] += grown
+
+        try:
+            yield gained
+        finally:
+            self._held[owner] -= counted
+            if not self._held[owner]:
+                del self._held[owner]
+
+    def _most_of(self, caller: Caller) -> int:
+        if not caller.shares:
+            return self._most
+        return share(self._most, len(self._held) - (caller.owner in self._held))

@@ -1,0 +1,382 @@
+"""``POST /v1/chat/completions``: the request, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.conversation import (
+    Conversation,
+    JsonObject,
+    NamedTool,
+    ToolChoice,
+    ToolDefinition,
+    call_arguments,
+)
+from service.errors import InvalidRequestError
+from service.wire.decode import Ignored, decode
+from service.wire.parts import ignored_in, is_thinking, part_text, thinking_text
+from service.wire.sampling import (
+    MAX_TOP_LOGPROBS,
+    Name,
+    TokenCount,
+    check_limits,
+    refuse_unserved,
+)
+from service.wire.structured_output import (
+    StructuredOutputFields,
+    idle_fields_of_form,
+    tool_choice,
+)
+
+Content = str | list[dict[str, Any]]
+
+
+class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call the assistant made earlier, as a client sends it back."""
+
+    function: FunctionCall
+    id: Name | None = None
+    type: Literal["function"] = "function"
+    index: int | None = None  # left over where a client kept the stream's deltas
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Any role's message. What the server itself sent as an assistant's message is accepted back
+    whole; what a client's SDK or another server added to it is left out and reported."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Content | None = None
+    name: Name | None = None
+    tool_calls: Annotated[list[ToolCall], Meta(max_length=256)] | None = None
+    tool_call_id: Name | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    annotations: Any = None
+    audio: Any = None
+    cache_control: Any = None  # caching needs no asking
+    function_call: FunctionCall | None = None  # of an answer to ``functions``
+
+
+class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: FunctionDefinition
+    cache_control: Any = None
+
+
+class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How Moonshot, Zhipu, DeepSeek and others switch reasoning."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"]
+
+    @property
+    def wanted(self) -> bool | None:
+        """None leaves it to the template."""
+        return {"enabled": True, "disabled": False}.get(self.type)
+
+
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenRouter's spelling of ``reasoning_effort`` and ``include_reasoning``."""
+
+    effort: Name | None = None
+    enabled: bool | None = None
+    exclude: bool = False
+
+
+class UsageWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """OpenRouter's ``stream_options.include_usage``; answers that are not streamed always have
+    it."""
+
+    include: bool = False
+
+
+class FunctionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+
+
+class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OpenAI's request, with the extensions that local servers share."""
+
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=16384)]
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: Name | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
+    # Other servers' ways to say what ``chat_template_kwargs`` and ``reasoning_effort`` say here.
+    enable_thinking: bool | None = None
+    thinking: Thinking | bool | None = None
+    reasoning: Reasoning | None = None
+    usage: UsageWish | None = None
+    documents: Annotated[list[dict[str, Any]], Meta(max_length=1024)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    echo: bool = False
+    include_reasoning: bool = True
+    # What tools were before there were tools; the answer then tells of a call in the same way.
+    functions: Annotated[list[FunctionDefinition], Meta(min_length=1, max_length=512)] | None = None
+    function_call: Literal["none", "auto"] | FunctionName | None = None
+    # Hints that change nothing here.
+    prediction: Any = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    # Known to OpenAI, not served here: refused by name unless null or as harmless as absent.
+    audio: Any = None
+    modalities: Any = None
+    web_search_options: Any = None
+
+    other_names: ClassVar[dict[str, str]] = {
+        **StructuredOutputFields.other_names,
+        "max_new_tokens": "max_tokens",
+    }
+
+    @property
+    def echoed(self) -> str:
+        """The text that comes before the answer's own: the message that it continues."""
+        last = self.messages[-1]
+        if not self.echo or last.role != "assistant" or self.generation_prompt:
+            return ""
+        return _text(last)
+
+    @property
+    def include_usage(self) -> bool:
+        return super().include_usage or bool(self.usage and self.usage.include)
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether reasoning is switched on or off; None where that is left to the template. What
+        speaks of thinking by name comes before what implies it."""
+        if self.enable_thinking is not None:
+            return self.enable_thinking
+        if isinstance(self.thinking, bool):
+            return self.thinking
+        if self.thinking is not None and self.thinking.wanted is not None:
+            return self.thinking.wanted
+        return self.reasoning.enabled if self.reasoning else None
+
+    @property
+    def effort(self) -> str | None:
+        if self.reasoning_effort is None and self.reasoning is not None:
+            return self.reasoning.effort
+        return self.reasoning_effort
+
+    @property
+    def shows_reasoning(self) -> bool:
+        return self.include_reasoning and not (self.reasoning and self.reasoning.exclude)
+
+    @property
+    def callables(self) -> list[FunctionDefinition]:
+        if self.functions is not None:
+            return self.functions
+        return [tool.function for tool in self.tools or ()]
+
+    @property
+    def token_limit(self) -> int | None:
+        if self.max_completion_tokens is not None:
+            return self.max_completion_tokens
+        return self.max_tokens
+
+    @property
+    def generation_prompt(self) -> bool:
+        """Whether an assistant's turn is opened after the messages."""
+        if self.add_generation_prompt is None:
+            return not self.continue_final_message
+        return self.add_generation_prompt
+
+    @property
+    def engine_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+_decoder = msgspec.json.Decoder(ChatRequest, strict=True)
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+_PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
+    "modalities": lambda value: value == ["text"],
+    **dict.fromkeys(("audio", "web_search_options"), _never),
+}
+
+
+def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None) -> ChatRequest:
+    """Raises InvalidRequestError."""
+    ignored = ignored or Ignored()
+    request = decode(_decoder, body, ignored)
+    refuse_unserved(request, _PARTLY_SERVED)
+    check_limits(request, max_choices=max_choices)
+    if request.top_logprobs and not request.logprobs:
+        raise InvalidRequestError("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
+    if request.continue_final_message and request.generation_prompt:
+        raise InvalidRequestError(
+            "'continue_final_message' and 'add_generation_prompt' cannot both be true.",
+            param="continue_final_message",
+        )
+    if request.functions is not None and request.tools is not None:
+        raise InvalidRequestError(
+            "'functions' is the deprecated form of 'tools'; send only one of them.",
+            param="functions",
+        )
+    for index, message in enumerate(request.messages):
+        check_message(message, f"messages[{index}]", ignored)
+    ignored.add(*_idle_fields(request), *idle_fields_of_form(request))
+    return request
+
+
+def check_message(message: Message, path: str, ignored: Ignored) -> None:
+    """Raises InvalidRequestError; ``ignored`` gains what of its parts is left out."""
+    if message.role == "tool" and message.tool_call_id is None:
+        raise InvalidRequestError(
+            "A tool message must have a 'tool_call_id'.", param=f"{path}.tool_call_id"
+        )
+    if message.role == "function" and message.name is None:
+        raise InvalidRequestError("A function message must have a 'name'.", param=f"{path}.name")
+    if message.role not in ("assistant", "tool", "function") and message.content is None:
+        raise InvalidRequestError(
+            f"A {message.role} message must have content.", param=f"{path}.content"
+        )
+    if message.role != "assistant" and (message.tool_calls or message.function_call):
+        raise InvalidRequestError(
+            "Only assistant messages may contain tool calls.", param=f"{path}.tool_calls"
+        )
+    if message.audio is not None:
+        ignored.add(f"{path}.audio")
+    if isinstance(message.content, list):
+        for place, part in enumerate(message.content):
+            _check_part(part, message, f"{path}.content[{place}]", ignored)
+
+
+def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored) -> None:
+    if not isinstance(part.get("type"), str):
+        raise InvalidRequestError(
+            f"Missing required parameter: '{path}.type'.", param=f"{path}.type"
+        )
+    if not is_thinking(part):
+        part_text(part, path, of_a_tool=message.role in _TOOL_ROLES)
+        ignored.add(*ignored_in(part, path))
+    elif message.role != "assistant" or _thoughts_beside(message):
+        ignored.add(f"{path}.{part['type']}")
+
+
+# --- what a chat template sees ------------------------------------------------------------------
+
+
+def chat_conversation(request: ChatRequest) -> Conversation:
+    """The request's messages and tools, whatever API they came by."""
+    return Conversation(
+        messages=[_template_message(message) for message in request.messages],
+        tools=tuple(_tool(function) for function in request.callables),
+        tool_choice=_choice_of(request),
+        parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
+        thinking=request.thinks,
+        reasoning_effort=request.effort,
+        documents=request.documents,
+        variables=request.chat_template_kwargs or {},
+        add_generation_prompt=request.generation_prompt,
+        continue_final_message=request.continue_final_message,
+        add_special_tokens=request.add_special_tokens,
+    )
+
+
+def _choice_of(request: ChatRequest) -> ToolChoice:
+    asked = request.function_call
+    if request.functions is None or asked is None:
+        return tool_choice(request.tool_choice)
+    return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked
+
+
+def _idle_fields(request: ChatRequest) -> list[str]:
+    """What was asked for, does nothing here, and could have changed the answer or its speed."""
+    found = {
+        "prediction": request.prediction is not None,
+        "verbosity": request.verbosity in ("low", "high"),
+    }
+    return [name for name, asked in found.items() if asked]
+
+
+def _tool(function: FunctionDefinition) -> ToolDefinition:
+    return ToolDefinition(
+        name=function.name,
+        description=function.description,
+        parameters=function.parameters,
+        strict=bool(function.strict),
+    )
+
+
+_TOOL_ROLES = ("tool", "function")
+_TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
+
+
+def _template_message(message: Message) -> JsonObject:
+    """Text content as one string, the arguments of tool calls as objects, the developer as
+    system."""
+    role = _TEMPLATE_ROLES.get(message.role, message.role)
+    result: JsonObject = {"role": role, "content": _text(message)}
+    if message.name is not None:
+        result["name"] = message.name
+    if message.tool_call_id is not None:
+        result["tool_call_id"] = message.tool_call_id
+    reasoning = _thoughts_beside(message) or _thoughts_within(message)
+    if reasoning:
+        result["reasoning_content"] = reasoning
+    if message.function_call:
+        result["tool_calls"] = [_template_call(ToolCall(function=message.function_call))]
+    if message.tool_calls:
+        result["tool_calls"] = [_template_call(call) for call in message.tool_calls]
+    return result
+
+
+def _text(message: Message) -> str:
+    content = message.content
+    if content is None:
+        return message.refusal or ""
+    if isinstance(content, str):
+        return content
+    of_a_tool = message.role in _TOOL_ROLES
+    return "\n".join(
+        part_text(part, "content", of_a_tool=of_a_tool) for part in content if not is_thinking(part)
+    )
+
+
+def _thoughts_beside(message: Message) -> str | None:
+    return message.reasoning_content or message.reasoning
+
+
+def _thoughts_within(message: Message) -> str:
+    """What stands among an assistant's parts, as Mistral's and Anthropic's clients keep it."""
+    if message.role != "assistant" or not isinstance(message.content, list):
+        return ""
+    return "\n".join(filter(None, map(thinking_text, filter(is_thinking, message.content))))
+
+
+def _template_call(call: ToolCall) -> JsonObject:
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {
+            "name": call.function.name,
+            "arguments": call_arguments(call.function.arguments),
+        },
+    }

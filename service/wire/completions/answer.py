@@ -1,0 +1,287 @@
+"""``POST /v1/completions``: the whole answer and the stream's chunks, from event logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from service.checkpoint.vocabulary import Vocabulary
+from service.errors import QuireError
+from service.generation.choice import Choice
+from service.generation.request import Generation
+from service.output.events import Event, Finished, TextDelta
+from service.output.log import fold, shown_tokens
+from service.wire.completions.request import CompletionRequest
+from service.wire.logprobs import PromptLogprobs, TextLogprobs, TextPart, logprob_writer
+from service.wire.pieces import HOLE, array, filled, gathered
+from service.wire.sse import DONE, error_event
+from service.wire.timings import Timings, timings_of
+from service.wire.usage import Usage, running_usage, usage_of
+
+_json = msgspec.json.Encoder().encode
+
+
+class TextChoice(msgspec.Struct, frozen=True):
+    """``stop_reason``: the stop string or stop token's id that ended it."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None
+    finish_reason: str
+    stop_reason: str | int | None
+    prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: Usage
+    system_fingerprint: str | None = None
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionAnswer:
+    """Encodes one request's answer. ``texts`` are the prompts as text, needed only to echo."""
+
+    def __init__(
+        self,
+        request: CompletionRequest,
+        generation: Generation,
+        vocabulary: Vocabulary,
+        *,
+        response_id: str,
+        created: int,
+        model: str,
+        texts: list[str],
+    ) -> None:
+        self.request = request
+        self.generation = generation
+        self.writer = logprob_writer(vocabulary, by_id=request.return_tokens_as_token_ids)
+        self._texts = texts
+        self._id = response_id
+        self._created = created
+        self._model = model
+
+    def follow(self, choices: list[Choice]) -> None:
+        """A whole answer is made at its end."""
+
+    def whole(self) -> Iterator[bytes]:
+        """The answer once all choices have finished, in pieces made when they are asked for."""
+        only_echo = self.request.only_echo
+        answer = Completion(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=HOLE,
+            usage=usage_of(self.generation, completion_tokens=0 if only_echo else None),
+            timings=timings_of(self.generation) if self.request.timings else msgspec.UNSET,
+        )
+        choices = array(self._choice(choice, index) for index, choice in enumerate(self._told()))
+        return filled(_json(answer), [choices])
+
+    def _told(self) -> list[Choice]:
+        """All choices; of each prompt the ``n`` most likely ones, where more were made."""
+        choices = self.generation.choices
+        if not self.request.ranks:
+            return choices
+        made, told = self.generation.request.n, self.request.n or 1
+        return [
+            choice
+            for start in range(0, len(choices), made)
+            for choice in sorted(choices[start : start + made], key=_mean_logprob)[-told:][::-1]
+        ]
+
+    def echo_of(self, choice: Choice) -> str:
+        """The prompt's text, if it is to be repeated."""
+        return self._texts[choice.index // self.generation.request.n] if self.request.echo else ""
+
+    def prompt_of(self, choice: Choice) -> list[int]:
+        return self.generation.request.prompts[choice.index // self.generation.request.n]
+
+    def _choice(self, choice: Choice, index: int) -> Iterator[bytes]:
+        request = self.request
+        folded = fold(choice.events)
+        finished = folded.finished
+        assert finished is not None
+        shown = 0 if request.only_echo else folded.shown_tokens
+        prompt = self.prompt_of(choice)
+        fillings = []
+        if request.logprobs is not None:
+            echo = self.echo_of(choice)
+            parts = [self.prompt_part(choice)] if request.echo else []
+            parts.append(self.output_part(choice, 0, shown, len(echo)))
+            fillings.append(self.writer.text(parts, request.logprobs))
+        if request.prompt_logprobs is not None:
+            entries = choice.sequence.prompt_logprobs
+            fillings.append(self.writer.prompt(prompt, entries, request.prompt_logprobs))
+        values = TextChoice(
+            index=index,
+            text=self.echo_of(choice) + ("" if request.only_echo else folded.content),
+            logprobs=None if request.logprobs is None else HOLE,
+            finish_reason="length" if request.only_echo else finished.reason,
+            stop_reason=None if request.only_echo else finished.matched,
+            prompt_logprobs=msgspec.UNSET if request.prompt_logprobs is None else HOLE,
+        )
+        if request.return_token_ids:
+            output = [] if request.only_echo else choice.tokens
+            values = msgspec.structs.replace(values, prompt_token_ids=prompt, token_ids=output)
+        return filled(_json(values), fillings)
+
+    def prompt_part(self, choice: Choice) -> TextPart:
+        """The echoed prompt."""
+        return TextPart(self.prompt_of(choice), [None, *choice.sequence.prompt_logprobs], 0)
+
+    def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
+        return TextPart(choice.tokens[start:end], choice.logprobs[start:end], offset)
+
+    def stream(self) -> CompletionStream:
+        return CompletionStream(self)
+
+    def head(self) -> bytes:
+        """What every chunk begins with, up to the choices."""
+        return b'data: {"id":%b,"object":"text_completion","created":%d,"model":%b,' % (
+            _json(self._id),
+            self._created,
+            _json(self._model),
+        )
+
+
+def _mean_logprob(choice: Choice) -> float:
+    """Over the tokens of its text; what ended it is one of them."""
+    values = [entry.logprob for entry in choice.logprobs]
+    return sum(values) / len(values) if values else 0.0
+
+
+class CompletionStream:
+    """The SSE bytes of one stream, with everything that never changes rendered once."""
+
+    def __init__(self, answer: CompletionAnswer) -> None:
+        request = answer.request
+        choices = answer.generation.choices
+        self._answer = answer
+        self._request = request
+        self._generation = answer.generation
+        self._head = answer.head()
+        self._usage = b',"usage":null' if request.include_usage else b""
+        self._continuous = request.continuous_usage
+        self._rich = bool(
+            request.logprobs is not None
+            or request.return_token_ids
+            or request.echo
+            or self._continuous
+        )
+        self._read = [0] * len(choices)  # events encoded, per choice
+        self._sent = [0] * len(choices)  # tokens whose ids or logprobs are out
+        self._offset = [0] * len(choices)  # characters of text whose logprobs are out
+        self._echoed = [not request.echo] * len(choices)
+        self._prefix = [
+            self._head + b'"choices":[{"index":%d,"text":' % choice.index for choice in choices
+        ]
+        self._suffix = b',"logprobs":null,"finish_reason":null}]' + self._usage + b"}\n\n"
+
+    def begin(self) -> bytes:
+        return b""
+
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
+        """Chunks for all that these choices' logs gained since the last call, in pieces that are
+        made when they are asked for."""
+        if self._rich:
+            return gathered(self._rich_pieces(choices))
+        if len(choices) == 1:
+            return (self._plain_chunks(choices[0]),)
+        return (b"".join([self._plain_chunks(choice) for choice in choices]),)
+
+    def _fresh(self, choice: Choice) -> list[Event]:
+        read = self._read[choice.index]
+        self._read[choice.index] = len(choice.events)
+        return choice.events[read:]
+
+    def _plain_chunks(self, choice: Choice) -> bytes:
+        return b"".join([self._plain_chunk(choice, event) for event in self._fresh(choice)])
+
+    def _plain_chunk(self, choice: Choice, event: Event) -> bytes:
+        if type(event) is TextDelta:
+            return self._prefix[choice.index] + _json(event.text) + self._suffix
+        return b"".join(self._rich_chunk(choice, event))
+
+    def _rich_pieces(self, choices: list[Choice]) -> Iterator[bytes]:
+        for choice in choices:
+            if not self._echoed[choice.index] and choice.tokens:
+                # The prompt's logprobs are here once the first token is.
+                self._echoed[choice.index] = True
+                yield from self._echo_chunk(choice)
+            for event in self._fresh(choice):
+                yield from self._rich_chunk(choice, event)
+
+    def end(self) -> bytes:
+        """Usage and timings, if asked for, and the end mark."""
+        request, tail = self._request, b""
+        if request.include_usage:
+            told = 0 if request.only_echo else None
+            usage = usage_of(self._generation, completion_tokens=told)
+            tail += b',"usage":' + _json(usage)
+        if request.timings:
+            tail += b',"timings":' + _json(timings_of(self._generation))
+        return self._head + b'"choices":[]' + tail + b"}\n\n" + DONE if tail else DONE
+
+    def fail(self, error: QuireError) -> bytes:
+        return error_event(error)
+
+    def _echo_chunk(self, choice: Choice) -> Iterator[bytes]:
+        echo = self._answer.echo_of(choice)
+        yield self._prefix[choice.index] + _json(echo)
+        if self._request.logprobs is None:
+            yield b',"logprobs":null'
+        else:
+            self._offset[choice.index] = len(echo)
+            yield b',"logprobs":'
+            part = self._answer.prompt_part(choice)
+            yield from self._answer.writer.text([part], self._request.logprobs)
+        yield b',"finish_reason":null}]' + self._usage_part(choice, 0)
+
+    def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
+        if type(event) is TextDelta:
+            if self._request.only_echo:
+                return
+            text, shown, end = event.text, event.end, event.end
+            finish = b',"finish_reason":null}]'
+        elif type(event) is Finished:
+            # Tokens that made no text (an end-of-sequence token) come with this last chunk.
+            text, shown, end = "", shown_tokens(choice.events), event.tokens
+            reason, matched = event.reason, event.matched
+            if self._request.only_echo:
+                shown, end, reason, matched = 0, 0, "length", None
+            finish = b',"finish_reason":%b,"stop_reason":%b}]' % (_json(reason), _json(matched))
+        else:
+            return
+        yield self._prefix[choice.index] + _json(text)
+        yield from self._token_details(choice, shown, end)
+        yield finish + self._usage_part(choice, end)
+
+    def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
+        """Logprobs and ids, if asked for, of the tokens up to ``shown`` and to ``end`` that no
+        earlier chunk told of."""
+        request, index = self._request, choice.index
+        start, self._sent[index] = self._sent[index], end
+        if request.logprobs is not None and shown > start:
+            part = self._answer.output_part(choice, start, shown, self._offset[index])
+            self._offset[index] = self._answer.writer.end_of(part)
+            yield b',"logprobs":'
+            yield from self._answer.writer.text([part], request.logprobs)
+        else:
+            yield b',"logprobs":null'
+        if request.return_token_ids:
+            yield b',"token_ids":' + _json(choice.tokens[start:end])
+
+    def _usage_part(self, choice: Choice, told: int) -> bytes:
+        """``told``: how many of the choice's tokens the client has been told with this chunk."""
+        if self._continuous:
+            usage = running_usage(len(self._answer.prompt_of(choice)), told)
+            return b',"usage":%b}\n\n' % usage
+        return self._usage + b"}\n\n"

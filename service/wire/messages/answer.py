@@ -1,0 +1,401 @@
+"""``POST /v1/messages``: the whole message and the stream's events, from one event log.
+
+The log is cut into content blocks by one function; a whole answer lists them, a stream sends their
+pieces as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from service.errors import QuireError
+from service.generation.choice import Choice
+from service.generation.request import Generation
+from service.output.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from service.wire.error_shapes import anthropic_type
+from service.wire.messages.partial_json import SoundJson, read_cut_object
+from service.wire.messages.signatures import Signer
+from service.wire.timings import Timings, timings_of
+
+_json = msgspec.json.Encoder().encode
+
+
+class TextContent(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class ThinkingContent(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
+    thinking: str
+    signature: str
+
+
+class ToolUseContent(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    id: str
+    name: str
+    input: Any  # an object
+
+
+Content = TextContent | ThinkingContent | ToolUseContent
+
+
+class MessagesUsage(msgspec.Struct, frozen=True):
+    """Prompt tokens found in the prefix cache are cache reads, those newly written to it cache
+    creation; neither are input tokens."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+
+
+class AnsweredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    type: str = "message"
+    role: str = "assistant"
+    model: str
+    content: list[Content]
+    stop_reason: str | None
+    stop_sequence: str | None
+    usage: MessagesUsage
+    timings: Timings | msgspec.UnsetType = msgspec.UNSET
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    input_tokens: int
+
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+@dataclass(slots=True)
+class Block:
+    """One content block as it grows. ``kind``: text, thinking or tool_use; ``text`` is its text,
+    its thinking, or as much of its input's JSON as is sound. It comes in ``pieces``."""
+
+    kind: str
+    call: ToolCallBegin | None = None
+    pieces: list[str] = field(default_factory=list)
+    complete: bool = False
+    closed: bool = False  # more text is another block's
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``ended`` is over, ``begun`` begins, and ``text`` is added to the block that is open then."""
+
+    ended: Block | None = None
+    begun: Block | None = None
+    text: str = ""
+
+
+class BlockCutter:
+    """Which block each event of a log belongs to. White space alone is no text block: it waits
+    until text follows, and is dropped if none does; nor does a text block begin with it behind
+    another block.
+
+    A call waits until a member of its input is whole: only then is it certain that a client can
+    read what follows. A call whose arguments are malformed before that is text.
+    """
+
+    def __init__(self) -> None:
+        self.block: Block | None = None
+        self._space = ""
+        self._waiting: Block | None = None  # a call
+        self._arguments: list[str] = []  # of that call, as the model wrote them
+        self._input = SoundJson()
+
+    def take(self, event: Event) -> list[Step]:
+        match event:
+            case TextDelta(text):
+                return self._settle() + self._said("text", self._text(text))
+            case ReasoningDelta(text):
+                return self._settle() + self._said("thinking", text)
+            case ToolCallBegin():
+                steps = self._settle()
+                self._waiting = Block("tool_use", call=event)
+                self._arguments, self._input = [], SoundJson()
+                return steps
+            case ToolArgumentsDelta(text=text):
+                return self._argued(text)
+            case ToolCallEnd():
+                complete = self._input.whole
+                steps = self._open_call() if complete else []
+                if self.block is not None and self.block.kind == "tool_use":
+                    self.block.complete = complete
+                return steps
+            case Finished(reason=reason):
+                # A call that was cut off is one all the same.
+                steps = self._open_call() if reason == "length" else self._settle()
+                return [*steps, Step(ended=self._change(None))]
+
+    def _argued(self, text: str) -> list[Step]:
+        sound = self._input.push(text)
+        if self._waiting is None:
+            assert self.block is not None
+            self.block.pieces.append(sound)
+            return [Step(text=sound)]
+        self._arguments.append(text)
+        if self._input.has_member:
+            return self._open_call()
+        return []
+
+    def _open_call(self) -> list[Step]:
+        """The call that waits is one."""
+        call, self._waiting = self._waiting, None
+        if call is None:
+            return []
+        call.pieces = [self._input.text]
+        return [Step(self._change(call), call, call.text)]
+
+    def _settle(self) -> list[Step]:
+        """A call that waits becomes none."""
+        call, self._waiting = self._waiting, None
+        if call is None or call.call is None:
+            return []
+        written = f"{call.call.name} {''.join(self._arguments)}"
+        block = Block("text", pieces=[written], closed=True)
+        return [Step(self._change(block), block, block.text)]
+
+    def _text(self, text: str) -> str:
+        if self.block is not None and self.block.kind == "text" and not self.block.closed:
+            return text
+        held = self._space + text
+        if held.strip():
+            self._space = ""
+            return held if self.block is None else held.lstrip()
+        self._space = held
+        return ""
+
+    def _said(self, kind: str, text: str) -> list[Step]:
+        if not text:
+            return []
+        ended = begun = None
+        if self.block is None or self.block.kind != kind or self.block.closed:
+            begun = Block(kind)
+            ended = self._change(begun)
+        assert self.block is not None
+        self.block.pieces.append(text)
+        return [Step(ended, begun, text)]
+
+    def _change(self, block: Block | None) -> Block | None:
+        ended, self.block = self.block, block
+        self._space = ""
+        return ended
+
+
+def blocks_of(events: list[Event]) -> list[Block]:
+    """The content blocks of a finished choice."""
+    cutter = BlockCutter()
+    steps = [step for event in events for step in cutter.take(event)]
+    return [step.begun for step in steps if step.begun is not None]
+
+
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+
+
+def stop_reason(finished: Finished) -> tuple[str, str | None]:
+    """``stop_reason`` and ``stop_sequence``."""
+    if isinstance(finished.matched, str):
+        return "stop_sequence", finished.matched
+    return _STOP_REASONS[finished.reason], None
+
+
+class MessagesAnswer:
+    """Encodes one request's answer. ``shows_thinking``: whether thinking is sent as text
+    (``display: omitted`` leaves it empty, with its signature). ``cache_block``: tokens of one block
+    of the prefix cache, where usage is to tell what was written to it; 0 where it is not."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        signer: Signer,
+        *,
+        message_id: str,
+        model: str,
+        shows_thinking: bool = True,
+        shows_timings: bool = False,
+        cache_block: int = 0,
+    ) -> None:
+        self.generation = generation
+        self.shows_timings = shows_timings
+        self._cache_block = cache_block
+        self.signer = signer
+        self.shows_thinking = shows_thinking
+        self._id = message_id
+        self._model = model
+
+    def follow(self, choices: list[Choice]) -> None:
+        """A whole message is made at its end."""
+
+    def whole(self) -> Iterable[bytes]:
+        """The message once it is finished."""
+        choice = self.generation.choices[0]
+        finished = choice.finished
+        assert finished is not None
+        reason, sequence = stop_reason(finished)
+        content = [self._content(block) for block in blocks_of(choice.events)]
+        message = self.message(content, reason, sequence, self.usage())
+        if self.shows_timings:
+            message = msgspec.structs.replace(message, timings=timings_of(self.generation))
+        return (_json(message),)
+
+    def message(
+        self,
+        content: list[Content],
+        reason: str | None,
+        sequence: str | None,
+        usage: MessagesUsage,
+    ) -> AnsweredMessage:
+        return AnsweredMessage(
+            id=self._id,
+            model=self._model,
+            content=content,
+            stop_reason=reason,
+            stop_sequence=sequence,
+            usage=usage,
+        )
+
+    def stream(self) -> MessagesStream:
+        return MessagesStream(self)
+
+    def _content(self, block: Block) -> Content:
+        if block.kind == "text":
+            return TextContent(block.text)
+        if block.kind == "thinking":
+            return ThinkingContent(block.text if self.shows_thinking else "", self.sign(block))
+        assert block.call is not None
+        text = block.text
+        arguments: Any = msgspec.Raw(text.encode()) if block.complete else read_cut_object(text)
+        return ToolUseContent(block.call.id, block.call.name, arguments)
+
+    def sign(self, block: Block) -> str:
+        """Over what the client gets to see, for that is what it can send back."""
+        return self.signer.sign(block.text if self.shows_thinking else "")
+
+    def usage(self) -> MessagesUsage:
+        generation = self.generation
+        prompt, read = generation.prompt_tokens, generation.cached_tokens
+        whole_blocks = prompt - prompt % self._cache_block if self._cache_block else 0
+        written = max(0, whole_blocks - read)
+        return MessagesUsage(prompt - read - written, written, read, generation.output_tokens)
+
+
+class MessagesStream:
+    """The SSE bytes of one stream."""
+
+    def __init__(self, answer: MessagesAnswer) -> None:
+        self._answer = answer
+        self._choice = answer.generation.choices[0]
+        self._cutter = BlockCutter()
+        self._read = 0
+        self._index = -1  # of the current block
+        self._prefix = b""  # of the current block's deltas, up to the text
+        self._started = False
+
+    def begin(self) -> bytes:
+        """Nothing yet: what the prefix cache held is known once the engine begins."""
+        return b""
+
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
+        """Events for all that the log gained since the last call."""
+        events, read = self._choice.events, self._read
+        pieces = [] if self._started else [self._start()]
+        if read < len(events):
+            self._read = len(events)
+            pieces += [self._encode(event) for event in events[read:]]
+        return (b"".join(pieces),)
+
+    def end(self) -> bytes:
+        finished = self._choice.finished
+        assert finished is not None
+        reason, sequence = stop_reason(finished)
+        delta: dict[str, Any] = {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": sequence},
+            "usage": self._answer.usage(),
+        }
+        if self._answer.shows_timings:
+            delta["timings"] = timings_of(self._answer.generation)
+        return _event(b"message_delta", _json(delta)) + _event(
+            b"message_stop", b'{"type":"message_stop"}'
+        )
+
+    def fail(self, error: QuireError) -> bytes:
+        body = {
+            "type": "error",
+            "error": {"type": anthropic_type(error), "message": error.message},
+        }
+        return _event(b"error", _json(body))
+
+    def _start(self) -> bytes:
+        self._started = True
+        usage = msgspec.structs.replace(self._answer.usage(), output_tokens=0)
+        message = self._answer.message([], None, None, usage)
+        start = _event(b"message_start", _json({"type": "message_start", "message": message}))
+        return start + PING
+
+    def _encode(self, event: Event) -> bytes:
+        out = b""
+        for step in self._cutter.take(event):
+            if step.ended is not None:
+                out += self._stop(step.ended)
+            if step.begun is not None:
+                out += self._open(step.begun)
+            if step.text and self._prefix:
+                out += self._prefix + _json(step.text) + b"}}\n\n"
+        return out
+
+    def _open(self, block: Block) -> bytes:
+        self._index += 1
+        delta, field = {
+            "text": (b"text_delta", b"text"),
+            "thinking": (b"thinking_delta", b"thinking"),
+            "tool_use": (b"input_json_delta", b"partial_json"),
+        }[block.kind]
+        self._prefix = (
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+            b'"delta":{"type":"%b","%b":' % (self._index, delta, field)
+        )
+        shown: dict[str, Any]
+        if block.kind == "text":
+            shown = {"type": "text", "text": ""}
+        elif block.kind == "thinking":
+            shown = {"type": "thinking", "thinking": "", "signature": ""}
+            if not self._answer.shows_thinking:
+                self._prefix = b""
+        else:
+            assert block.call is not None
+            call = block.call
+            shown = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        start = {"type": "content_block_start", "index": self._index, "content_block": shown}
+        return _event(b"content_block_start", _json(start))
+
+    def _stop(self, block: Block) -> bytes:
+        out = b""
+        if block.kind == "thinking":
+            delta = {"type": "signature_delta", "signature": self._answer.sign(block)}
+            piece = {"type": "content_block_delta", "index": self._index, "delta": delta}
+            out = _event(b"content_block_delta", _json(piece))
+        return out + _event(
+            b"content_block_stop", b'{"type":"content_block_stop","index":%d}' % self._index
+        )
+
+
+def _event(name: bytes, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name, data)

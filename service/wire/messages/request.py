@@ -1,0 +1,412 @@
+"""``POST /v1/messages`` and ``/v1/messages/count_tokens``: Anthropic's request, decoded.
+
+Unknown fields do not fail a request (clients send betas that change from week to week): they are
+left out of the prompt and named in a response header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.constraint.request import AnswerShape, JsonSchema
+from service.conversation import (
+    Conversation,
+    JsonObject,
+    NamedTool,
+    ToolChoice,
+    ToolDefinition,
+)
+from service.errors import InvalidRequestError, NoThreadsError
+from service.wire.decode import Ignored, decode
+from service.wire.messages.signatures import Signer
+from service.wire.parts import stand_in, text_only_error
+from service.wire.sampling import Name, SamplingFields, StopString
+
+MIN_THINKING_BUDGET = 1024
+
+
+class _Block(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """Fields of type Any say nothing to a model."""
+
+
+class TextBlock(_Block, frozen=True, tag="text"):
+    text: str
+    citations: Any = None
+    cache_control: Any = None
+
+
+class MediumBlock(_Block, frozen=True, kw_only=True):
+    """What a model that reads text only cannot take."""
+
+    source: Any = None
+    title: Any = None
+    context: Any = None
+    citations: Any = None
+    cache_control: Any = None
+
+
+class ImageBlock(MediumBlock, frozen=True, tag="image"):
+    pass
+
+
+class DocumentBlock(MediumBlock, frozen=True, tag="document"):
+    @property
+    def text(self) -> str | None:
+        """Of a document that is plain text."""
+        source = self.source
+        if not isinstance(source, dict) or source.get("type") != "text":
+            return None
+        data = source.get("data")
+        return data if isinstance(data, str) else None
+
+
+class ThinkingBlock(_Block, frozen=True, tag="thinking"):
+    thinking: str
+    signature: Annotated[str, Meta(max_length=65536)] = ""
+    cache_control: Any = None
+
+
+class RedactedThinkingBlock(_Block, frozen=True, tag="redacted_thinking"):
+    """We make none; those of other servers hold nothing that we could read."""
+
+    data: str
+    cache_control: Any = None
+
+
+class ToolUseBlock(_Block, frozen=True, tag="tool_use"):
+    id: Name
+    name: Name
+    input: dict[str, Any]
+    caller: Any = None
+    cache_control: Any = None
+
+
+class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
+    tool_use_id: Name
+    content: str | list[TextBlock | ImageBlock | DocumentBlock] | None = None
+    is_error: bool = False
+    cache_control: Any = None
+
+
+Block = (
+    TextBlock
+    | ImageBlock
+    | DocumentBlock
+    | ThinkingBlock
+    | RedactedThinkingBlock
+    | ToolUseBlock
+    | ToolResultBlock
+)
+
+
+class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["user", "assistant", "system"]
+    content: str | Annotated[list[Block], Meta(max_length=16384)]
+
+
+class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``type`` None or ``custom``: the client's own function. Any other is a tool that the vendor
+    would run; it is not run here, and named in a response header."""
+
+    type: Name | None = None
+    name: Annotated[str, Meta(max_length=256)] = ""
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool = False
+    cache_control: Any = None
+    defer_loading: Any = None
+    eager_input_streaming: Any = None
+    allowed_callers: Any = None
+    input_examples: Any = None
+
+    @property
+    def is_hosted(self) -> bool:
+        return self.type not in (None, "custom")
+
+
+class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["auto", "any", "tool", "none"]
+    name: Name | None = None
+    disable_parallel_tool_use: bool = False
+
+
+class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Annotated[int, Meta(ge=0)] | None = None
+    display: Name | None = None
+
+
+class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    effort: Name | None = None
+    format: dict[str, Any] | None = None
+
+
+class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the prompt is made of, and what else a request may hold. Fields after ``timings`` are
+    known and change nothing here."""
+
+    model: Name
+    messages: Annotated[list[InputMessage], Meta(min_length=1, max_length=16384)]
+    system: str | list[TextBlock] | None = None
+    tools: Annotated[list[InputTool], Meta(max_length=512)] | None = None
+    tool_choice: InputToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    output_format: dict[str, Any] | None = None  # the older name of output_config.format
+    thread: dict[str, Any] | None = None
+    stop_sequences: Annotated[list[StopString], Meta(max_length=16)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
+    stream: bool = False
+    timings: bool = False  # ours
+    metadata: dict[str, Any] | None = None
+    service_tier: Name | None = None
+    context_management: dict[str, Any] | None = None
+    cache_control: dict[str, Any] | None = None
+
+    @property
+    def hosted_tools(self) -> list[str]:
+        return [tool.name or str(tool.type) for tool in self.tools or () if tool.is_hosted]
+
+
+class CountRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_tokens: Any = None
+
+
+class MessagesRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``max_tokens`` beyond the model's context is cut to it."""
+
+    max_tokens: Annotated[int, Meta(ge=1, le=2**31)]
+
+    def sampling(self) -> SamplingFields:
+        return SamplingFields(
+            model=self.model,
+            stop=self.stop_sequences or None,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+        )
+
+
+_messages_decoder = msgspec.json.Decoder(MessagesRequest, strict=True)
+_count_decoder = msgspec.json.Decoder(CountRequest, strict=True)
+
+
+def decode_messages(body: bytes, ignored: Ignored | None = None) -> MessagesRequest:
+    """Raises InvalidRequestError."""
+    ignored = ignored or Ignored()
+    request = decode(_messages_decoder, body, ignored)
+    _check(request, ignored)
+    thinking = request.thinking
+    if thinking is not None and thinking.type == "enabled":
+        budget = thinking.budget_tokens
+        if budget is None or budget < MIN_THINKING_BUDGET:
+            raise InvalidRequestError(
+                f"thinking.enabled.budget_tokens: must be at least {MIN_THINKING_BUDGET}.",
+                param="thinking.budget_tokens",
+            )
+        if budget >= request.max_tokens:
+            raise InvalidRequestError(
+                "'max_tokens' must be greater than 'thinking.budget_tokens'.", param="max_tokens"
+            )
+    return request
+
+
+def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
+    """Raises InvalidRequestError."""
+    ignored = ignored or Ignored()
+    request = decode(_count_decoder, body, ignored)
+    _check(request, ignored)
+    return request
+
+
+def _check(request: PromptFields, ignored: Ignored) -> None:
+    """Raises InvalidRequestError; ``ignored`` gains hosted tools, and pictures that tools
+    returned."""
+    if request.thread is not None:
+        # A request that continues a thread holds its newest messages only. The SDKs' tool runners
+        # try one by themselves, and send the whole conversation once they are told so.
+        raise NoThreadsError(
+            "Threads are not supported; send the whole conversation.", param="thread"
+        )
+    for index, tool in enumerate(request.tools or ()):
+        if not tool.is_hosted and (not tool.name or tool.input_schema is None):
+            raise InvalidRequestError(
+                "A tool needs 'name' and 'input_schema'.", param=f"tools.{index}"
+            )
+    choice = request.tool_choice
+    if choice is not None and choice.type == "tool" and not choice.name:
+        raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
+    for index, message in enumerate(request.messages):
+        _check_blocks(message, f"messages.{index}", ignored)
+    # How a hosted tool is to be run says nothing more than that it is not.
+    hosted = tuple(f"tools[{i}]." for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
+    ignored.names[:] = [name for name in ignored.names if not name.startswith(hosted)]
+    ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
+
+
+def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
+    allowed: tuple[type, ...] = {
+        "user": (TextBlock, DocumentBlock, ToolResultBlock),
+        "assistant": (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock),
+        "system": (TextBlock,),
+    }[message.role]
+    if isinstance(message.content, str):
+        return
+    for place, block in enumerate(message.content):
+        here = f"{path}.content.{place}"
+        if isinstance(block, ToolResultBlock) and isinstance(block.content, list):
+            ignored.add(
+                *(
+                    f"{here}.content.{index}.{part.__struct_config__.tag}"
+                    for index, part in enumerate(block.content)
+                    if isinstance(part, MediumBlock) and _text_of(part) is None
+                )
+            )
+        if isinstance(block, MediumBlock) and _text_of(block) is None:
+            raise text_only_error(block.__struct_config__.tag, here)
+        if not isinstance(block, allowed):
+            kind = block.__struct_config__.tag
+            raise InvalidRequestError(
+                f"A {message.role} message cannot contain a {kind} block.",
+                param=here,
+            )
+
+
+# --- as a conversation --------------------------------------------------------------------------
+
+
+def messages_conversation(request: PromptFields, signer: Signer) -> Conversation:
+    """Raises InvalidRequestError for a thinking block of ours that was altered."""
+    messages: list[JsonObject] = []
+    if request.system:
+        messages.append({"role": "system", "content": _joined(request.system)})
+    for index, message in enumerate(request.messages):
+        messages += _template_messages(message, signer, f"messages.{index}")
+    choice = request.tool_choice
+    return Conversation(
+        messages=messages,
+        tools=tuple(
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.input_schema,
+                strict=tool.strict,
+            )
+            for tool in request.tools or ()
+            if not tool.is_hosted
+        ),
+        tool_choice=_tool_choice(choice),
+        parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
+        thinking=request.thinking is not None and request.thinking.type != "disabled",
+        reasoning_effort=None if request.output_config is None else request.output_config.effort,
+        # An assistant's turn at the end is to be continued.
+        add_generation_prompt=request.messages[-1].role != "assistant",
+        continue_final_message=request.messages[-1].role == "assistant",
+    )
+
+
+def answer_shape(request: PromptFields) -> AnswerShape | None:
+    """What ``output_config.format`` asks for, or ``output_format`` as it was called before.
+
+    Raises InvalidRequestError.
+    """
+    param = "output_config.format"
+    asked = None if request.output_config is None else request.output_config.format
+    if asked is None:
+        param, asked = "output_format", request.output_format
+    elif request.output_format not in (None, asked):
+        raise InvalidRequestError(
+            f"'output_format' and '{param}' both constrain the output; send only one.",
+            param="output_format",
+        )
+    if asked is None:
+        return None
+    if asked.get("type") != "json_schema" or not isinstance(asked.get("schema"), dict):
+        raise InvalidRequestError(f"'{param}' must be a json_schema with its schema.", param=param)
+    return JsonSchema(schema=asked["schema"], param=f"{param}.schema")
+
+
+def _tool_choice(choice: InputToolChoice | None) -> ToolChoice:
+    match choice:
+        case InputToolChoice(type="any"):
+            return "required"
+        case InputToolChoice(type="none"):
+            return "none"
+        case InputToolChoice(type="tool", name=str(name)):
+            return NamedTool(name)
+    return "auto"
+
+
+def _joined(content: str | Sequence[TextBlock | MediumBlock] | None) -> str:
+    """Text, one block per line; a sentence in place of a picture that a tool returned."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(
+        stand_in(str(block.__struct_config__.tag)) if (text := _text_of(block)) is None else text
+        for block in content
+    )
+
+
+def _text_of(block: TextBlock | MediumBlock) -> str | None:
+    return block.text if isinstance(block, TextBlock | DocumentBlock) else None
+
+
+def _template_messages(message: InputMessage, signer: Signer, path: str) -> list[JsonObject]:
+    if isinstance(message.content, str):
+        return [{"role": message.role, "content": message.content}]
+    if message.role == "assistant":
+        return [_assistant_message(message.content, signer, path)]
+    made: list[JsonObject] = []
+    texts: list[str] = []
+
+    def flush() -> None:
+        if texts:
+            made.append({"role": message.role, "content": "\n".join(texts)})
+            texts.clear()
+
+    for block in message.content:
+        match block:
+            case TextBlock(text):
+                texts.append(text)
+            case DocumentBlock():
+                texts.append(block.text or "")
+            case ToolResultBlock():
+                flush()
+                content = _joined(block.content)
+                if block.is_error:
+                    content = f"Error: {content}"
+                made.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": content})
+    flush()
+    return made
+
+
+def _assistant_message(blocks: list[Block], signer: Signer, path: str) -> JsonObject:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[JsonObject] = []
+    for place, block in enumerate(blocks):
+        match block:
+            case TextBlock(text):
+                texts.append(text)
+            case ThinkingBlock(thinking, signature):
+                if signer.is_forged(thinking, signature):
+                    raise InvalidRequestError(
+                        "Invalid `signature` in `thinking` block: its text was altered.",
+                        param=f"{path}.content.{place}",
+                    )
+                thoughts.append(thinking)
+            case ToolUseBlock(call_id, name, arguments):
+                function = {"name": name, "arguments": arguments}
+                calls.append({"id": call_id, "type": "function", "function": function})
+    made: JsonObject = {"role": "assistant", "content": "".join(texts)}
+    if thoughts:
+        made["reasoning_content"] = "\n".join(thoughts)
+    if calls:
+        made["tool_calls"] = calls
+    return made

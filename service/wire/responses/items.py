@@ -1,0 +1,341 @@
+"""The output items of a response, built from the choice's events, and the stream events that tell
+of them. There is one builder: what was streamed and what the final object holds cannot differ.
+
+An item opens when there is something to show in it: text that is only white space opens none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from service.generation.choice import Choice
+from service.output.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from service.wire.responses.custom import CustomInput
+from service.wire.responses.tools import Toolbox
+
+JsonObject = dict[str, Any]
+_json = msgspec.json.encode
+_NO_LOGPROBS = msgspec.Raw(b"[]")
+
+
+class EventWriter:
+    """SSE events, numbered without gaps from 0; ``take`` gives those written since."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._pieces: list[bytes | memoryview] = []
+
+    def write(self, kind: str, *fields: bytes | memoryview) -> None:
+        """``fields``: together the event's own members as JSON, without the braces. They may be
+        megabytes and are not copied before they are taken."""
+        name = kind.encode()
+        self._pieces += (
+            b'event: %b\ndata: {"type":"%b",' % (name, name),
+            *fields,
+            b',"sequence_number":%d}\n\n' % self.number,
+        )
+        self.number += 1
+
+    def write_delta(self, prefix: bytes, delta: str, suffix: bytes) -> None:
+        """The hot path: everything but the text was rendered before."""
+        self._pieces.append(
+            b'%b%b%b"sequence_number":%d}\n\n' % (prefix, _json(delta), suffix, self.number)
+        )
+        self.number += 1
+
+    def take_back(self) -> None:
+        """The last event was taken but told to nobody."""
+        self.number -= 1
+
+    def take(self) -> bytes:
+        pieces = self._pieces
+        if not pieces:
+            return b""
+        self._pieces = []
+        first = pieces[0]
+        return first if len(pieces) == 1 and isinstance(first, bytes) else b"".join(pieces)
+
+
+class _OpenItem(Protocol):
+    def item(self, status: str) -> JsonObject:
+        """As it stands now."""
+
+    def close(self, status: str) -> None:
+        """Write the events that come before ``output_item.done``."""
+
+
+class _Place:
+    """Where an item's events say they belong."""
+
+    def __init__(self, writer: EventWriter, item_id: str, index: int) -> None:
+        self.writer = writer
+        self.id = item_id
+        self.fields = b'"item_id":%b,"output_index":%d' % (_json(item_id), index)
+
+    def delta_prefix(self, kind: str, extra: bytes = b"") -> bytes:
+        name = kind.encode()
+        return b'event: %b\ndata: {"type":"%b",%b%b,"delta":' % (name, name, self.fields, extra)
+
+    def write(self, kind: str, fields: JsonObject) -> None:
+        body = memoryview(_json(fields))[1:-1]
+        self.writer.write(kind, self.fields, *((b",", body) if body else ()))
+
+
+class _TextItem:
+    """A message or a reasoning item: one part of text."""
+
+    def __init__(
+        self, place: _Place, *, reasoning: bool, seal: Callable[[str], str] | None
+    ) -> None:
+        self._place = place
+        self._reasoning = reasoning
+        self._seal = seal
+        self._pieces: list[str] = []
+        self._logprobs: list[bytes] = []  # JSON, by token
+        kind = "reasoning_text" if reasoning else "output_text"
+        self._kind = f"response.{kind}"
+        self._prefix = place.delta_prefix(f"{self._kind}.delta", b',"content_index":0')
+        self._suffix = b"," if reasoning else b',"logprobs":[],'
+        self._sealed: str | None = None
+
+    def open_part(self) -> None:
+        self._place.write(
+            "response.content_part.added",
+            {"content_index": 0, "part": self._part("", _NO_LOGPROBS)},
+        )
+
+    def push(self, text: str, logprobs: list[bytes] | None) -> None:
+        self._pieces.append(text)
+        suffix = self._suffix
+        if logprobs:
+            self._logprobs += logprobs
+            suffix = b',"logprobs":[%b],' % b",".join(logprobs)
+        self._place.writer.write_delta(self._prefix, text, suffix)
+
+    def close(self, status: str) -> None:
+        text, logprobs = "".join(self._pieces), self._joined_logprobs()
+        done: JsonObject = {"content_index": 0, "text": text}
+        if not self._reasoning:
+            done["logprobs"] = logprobs
+        elif self._seal is not None:
+            self._sealed = self._seal(text)
+        self._place.write(f"{self._kind}.done", done)
+        part = self._part(text, logprobs)
+        self._place.write("response.content_part.done", {"content_index": 0, "part": part})
+
+    def item(self, status: str) -> JsonObject:
+        text = "".join(self._pieces)
+        content = [self._part(text, self._joined_logprobs())] if text else []
+        if not self._reasoning:
+            return {
+                "id": self._place.id,
+                "type": "message",
+                "role": "assistant",
+                "status": status,
+                "content": content,
+            }
+        return {
+            "id": self._place.id,
+            "type": "reasoning",
+            "status": status,
+            "summary": [],
+            "content": content,
+            "encrypted_content": self._sealed,
+        }
+
+    def _joined_logprobs(self) -> msgspec.Raw:
+        return msgspec.Raw(b"[%b]" % b",".join(self._logprobs))
+
+    def _part(self, text: str, logprobs: msgspec.Raw) -> JsonObject:
+        if self._reasoning:
+            return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+class _CallItem:
+    """A function's or a custom tool's call."""
+
+    def __init__(self, place: _Place, call: ToolCallBegin, toolbox: Toolbox) -> None:
+        self._place = place
+        self._call_id = call.id
+        tool = toolbox.tools.get(call.name)
+        self._name = call.name if tool is None else tool.name
+        self._namespace = None if tool is None else tool.namespace
+        self._custom = CustomInput() if tool is not None and tool.custom else None
+        self._pieces: list[str] = []
+        kind = "custom_tool_call_input" if self._custom else "function_call_arguments"
+        self._kind = f"response.{kind}"
+        self._prefix = place.delta_prefix(f"{self._kind}.delta")
+
+    def push(self, arguments: str) -> None:
+        self._show(arguments if self._custom is None else self._custom.feed(arguments))
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+            self._place.writer.write_delta(self._prefix, text, b",")
+
+    def close(self, status: str) -> None:
+        if self._custom is not None:
+            self._show(self._custom.end())
+            self._place.write(f"{self._kind}.done", {"input": "".join(self._pieces)})
+            return
+        done = {"name": self._name, "arguments": "".join(self._pieces)}
+        self._place.write(f"{self._kind}.done", done)
+
+    def item(self, status: str) -> JsonObject:
+        body = "arguments" if self._custom is None else "input"
+        item: JsonObject = {
+            "id": self._place.id,
+            "type": "function_call" if self._custom is None else "custom_tool_call",
+            "status": status,
+            "call_id": self._call_id,
+            "name": self._name,
+            body: "".join(self._pieces),
+        }
+        if self._namespace is not None:
+            item["namespace"] = self._namespace
+        return item
+
+
+class ItemBuilder:
+    """``key`` makes the items' ids unique. ``seal`` encrypts reasoning; ``logprobs`` gives those
+    of the tokens between two positions, as JSON; either may be None.
+
+    ``done`` holds the finished items as JSON, ``cut`` whether a call among them is not whole.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        toolbox: Toolbox,
+        *,
+        reasoning: bool = True,
+        seal: Callable[[str], str] | None = None,
+        logprobs: Callable[[Choice, int, int], list[bytes]] | None = None,
+    ) -> None:
+        self.writer = EventWriter()
+        self.done: list[bytes] = []
+        self.cut = False
+        self._key = key
+        self._toolbox = toolbox
+        self._shows_reasoning = reasoning
+        self._seal = seal
+        self._logprobs = logprobs
+        self._open: _OpenItem | None = None
+        self._kind: type[Event] | None = None  # of the open item's events
+        self._held: list[TextDelta | ReasoningDelta] = []  # white space, perhaps an item's start
+
+    def feed(self, choice: Choice, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._text(choice, event)
+            case ReasoningDelta():
+                if self._shows_reasoning:
+                    self._text(choice, event)
+            case ToolCallBegin():
+                self._held = []
+                self._supersede()
+                custom = (
+                    event.name in self._toolbox.tools and self._toolbox.tools[event.name].custom
+                )
+                place = self._place("ctc" if custom else "fc")
+                self._begin(_CallItem(place, event, self._toolbox), ToolCallBegin)
+            case ToolArgumentsDelta(text=text):
+                if isinstance(self._open, _CallItem):
+                    self._open.push(text)
+            case ToolCallEnd():
+                self._close("completed")
+            case Finished():
+                self._finish(event)
+
+    def abandon(self) -> None:
+        """Nothing more comes, though the answer is not whole."""
+        self._held = []
+        self._close("incomplete")
+
+    def current(self) -> list[bytes]:
+        """All items as they stand now."""
+        if self._open is None:
+            return self.done
+        return [*self.done, _json(self._open.item("in_progress"))]
+
+    def _text(self, choice: Choice, event: TextDelta | ReasoningDelta) -> None:
+        opened = self._open
+        if self._kind is type(event) and isinstance(opened, _TextItem):
+            self._held = []
+            opened.push(event.text, self._logprobs_of(choice, event))
+            return
+        if self._held and type(self._held[0]) is not type(event):
+            self._held = []
+        self._held.append(event)
+        if not event.text.strip():
+            return
+        held, self._held = self._held, []
+        self._supersede()
+        if self.done:  # white space between two items is neither's
+            last = held[-1]
+            held = [msgspec.structs.replace(last, text=last.text.lstrip())]
+        reasoning = isinstance(event, ReasoningDelta)
+        item = _TextItem(
+            self._place("rs" if reasoning else "msg"),
+            reasoning=reasoning,
+            seal=self._seal if reasoning else None,
+        )
+        self._begin(item, type(event))
+        item.open_part()
+        for piece in held:
+            item.push(piece.text, self._logprobs_of(choice, piece))
+
+    def _logprobs_of(self, choice: Choice, event: TextDelta | ReasoningDelta) -> list[bytes] | None:
+        if self._logprobs is None or isinstance(event, ReasoningDelta):
+            return None
+        return self._logprobs(choice, event.start, event.end)
+
+    def _place(self, prefix: str) -> _Place:
+        index = len(self.done)
+        return _Place(self.writer, f"{prefix}_{self._key}_{index}", index)
+
+    def _begin(self, item: _OpenItem, kind: type[Event]) -> None:
+        self._open, self._kind = item, kind
+        self.writer.write(
+            "response.output_item.added",
+            b'"output_index":%d,"item":%b' % (len(self.done), _json(item.item("in_progress"))),
+        )
+
+    def _supersede(self) -> None:
+        """Another item begins. Only its own end makes a call whole."""
+        in_call = isinstance(self._open, _CallItem)
+        self.cut = self.cut or in_call
+        self._close("incomplete" if in_call else "completed")
+
+    def _close(self, status: str) -> None:
+        opened = self._open
+        if opened is None:
+            return
+        self._open = self._kind = None
+        opened.close(status)
+        item = _json(opened.item(status))
+        self.writer.write(
+            "response.output_item.done", b'"output_index":%d,"item":' % len(self.done), item
+        )
+        self.done.append(item)
+
+    def _finish(self, event: Finished) -> None:
+        self._held = []
+        if event.reason == "length":
+            self.cut = self.cut or isinstance(self._open, _CallItem)
+            self._close("incomplete")
+        else:
+            self._supersede()

@@ -1,0 +1,137 @@
+"""``POST /v1/rerank`` and ``/v2/rerank`` (as Cohere and Jina have them), ``POST /v1/score`` (as
+vLLM has it)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from service.errors import InvalidRequestError
+from service.wire.decode import Ignored, decode
+from service.wire.sampling import Name
+from service.wire.texts.embeddings import MAX_INPUTS, PoolingUsage, TokenLimit, check_truncation
+
+Texts = Annotated[list[str], Meta(min_length=1, max_length=MAX_INPUTS)]
+Priority = Annotated[int, Meta(ge=-1000, le=1000)]
+
+
+class RerankDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+
+
+class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``top_n``: only the best so many; 0 or absent: all. ``return_documents``: absent: yes, but
+    in version 2 of Cohere's API, which has no such field, no. ``max_tokens_per_doc`` is Cohere's
+    and does nothing. ``use_activation``: whether a cross-encoder's scores go through its output
+    function; by default as the checkpoint says."""
+
+    model: Name | None = None
+    query: str
+    documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_INPUTS)]
+    top_n: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    return_documents: bool | None = None
+    max_tokens_per_doc: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    truncate_prompt_tokens: TokenLimit | None = None
+    use_activation: bool | None = None
+    user: Name | None = None
+    priority: Priority = 0
+
+    @property
+    def texts(self) -> list[str]:
+        return [d if isinstance(d, str) else d.text for d in self.documents]
+
+
+class RerankResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``index``: the document's place in the request."""
+
+    index: int
+    relevance_score: float
+    document: RerankDocument | None = None
+
+
+class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Best first."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    usage: PoolingUsage
+
+
+class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Each of ``text_1`` against the text of ``text_2`` in the same place; a single ``text_1``
+    against all of ``text_2``. ``use_activation`` as in RerankRequest."""
+
+    model: Name | None = None
+    text_1: str | Texts
+    text_2: str | Texts
+    truncate_prompt_tokens: TokenLimit | None = None
+    use_activation: bool | None = None
+    user: Name | None = None
+    priority: Priority = 0
+
+    @property
+    def firsts(self) -> list[str]:
+        return [self.text_1] if isinstance(self.text_1, str) else self.text_1
+
+    @property
+    def seconds(self) -> list[str]:
+        return [self.text_2] if isinstance(self.text_2, str) else self.text_2
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    object: Literal["score"] = "score"
+    score: float
+
+
+class ScoreList(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[Score]
+    usage: PoolingUsage
+
+
+_rerank = msgspec.json.Decoder(RerankRequest, strict=True)
+_score = msgspec.json.Decoder(ScoreRequest, strict=True)
+
+
+def decode_rerank(body: bytes, ignored: Ignored | None = None) -> RerankRequest:
+    """Raises InvalidRequestError."""
+    request = decode(_rerank, body, ignored)
+    check_truncation(request.truncate_prompt_tokens)
+    return request
+
+
+def decode_score(body: bytes, ignored: Ignored | None = None) -> ScoreRequest:
+    """Raises InvalidRequestError."""
+    request = decode(_score, body, ignored)
+    check_truncation(request.truncate_prompt_tokens)
+    firsts, seconds = len(request.firsts), len(request.seconds)
+    if firsts not in (1, seconds):
+        raise InvalidRequestError(
+            f"'text_1' holds {firsts} texts and 'text_2' {seconds}; 'text_1' must be one text, or "
+            "as many.",
+            param="text_1",
+        )
+    return request
+
+
+def ranked(request: RerankRequest, scores: list[float]) -> list[RerankResult]:
+    """The documents by falling score, equal ones in the request's order."""
+    texts = request.texts
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])
+    return [
+        RerankResult(
+            index=index,
+            relevance_score=scores[index],
+            document=RerankDocument(texts[index])
+            if request.return_documents is not False
+            else None,
+        )
+        for index in order[: request.top_n or None]
+    ]

@@ -1,0 +1,87 @@
+"""Rotary frequencies and rotations equal those of transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from engine.architecture.fields import Fields
+from engine.architecture.rope import RotaryEmbedding, pair_order, read_rope, rotate_
+
+POSITIONS = 4096
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {"rope_type": "default", "rope_theta": 10_000.0},
+    "large base": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    "linear": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512,
+    },
+    "yarn": {
+        "rope_type": "yarn",
+        "rope_theta": 1_000_000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 1024,
+    },
+    "yarn without a factor": {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": None,
+        "original_max_position_embeddings": 1024,
+    },
+    "yarn with attention factor": {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 8.0,
+        "original_max_position_embeddings": 512,
+        "attention_factor": 0.7,
+        "beta_fast": 20.0,
+        "beta_slow": 2.0,
+    },
+}
+
+
+@pytest.mark.parametrize("name", [n for n in SETTINGS if n != "yarn without a factor"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotating_adjacent_pairs_equals_rotating_halves_as_transformers_does(
+    name: str, dtype: torch.dtype
+) -> None:
+    head_dim = 64
+    config = LlamaConfig(
+        hidden_size=head_dim,
+        num_attention_heads=1,
+        max_position_embeddings=POSITIONS,
+        rope_parameters=dict(SETTINGS[name]),
+    )
+    positions = torch.tensor([0, 1, 2, 7, 100, 511, 513, 2000, POSITIONS - 1])
+    x = torch.randn(len(positions), 3, head_dim)
+    cos, sin = LlamaRotaryEmbedding(config)(x, positions[None])
+    expected, _ = apply_rotary_pos_emb(x.transpose(0, 1)[None], x.transpose(0, 1)[None], cos, sin)
+    expected = expected[0].transpose(0, 1)
+
+    rope = read_rope(
+        Fields("test", {"rope_parameters": SETTINGS[name]}), max_position_embeddings=POSITIONS
+    )
+    table = RotaryEmbedding(rope, head_dim, POSITIONS, torch.device("cpu"))
+    order = pair_order(head_dim)
+    ours = x[..., order].to(dtype)
+    rotate_(ours, table.rotations(positions))
+    tolerance = 2e-4 if dtype == torch.float32 else 5e-2
+    torch.testing.assert_close(ours.float(), expected[..., order], atol=tolerance, rtol=0)
+
+
+def test_yarn_without_a_factor_takes_it_from_the_lengths() -> None:
+    fields = Fields("test", {"rope_parameters": SETTINGS["yarn without a factor"]})
+    assert read_rope(fields, max_position_embeddings=POSITIONS).factor == 4.0
+
+
+def test_a_rotation_by_halves_is_undone_by_the_pair_order() -> None:
+    assert pair_order(6).tolist() == [0, 3, 1, 4, 2, 5]

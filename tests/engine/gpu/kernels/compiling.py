@@ -1,0 +1,209 @@
+"""Compiles every kernel for a GPU that need not be there, and prints what each takes of it.
+
+    python -m tests.engine.gpu.kernels.compiling
+
+Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; calls of our
+own functions are made with arrays on the CPU, and only their launches are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import driver as nvidia
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+TARGET = GPUTarget("cuda", 90, 32)
+# Bytes of shared memory that a program may take on sm_90.
+SHARED_LIMIT = 227 * 1024
+
+
+class AbsentDevice:
+    """As much of a driver as compiling asks for."""
+
+    def get_current_target(self) -> GPUTarget:
+        return TARGET
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Compiled:
+    name: str
+    registers: int
+    spilled: int  # bytes
+    shared: int  # bytes
+    warps: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:22} {self.registers:4} registers {self.spilled:6} B spilled "
+            f"{self.shared:7} B shared {self.warps:3} warps"
+        )
+
+
+def read(kernel: Any) -> Compiled:
+    """Assembles the kernel's PTX for what the assembler says of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "kernel.ptx")
+        path.write_text(kernel.asm["ptx"])
+        ptxas = Path(nvidia.__file__).parent / "bin" / "ptxas"
+        done = subprocess.run(
+            [ptxas, "-v", "--gpu-name=sm_90a", path, "-o", path.with_suffix(".cubin")],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    registers = re.search(r"Used (\d+) registers", done.stderr)
+    spilled = re.search(r"(\d+) bytes spill stores", done.stderr)
+    assert registers is not None
+    return Compiled(
+        kernel.metadata.name,
+        int(registers[1]),
+        int(spilled[1]) if spilled else 0,
+        kernel.metadata.shared,
+        kernel.metadata.num_warps,
+    )
+
+
+def compiled_by(call: Callable[[], object]) -> Iterator[Compiled]:
+    """What ``call`` would launch."""
+    kernels: list[Any] = []
+    run = JITFunction.run
+
+    def compile_only(self: Any, *args: Any, warmup: bool, **kwargs: Any) -> Any:
+        kernel = run(self, *args, warmup=True, **kwargs)
+        kernels.append(kernel)
+        return kernel
+
+    JITFunction.run = compile_only
+    try:
+        call()
+    finally:
+        JITFunction.run = run
+    for kernel in kernels:
+        yield read(kernel)
+
+
+def attention_calls(
+    heads: int, kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
+) -> Iterator[Callable[[], object]]:
+    from engine.gpu.kernels.decode_attention import decode_attention
+    from engine.gpu.kernels.ragged_attention import ragged_attention
+
+    def ints(*shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=torch.int32)
+
+    query = torch.zeros(16, heads + 2 * kv_heads, head_dim, dtype=dtype)[:, :heads]
+    blocks = torch.zeros(4, 2, kv_heads, block_size, head_dim, dtype=dtype)
+    tables, lengths = ints(16, 16), ints(16)
+    sinks, scales = torch.zeros(heads), torch.zeros(2, kv_heads)
+    for window, cap, with_sinks, kind in (
+        (None, None, False, None),
+        (128, 30.0, True, torch.float8_e4m3fn),
+    ):
+        stored = blocks if kind is None else blocks.to(kind)
+        extras: dict[str, Any] = {
+            "scale": 0.1,
+            "window": window,
+            "soft_cap": cap,
+            "sinks": sinks if with_sinks else None,
+            "scales": None if kind is None else scales,
+        }
+        for splits in (1, 8):
+            yield lambda stored=stored, splits=splits, extras=extras: decode_attention(
+                query, stored, tables, lengths, splits=splits, **extras
+            )
+        yield lambda stored=stored, extras=extras: ragged_attention(
+            query, stored, tables, lengths, ints(17), 300, **extras
+        )
+
+
+def other_calls() -> Iterator[Callable[[], object]]:
+    from engine.gpu.kernels.activation import gated
+    from engine.gpu.kernels.advance import HEADER, advance, place_rows
+    from engine.gpu.kernels.logprobs import gather_logprobs
+    from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
+    from engine.gpu.kernels.rope_store import norm_rope_store
+    from engine.gpu.kernels.sampling import sample
+    from engine.messages import SamplingParams
+    from engine.sampling.device import sampling_tensors
+
+    x = torch.zeros(16, 4096, dtype=torch.bfloat16)
+    yield lambda: rms_norm(x, x[0], 1e-5)
+    yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
+    for name in ("silu", "gelu", "gelu_tanh", "relu"):
+        yield lambda name=name: gated(x, name)
+    ints = torch.zeros(16, dtype=torch.int32)
+    for head_dim, kind in ((128, torch.bfloat16), (80, torch.bfloat16), (128, torch.float8_e4m3fn)):
+        qkv = torch.zeros(16, 48, head_dim, dtype=torch.bfloat16)
+        blocks = torch.zeros(4, 2, 8, 16, head_dim, dtype=torch.bfloat16).to(kind)
+        yield lambda qkv=qkv, blocks=blocks, kind=kind: norm_rope_store(
+            *(qkv, blocks, ints, ints),
+            num_heads=32,
+            rotations=torch.zeros(64, qkv.shape[2] // 2, 2),
+            norm_weight=qkv[0, :2],
+            scales=torch.zeros(2, 8) if kind is torch.float8_e4m3fn else None,
+        )
+    params = sampling_tensors([SamplingParams(max_tokens=1)] * 16, 151936, torch.device("cpu"))
+    for dtype in (torch.float32, torch.bfloat16):
+        logits = torch.zeros(16, 151936, dtype=dtype)
+        yield lambda logits=logits: sample(logits, params, ints)
+        yield lambda logits=logits: gather_logprobs(logits, ints)
+    table = torch.zeros(16, 64, dtype=torch.int32)
+    yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
+    columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
+    records = torch.zeros(16, HEADER + 32, dtype=torch.int32)
+    yield lambda: place_rows(records, ints, ints, ints, columns, table)
+
+
+SHAPES = [
+    (32, 8, 128, 16, torch.bfloat16),
+    (16, 8, 128, 16, torch.bfloat16),
+    (28, 4, 128, 16, torch.float16),
+    (32, 8, 64, 16, torch.bfloat16),
+    (12, 12, 64, 8, torch.bfloat16),
+    (8, 1, 256, 64, torch.bfloat16),
+    (32, 32, 80, 32, torch.bfloat16),
+    (24, 8, 96, 16, torch.bfloat16),
+    (4, 2, 128, 16, torch.float32),
+    (4, 2, 256, 16, torch.float32),
+    (4, 2, 16, 16, torch.float32),
+]
+
+
+def main() -> int:
+    if triton.knobs.runtime.interpret:
+        raise SystemExit("unset TRITON_INTERPRET: interpreted kernels are not compiled")
+    driver.set_active(AbsentDevice())
+    too_large = 0
+    for shape in SHAPES:
+        print(*shape)
+        for call in attention_calls(*shape):
+            for kernel in compiled_by(call):
+                print("  ", kernel, flush=True)
+                too_large += kernel.shared > SHARED_LIMIT
+    for call in other_calls():
+        for kernel in compiled_by(call):
+            print("  ", kernel, flush=True)
+            too_large += kernel.shared > SHARED_LIMIT
+    return 1 if too_large else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,503 @@
+"""What the engine makes of submissions, aborts and failures, and what it tells of them."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+import pytest
+
+from engine.errors import UNTOLD
+from engine.loop.core import EngineCore, EngineDeadError, ProtocolError
+from engine.messages import (
+    Copy,
+    Finished,
+    FinishReason,
+    SamplingParams,
+    StepOutputs,
+    StepPhase,
+    Submit,
+    WaitingReason,
+    token_mask,
+)
+from engine.step.step import DeviceLostError, StepPlan, StepResult
+from tests.engine.checking_runner import (
+    EOS,
+    CheckedStep,
+    CheckingRunner,
+    continue_alone,
+    prompt_logprobs_alone,
+)
+
+ALICE, BOB = 1, 2
+
+
+def engine(runner: CheckingRunner | None = None, **settings: int) -> EngineCore:
+    core = EngineCore(
+        runner or CheckingRunner(vocab_size=1000),
+        max_num_seqs=settings.get("max_num_seqs", 8),
+        max_num_batched_tokens=settings.get("max_num_batched_tokens", 64),
+    )
+    core.connect(ALICE)
+    core.connect(BOB)
+    return core
+
+
+def submit(handle: int, prompt: list[int] | None = None, **fields: object) -> Submit:
+    params = {"max_tokens": 4, "ignore_eos": True} | {
+        name: fields.pop(name) for name in list(fields) if name in SamplingParams.__struct_fields__
+    }
+    return Submit(
+        handle=handle,
+        request_id=str(fields.pop("request_id", f"r{handle}")),
+        prompt_token_ids=[1, 2, 3] if prompt is None else prompt,
+        params=SamplingParams(**params),  # type: ignore[arg-type]  # a test names what it needs
+        arrival_time=5.0,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def tokens(outputs: StepOutputs) -> list[tuple[int, int]]:
+    count = len(outputs.token_ids) // 4
+    return list(
+        zip(
+            struct.unpack(f"<{count}q", outputs.handles),
+            struct.unpack(f"<{count}i", outputs.token_ids),
+            strict=True,
+        )
+    )
+
+
+class Listener:
+    """Gathers what each connection is told until nothing is left to do."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self.tokens: dict[tuple[int, int], list[int]] = {}
+        self.finished: dict[tuple[int, int], Finished] = {}
+        self.steps: list[dict[int, StepOutputs]] = []
+        while core.has_work:
+            self.steps.append(core.step())
+            for connection, outputs in self.steps[-1].items():
+                for handle, token_id in tokens(outputs):
+                    self.tokens.setdefault((connection, handle), []).append(token_id)
+                for finished in outputs.finished:
+                    self.finished[connection, finished.handle] = finished
+
+
+def test_each_connection_hears_of_its_own_sequences_and_of_the_state_of_all() -> None:
+    core = engine()
+    core.add(ALICE, submit(7, [1, 2, 3]))
+    core.add(BOB, submit(7, [4, 5]))
+    outputs = core.step()
+    assert tokens(outputs[ALICE]) == [(7, continue_alone([1, 2, 3], 1, 1000)[0])]
+    assert tokens(outputs[BOB]) == [(7, continue_alone([4, 5], 1, 1000)[0])]
+    assert outputs[ALICE].stats == outputs[BOB].stats
+    assert outputs[ALICE].stats.running == 2
+
+
+def test_the_first_step_admits_prefills_and_samples() -> None:
+    core = engine()
+    core.add(ALICE, submit(7))
+    first = core.step()[ALICE]
+    assert [(a.handle, a.cached_tokens) for a in first.admitted] == [(7, 0)]
+    assert (first.phase, first.step_tokens, first.step_sequences) == (StepPhase.PREFILL, 3, 1)
+    second = core.step()[ALICE]
+    assert second.admitted == []
+    assert (second.phase, second.step_tokens, second.step_sequences) == (StepPhase.DECODE, 1, 1)
+    core.add(BOB, submit(7))
+    assert core.step()[BOB].phase is StepPhase.MIXED
+
+
+def test_who_begins_to_run_can_be_told_before_a_step_that_ends_the_engine() -> None:
+    told: list[tuple[int, int]] = []
+    core = EngineCore(
+        CheckingRunner(vocab_size=1000, broken=True),
+        max_num_seqs=8,
+        max_num_batched_tokens=4,
+        on_admitted=lambda connection, outputs: told.extend(
+            (connection, admitted.handle) for admitted in outputs.admitted
+        ),
+    )
+    for connection in (ALICE, BOB):
+        core.connect(connection)
+        core.add(connection, submit(7))
+    core.add(BOB, submit(8))
+    with pytest.raises(EngineDeadError):
+        core.step()
+    assert told == [(ALICE, 7), (BOB, 7)]  # the third finds no room in this step
+
+
+def test_the_record_tells_what_the_sequence_cost_and_when() -> None:
+    core = engine()
+    core.add(ALICE, submit(7))
+    finished = Listener(core).finished[ALICE, 7]
+    assert finished.reason is FinishReason.LENGTH
+    assert (finished.prompt_tokens, finished.output_tokens, finished.preemptions) == (3, 4, 0)
+    assert finished.arrival_time == 5.0
+    times = [
+        finished.first_scheduled_time,
+        finished.first_token_time,
+        finished.last_token_time,
+        finished.finished_time,
+    ]
+    assert None not in times
+    assert times == sorted(times)  # type: ignore[type-var]  # no None, as just asserted
+
+
+def test_the_last_token_comes_with_the_end() -> None:
+    core = engine()
+    core.add(ALICE, submit(7, max_tokens=1))
+    outputs = core.step()[ALICE]
+    assert len(tokens(outputs)) == 1
+    assert outputs.finished[0].handle == 7
+    assert not core.has_work
+
+
+# --- where a sequence stops ---------------------------------------------------------------------
+
+
+def first_eos(prompt: list[int]) -> int:
+    """How many tokens the model generates up to the first end-of-sequence token, inclusive."""
+    return continue_alone(prompt, 60, 5).index(EOS) + 1
+
+
+def test_an_end_of_sequence_token_stops_it_and_is_named() -> None:
+    core = engine(CheckingRunner(vocab_size=5))
+    core.add(ALICE, submit(7, max_tokens=60, ignore_eos=False))
+    heard = Listener(core)
+    assert len(heard.tokens[ALICE, 7]) == first_eos([1, 2, 3])
+    assert heard.finished[ALICE, 7].reason is FinishReason.STOP
+    assert heard.finished[ALICE, 7].stop_token_id == EOS
+
+
+def test_ignore_eos_goes_on_but_stop_tokens_still_stop() -> None:
+    core = engine(CheckingRunner(vocab_size=5))
+    expected = continue_alone([1, 2, 3], 60, 5)
+    core.add(ALICE, submit(7, max_tokens=60, stop_token_ids=frozenset((4,))))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 7] == expected[: expected.index(4) + 1]
+    assert heard.finished[ALICE, 7].stop_token_id == 4
+
+
+def test_nothing_stops_a_sequence_below_min_tokens() -> None:
+    core = engine(CheckingRunner(vocab_size=5))
+    stops = first_eos([1, 2, 3])
+    core.add(ALICE, submit(7, max_tokens=60, min_tokens=stops + 1, ignore_eos=False))
+    assert len(Listener(core).tokens[ALICE, 7]) > stops
+
+
+def test_the_context_length_ends_a_sequence_whatever_max_tokens_says() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, max_model_len=10))
+    core.add(ALICE, submit(7, max_tokens=10**9))
+    heard = Listener(core)
+    assert len(heard.tokens[ALICE, 7]) == 7
+    assert heard.finished[ALICE, 7].reason is FinishReason.LENGTH
+
+
+def test_the_size_of_the_cache_ends_a_sequence_that_would_outgrow_it() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, num_kv_blocks=2, block_size=4))
+    core.add(ALICE, submit(7, max_tokens=10**9))
+    assert len(Listener(core).tokens[ALICE, 7]) == 5
+
+
+def test_tokens_generated_before_a_restart_are_continued_not_repeated() -> None:
+    expected = continue_alone([1, 2, 3], 6, 1000)
+    core = engine()
+    core.add(ALICE, submit(7, max_tokens=6, output_token_ids=expected[:4]))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 7] == expected[4:]
+    assert heard.finished[ALICE, 7].output_tokens == 6
+
+
+def test_a_sequence_resumed_at_its_limit_ends_without_running() -> None:
+    core = engine()
+    core.add(ALICE, submit(7, max_tokens=2, output_token_ids=[5, 6]))
+    outputs = core.step()[ALICE]
+    assert outputs.phase is None
+    assert outputs.finished[0].reason is FinishReason.LENGTH
+    assert outputs.finished[0].output_tokens == 2
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"prompt": []}, "prompt is empty"),
+        ({"prompt": [1] * 64}, "64 tokens and leaves no room"),
+        ({"prompt": [1, 1000]}, "token id 1000 is not in the vocabulary of 1000"),
+        ({"output_token_ids": [2**30]}, "1073741824 is not in the vocabulary"),
+        ({"min_tokens": 5}, "min_tokens 5 exceeds max_tokens 4"),
+        ({"logit_bias": {5: float("nan")}}, "not a finite number"),
+        ({"logit_bias": {5: float("-inf")}}, "not a finite number"),
+        ({"logit_bias": {1000: 1.0}}, "logit_bias has 1000"),
+        ({"stop_token_ids": (1000,)}, "stop_token_ids has 1000"),
+        ({"allowed_tokens": token_mask(())}, "allowed_tokens is empty"),
+        ({"allowed_tokens": token_mask((1, 1000))}, "allowed_tokens has 1000"),
+        ({"bad_words_token_ids": ((1,), ())}, "empty word"),
+        ({"bad_words_token_ids": ((1,), (1000,))}, "bad_words_token_ids has 1000"),
+    ],
+)
+def test_a_submission_that_cannot_run_ends_alone(bad: dict[str, object], message: str) -> None:
+    core = engine()
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, **bad))  # type: ignore[arg-type]
+    heard = Listener(core)
+    assert heard.finished[ALICE, 2].reason is FinishReason.ERROR
+    assert message in str(heard.finished[ALICE, 2].error)
+    assert heard.finished[ALICE, 2].is_refusal
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
+
+
+def test_a_handle_in_use_is_a_broken_protocol_and_free_again_after_the_end() -> None:
+    core = engine()
+    core.add(ALICE, submit(7))
+    with pytest.raises(ProtocolError, match="handle 7"):
+        core.add(ALICE, submit(7))
+    with pytest.raises(ProtocolError, match="handle 7"):
+        core.reject(ALICE, 7, "malformed")
+    core.add(BOB, submit(7))
+    Listener(core)
+    core.add(ALICE, submit(7))
+
+
+# --- aborts -------------------------------------------------------------------------------------
+
+
+def test_an_abort_ends_running_and_waiting_sequences_and_frees_their_blocks() -> None:
+    core = engine(max_num_seqs=1)
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2))
+    core.step()
+    core.abort(ALICE, [1, 2, 99])
+    outputs = core.step()[ALICE]
+    assert {f.handle: f.reason for f in outputs.finished} == {
+        1: FinishReason.ABORT,
+        2: FinishReason.ABORT,
+    }
+    assert outputs.phase is None
+    assert outputs.stats.kv_blocks_active == 0
+    assert not core.has_work
+
+
+def test_an_abort_reaches_only_the_own_connections_sequences() -> None:
+    core = engine()
+    core.add(BOB, submit(1))
+    core.abort(ALICE, [1])
+    assert Listener(core).finished[BOB, 1].reason is FinishReason.LENGTH
+
+
+def test_a_connection_that_goes_takes_its_sequences_with_it() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    core.add(ALICE, submit(1))
+    core.add(BOB, submit(1))
+    core.step()
+    core.disconnect(ALICE)
+    outputs = core.step()
+    assert set(outputs) == {BOB}
+    assert outputs[BOB].stats.running == 1
+    assert runner.forgotten == [0]
+
+
+def test_the_runner_is_told_of_every_end_once() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    for handle in range(5):
+        core.add(ALICE, submit(handle))
+    core.step()
+    core.abort(ALICE, [2])
+    Listener(core)
+    assert sorted(runner.forgotten) == [0, 1, 2, 3, 4]
+
+
+# --- the blast radius of one --------------------------------------------------------------------
+
+
+def test_a_sequence_whose_sampling_fails_ends_alone() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, poison={"bad"}))
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, request_id="bad"))
+    heard = Listener(core)
+    assert heard.finished[ALICE, 2].error == UNTOLD
+    assert (ALICE, 2) not in heard.tokens
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
+
+
+def test_a_step_that_fails_once_costs_nobody_a_token() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, [9] * 10))
+    core.step()
+    runner.fail_steps = 1
+    heard = Listener(core)
+    assert {f.reason for f in heard.finished.values()} == {FinishReason.LENGTH}
+    assert core.stats().kv_blocks_active == 0
+    names = {item.sequence.request_id for plan in runner.plans for item in plan.scheduled}
+    assert names == {"r1", "r2"}  # the model has shown that it runs: it is not probed
+
+
+def test_a_sequence_that_fails_every_step_it_is_in_ends_alone() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, request_id="bad"))
+    core.add(ALICE, submit(3, [4, 5]))
+    heard = Listener(core)
+    assert heard.finished[ALICE, 2].error == UNTOLD
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
+    assert heard.tokens[ALICE, 3] == continue_alone([4, 5], 4, 1000)
+
+
+def test_a_poisonous_sequence_alone_in_the_engine_does_not_end_the_engine() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
+    for handle in range(5):
+        core.add(ALICE, submit(handle, request_id="bad"))
+        assert Listener(core).finished[ALICE, handle].reason is FinishReason.ERROR
+    core.add(ALICE, submit(9))
+    assert Listener(core).finished[ALICE, 9].reason is FinishReason.LENGTH
+    assert core.stats().kv_blocks_active == 0
+
+
+def test_a_model_that_runs_nothing_any_more_ends_the_engine() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    core.add(ALICE, submit(1))
+    core.step()
+    runner.broken = True
+    with pytest.raises(EngineDeadError, match="the step failed"):
+        core.step()
+
+
+def test_a_lost_device_ends_the_engine_at_once() -> None:
+    class Lost(CheckingRunner):
+        def execute(self, plan: StepPlan) -> StepResult:
+            raise DeviceLostError("gone")
+
+    core = engine(Lost())
+    core.add(ALICE, submit(1))
+    with pytest.raises(EngineDeadError, match="gone"):
+        core.step()
+
+
+def test_a_runner_that_answers_too_few_sequences_is_not_believed() -> None:
+    class Short(CheckingRunner):
+        def execute(self, plan: StepPlan) -> StepResult:
+            result = super().execute(plan)
+            return StepResult(result.sampled[:1], result.prompt_logprobs)
+
+    core = engine(Short(vocab_size=1000))
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, [4, 5]))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 2] == continue_alone([4, 5], 4, 1000)
+
+
+# --- one step ahead -----------------------------------------------------------------------------
+
+
+class Watched(CheckingRunner):
+    """Notes what it is asked to do, and in which order."""
+
+    def __init__(self) -> None:
+        super().__init__(vocab_size=1000, ahead=True)
+        self.asked: list[str] = []
+
+    def _launch(self, plan: StepPlan) -> CheckedStep:
+        step = super()._launch(plan)
+        number = len(self.plans)
+        self.asked.append(f"launch {number}")
+        self._note(step, "sample", number)
+        self._note(step, "result", number)
+        return step
+
+    def _note(self, step: CheckedStep, name: str, number: int) -> None:
+        method = getattr(step, name)
+
+        def noted(*arguments: object) -> object:
+            self.asked.append(f"{name} {number}")
+            return method(*arguments)
+
+        setattr(step, name, noted)
+
+
+def test_a_step_is_launched_before_the_tokens_of_the_last_one_are_waited_for() -> None:
+    runner = Watched()
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=3))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 3, 1000)
+    assert runner.asked == [
+        *("launch 1", "sample 1"),
+        *("launch 2", "result 1", "sample 2"),
+        *("launch 3", "result 2", "sample 3"),
+        "result 3",  # the third token is the last allowed, so there is no step ahead of it
+    ]
+
+
+def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it() -> None:
+    expected = continue_alone([1, 2, 3], 4, 1000)
+    runner = CheckingRunner(vocab_size=1000, ahead=True)
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=frozenset((expected[1],))))
+    core.add(BOB, submit(1, [4, 5], max_tokens=4))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == expected[:2]
+    assert heard.tokens[BOB, 1] == continue_alone([4, 5], 4, 1000)
+    assert [len(plan.scheduled) for plan in runner.plans] == [2, 2, 2, 1]
+    assert core.stats().tokens_generated == 6
+    assert core.stats().kv_blocks_active == 0
+
+
+# --- prompt logprobs ----------------------------------------------------------------------------
+
+
+def test_prompt_logprobs_are_whole_and_told_once_however_the_prompt_was_computed() -> None:
+    prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
+    core = engine(max_num_batched_tokens=4)
+    core.add(ALICE, submit(7, prompt, prompt_logprobs=0))
+    # Eight of ten tokens are computed, and told as soon as they are.
+    before = [one for _ in range(2) for one in core.step()[ALICE].prompt_logprobs]
+    core.scheduler.preempt(core.scheduler._running[0])
+    heard = Listener(core)
+    told = [logprobs for step in heard.steps for logprobs in step[ALICE].prompt_logprobs]
+    assert [(one.handle, one.start, len(one.tokens)) for one in told] == [(7, 8, 1)]
+    reported = [*before, *told]
+    assert [one.start for one in reported] == [0, 4, 8]
+    assert [entry for one in reported for entry in one.tokens] == prompt_logprobs_alone(prompt)
+
+
+# --- state --------------------------------------------------------------------------------------
+
+
+def test_the_stats_follow_the_sequences() -> None:
+    core = engine(max_num_seqs=1)
+    core.add(ALICE, submit(1, [1] * 9))
+    core.add(ALICE, submit(2))
+    stats = core.step()[ALICE].stats
+    assert (stats.running, stats.waiting) == (1, 1)
+    assert stats.waiting_reason is WaitingReason.SLOTS
+    assert (stats.kv_blocks_active, stats.kv_blocks_cached, stats.kv_blocks_free) == (3, 0, 13)
+    heard = Listener(core)
+    stats = heard.steps[-1][ALICE].stats
+    assert (stats.running, stats.waiting, stats.waiting_reason) == (0, 0, None)
+    assert stats.kv_blocks_active == 0
+    assert stats.kv_blocks_free + stats.kv_blocks_cached == 16
+    assert stats.prompt_tokens_computed == 12
+    assert stats.tokens_generated == 8
+    assert stats.steps == 8
+
+
+def test_copies_of_a_submission_run_like_ones_of_their_own() -> None:
+    core = engine()
+    core.add(ALICE, msgspec.structs.replace(submit(7), copies=[Copy(8, 1), Copy(9, 2)]))
+    heard = Listener(core)
+    expected = continue_alone([1, 2, 3], 4, 1000)
+    assert [heard.tokens[ALICE, handle] for handle in (7, 8, 9)] == [expected] * 3
+    core.add(ALICE, msgspec.structs.replace(submit(1, []), copies=[Copy(2, 1)]))
+    refused = core.flush()[ALICE].finished
+    assert [(one.handle, one.reason) for one in refused] == [
+        (1, FinishReason.ERROR),
+        (2, FinishReason.ERROR),
+    ]

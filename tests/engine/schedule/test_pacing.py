@@ -1,0 +1,226 @@
+"""Streams keep their pace while a long prompt arrives, on a device whose costs are known."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.loop.core import EngineCore
+from engine.messages import SamplingParams, Submit
+from engine.schedule.pacing import PrefillPacer
+from engine.step.step import ModelInfo, SampledToken, StepPlan, StepResult
+
+CONNECTION = 1
+STREAMS = 8
+LONG = 16_384
+
+
+@dataclass
+class PricedRunner:
+    """Computes nothing, in a time that passes on its own clock only."""
+
+    step_seconds: float = 0.005
+    decode_seconds: float = 0.0002  # for each decode
+    prompt_token_seconds: float = 0.00002  # at the beginning of a context; doubles every 8k tokens
+    joining_seconds: float = 0.0  # of any prompt tokens at all, beside decodes
+    now: float = 0.0
+    steps: list[tuple[int, int, float]] = field(default_factory=list)
+    launch = None
+
+    @property
+    def info(self) -> ModelInfo:
+        return ModelInfo(
+            model="priced",
+            architecture="priced",
+            dtype="none",
+            device="none",
+            num_parameters=0,
+            vocab_size=1000,
+            max_model_len=32_768,
+            block_size=16,
+            num_kv_blocks=8192,
+            kv_cache_bytes=0,
+            eos_token_ids=frozenset(),
+        )
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        chunks = [i for i in plan.scheduled if i.start < i.sequence.num_prompt_tokens]
+        decodes = len(plan.scheduled) - len(chunks)
+        seconds = self.step_seconds + decodes * self.decode_seconds
+        seconds += sum(
+            item.num_tokens * self.prompt_token_seconds * (1 + item.start / 8192) for item in chunks
+        )
+        if chunks and decodes:
+            seconds += self.joining_seconds
+        self.now += seconds
+        self.steps.append((decodes, sum(item.num_tokens for item in chunks), seconds))
+        return StepResult([SampledToken(7) if item.samples else None for item in plan.scheduled])
+
+    def forget(self, uid: int) -> None:
+        """Nothing is kept."""
+
+
+class Streams:
+    """Sequences that run in an engine, and when each was given its tokens."""
+
+    def __init__(self, runner: PricedRunner, slowdown: float | None) -> None:
+        self.runner = runner
+        self.core = EngineCore(
+            runner,
+            max_num_seqs=64,
+            max_num_batched_tokens=2048,
+            max_decode_slowdown=slowdown,
+            clock=lambda: runner.now,
+        )
+        self.core.connect(CONNECTION)
+        self.times: dict[int, list[float]] = {}
+
+    def add(self, handle: int, prompt_tokens: int, max_tokens: int = 10_000) -> None:
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+        prompt = [handle + 1] * prompt_tokens
+        submit = Submit(
+            handle=handle,
+            request_id=f"r{handle}",
+            prompt_token_ids=prompt,
+            params=params,
+            arrival_time=self.runner.now,
+        )
+        self.core.add(CONNECTION, submit)
+
+    def step(self) -> None:
+        output = self.core.step()[CONNECTION]
+        for handle in struct.unpack(f"<{len(output.handles) // 8}q", output.handles):
+            self.times.setdefault(handle, []).append(self.runner.now)
+
+    def gaps(self, since: float, until: float) -> list[float]:
+        """Times per output token of the running streams, between two moments."""
+        return [
+            after - before
+            for handle in range(STREAMS)
+            for before, after in zip(self.times[handle], self.times[handle][1:], strict=False)
+            if since <= before and after <= until
+        ]
+
+
+def running_streams(slowdown: float | None, **prices: float) -> Streams:
+    streams = Streams(PricedRunner(**prices), slowdown)
+    for handle in range(STREAMS):
+        streams.add(handle, 100)
+    for _ in range(50):
+        streams.step()
+    return streams
+
+
+def when_a_long_prompt_arrives(streams: Streams) -> tuple[float, float]:
+    """The longest gap between tokens before it came, and while it was computed."""
+    began = streams.runner.now
+    before = streams.gaps(streams.times[STREAMS - 1][5], began)
+    streams.add(STREAMS, LONG)
+    while STREAMS not in streams.times:
+        streams.step()
+    return max(before), max(streams.gaps(began, streams.runner.now))
+
+
+def test_no_gap_doubles_while_a_long_prompt_arrives() -> None:
+    streams = running_streams(1.6)
+    steps = len(streams.runner.steps)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during < 2 * before
+    # Each stream was given a token in each of these steps.
+    taken = streams.runner.steps[steps:]
+    assert all(decodes == STREAMS for decodes, _, _ in taken)
+    # The time that was granted is used, once the costs are known.
+    used = [seconds / before for _, prompt_tokens, seconds in taken[10:-1] if prompt_tokens > 1]
+    assert min(used) > 1.4
+    assert len(taken) < LONG / 30
+
+
+def test_tokens_that_each_cost_more_than_a_step_come_one_by_one() -> None:
+    """As those of a small model behind a long context do."""
+    streams = running_streams(1.6, prompt_token_seconds=0.001)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during < 2 * before
+
+
+@pytest.mark.parametrize("joining_seconds", [0.002, 0.01])
+def test_what_joining_costs_is_not_paid_for_single_tokens(joining_seconds: float) -> None:
+    """As where decodes alone are a recorded step. 0.01: more than is granted."""
+    streams = running_streams(1.6, joining_seconds=joining_seconds)
+    steps = len(streams.runner.steps)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during < max(1.9 * before, before + 1.6 * joining_seconds)
+    assert len(streams.runner.steps) - steps < LONG / 30
+
+
+def test_without_a_bound_the_budget_alone_decides() -> None:
+    streams = running_streams(None)
+    before, during = when_a_long_prompt_arrives(streams)
+    assert during > 5 * before
+
+
+def test_a_prompt_alone_is_not_held_back() -> None:
+    streams = Streams(PricedRunner(), 1.6)
+    streams.add(0, LONG)
+    while 0 not in streams.times:
+        streams.step()
+    assert [tokens for _, tokens, _ in streams.runner.steps] == [2048] * 8
+
+
+def test_what_streams_take_alone_is_measured_before_prompts_join_them_and_now_and_then() -> None:
+    streams = Streams(PricedRunner(), 1.6)
+    streams.add(0, 10)
+    streams.step()
+    streams.add(STREAMS, LONG)
+    while STREAMS not in streams.times:
+        streams.step()
+    prompt_tokens = [tokens for _, tokens, _ in streams.runner.steps]
+    alone = [place for place, tokens in enumerate(prompt_tokens) if not tokens]
+    assert alone[:3] == [1, 66, 131]
+
+
+@pytest.mark.parametrize("slowdown", [1.001, 1.6, 100.0])
+def test_prompts_make_progress_whatever_the_bound(slowdown: float) -> None:
+    pacer = PrefillPacer(slowdown)
+    assert pacer.budget(4) == 0
+    pacer.observe(4, 0, 0.001)
+    for _ in range(20):
+        tokens = pacer.budget(4)
+        assert tokens >= 1
+        pacer.observe(4, tokens, 0.001 + tokens * 0.01)
+
+
+def test_prompt_tokens_that_cost_nothing_are_not_bounded() -> None:
+    pacer = PrefillPacer(1.6)
+    pacer.observe(4, 0, 0.001)
+    pacer.observe(4, 100, 0.001)
+    assert pacer.budget(4) == 1
+    pacer.observe(4, 1, 0.001)
+    assert pacer.budget(4) > 1_000_000
+
+
+def test_one_slow_step_is_forgotten_soon() -> None:
+    pacer = PrefillPacer(1.5)
+    for _ in range(10):
+        pacer.observe(8, 0, 0.010)
+        pacer.observe(8, 1, 0.0101)
+        pacer.observe(8, 50, 0.015)
+    usual = pacer.budget(8)
+    assert usual == pytest.approx(50, abs=1)
+    pacer.observe(8, 1, 0.5)  # the machine did something else
+    assert pacer.budget(8) == usual
+    pacer.observe(8, 50, 0.5)
+    assert pacer.budget(8) == usual
+
+
+def test_slow_times_are_learnt_and_forgotten() -> None:
+    pacer = PrefillPacer(1.5)
+    pacer.observe(8, 0, 0.010)
+    for token_seconds, expected in ((0.0001, 50), (0.01, 1), (0.0001, 50)):
+        for _ in range(100):
+            tokens = pacer.budget(8) or 1
+            pacer.observe(8, tokens, 0.010 + tokens * token_seconds)
+            if tokens == 1:
+                pacer.observe(8, 0, 0.010)
+        assert pacer.budget(8) == pytest.approx(expected, abs=2)

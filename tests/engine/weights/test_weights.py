@@ -1,0 +1,202 @@
+"""Weights that do not fit are refused by name; random ones are reproducible and sane."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.architecture.config import load_model_config
+from engine.architecture.encoder_config import load_encoder_config
+from engine.architecture.errors import WeightsError
+from engine.model import bert
+from engine.run.loader import load_encoder, load_model, parameter_shapes
+from engine.weights.weights import Checkpoint, RandomWeights, Shapes
+from tests.engine.tiny_encoders import SCORERS, save_encoder
+from tests.engine.tiny_models import VARIANTS, Variant, save_model
+
+CPU = torch.device("cpu")
+
+
+def load(directory: Path, progress: Callable[[str, int, int], None] | None = None) -> int:
+    config = load_model_config(directory)
+    return load_model(
+        directory,
+        config,
+        dummy_seed=None,
+        max_positions=64,
+        dtype=torch.float32,
+        device=CPU,
+        progress=progress or (lambda phase, done, total: None),
+    ).num_parameters
+
+
+def edit(directory: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_model(VARIANTS["qwen3"], tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_tied_biases", "gpt2", "qwen2"])
+def test_parameters_are_counted_as_transformers_counts_them(tmp_path: Path, name: str) -> None:
+    oracle = save_model(VARIANTS[name], tmp_path)
+    assert load(tmp_path) == oracle.num_parameters()
+
+
+def test_progress_ends_at_the_number_of_parameters(model: Path) -> None:
+    calls: list[tuple[str, int, int]] = []
+    total = load(model, lambda *call: calls.append(call))
+    assert calls[-1] == ("weights", total, total)
+    assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
+
+
+def test_a_missing_tensor_is_named(model: Path) -> None:
+    edit(model, lambda tensors: tensors.pop("model.layers.1.self_attn.q_norm.weight"))
+    with pytest.raises(WeightsError, match=r"missing: model\.layers\.1\.self_attn\.q_norm\.weight"):
+        load(model)
+
+
+def test_an_unexpected_tensor_is_named(model: Path) -> None:
+    edit(model, lambda tensors: tensors.update({"model.extra.weight": torch.ones(2)}))
+    with pytest.raises(WeightsError, match=r"unexpected: model\.extra\.weight"):
+        load(model)
+
+
+def test_a_misshapen_tensor_is_named_with_both_shapes(model: Path) -> None:
+    edit(model, lambda tensors: tensors.update({"model.norm.weight": torch.ones(7)}))
+    with pytest.raises(WeightsError, match=r"model\.norm\.weight \[7\] instead of \[64\]"):
+        load(model)
+
+
+def test_a_quantised_tensor_is_refused(model: Path) -> None:
+    ones = torch.ones(64, dtype=torch.int8)
+    edit(model, lambda tensors: tensors.update({"model.norm.weight": ones}))
+    with pytest.raises(WeightsError, match=r"model\.norm\.weight of type I8"):
+        load(model)
+
+
+def test_a_copy_of_the_tied_head_and_recomputed_buffers_are_ignored(tmp_path: Path) -> None:
+    save_model(VARIANTS["llama_tied"], tmp_path)
+
+    def add(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(8)
+
+    edit(tmp_path, add)
+    load(tmp_path)
+
+
+def test_names_without_the_decoders_prefix_are_found(tmp_path: Path) -> None:
+    save_model(VARIANTS["gpt2"], tmp_path)
+    path = tmp_path / "model.safetensors"
+    bare = {name.removeprefix("transformer."): t for name, t in load_file(path).items()}
+    save_file(bare, path)
+    load(tmp_path)
+
+
+def test_no_weights_and_broken_weights_are_told_apart(model: Path) -> None:
+    (model / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(WeightsError, match="cannot read"):
+        load(model)
+    (model / "model.safetensors").unlink()
+    (model / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(WeightsError, match="only safetensors"):
+        load(model)
+
+
+def test_a_shard_that_is_missing_or_outside_the_directory_is_named(tmp_path: Path) -> None:
+    save_model(VARIANTS["llama_sharded"], tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    first = sorted(set(content["weight_map"].values()))[0]
+    assert len(set(content["weight_map"].values())) > 2
+    content["weight_map"]["x"] = "../elsewhere.safetensors"
+    index.write_text(json.dumps(content))
+    with pytest.raises(WeightsError, match="outside its directory"):
+        load(tmp_path)
+    del content["weight_map"]["x"]
+    index.write_text(json.dumps(content))
+    (tmp_path / first).unlink()
+    with pytest.raises(WeightsError, match=first):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama_biases", "gpt2", "bert"])
+def test_layers_are_expected_in_the_order_in_which_they_are_asked_for(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    tensor = Checkpoint.tensor
+
+    def recording(checkpoint: Checkpoint, name: str) -> torch.Tensor:
+        asked.append(name)
+        return tensor(checkpoint, name)
+
+    monkeypatch.setattr(Checkpoint, "tensor", recording)
+    shapes: Shapes
+    if name == "bert":
+        save_encoder(SCORERS["bert"], tmp_path, num_labels=1)
+        config = load_encoder_config(tmp_path)
+        shapes = bert.parameter_shapes(config)
+        load_encoder(
+            tmp_path,
+            config,
+            dummy_seed=None,
+            dtype=torch.float32,
+            device=CPU,
+            progress=lambda phase, done, total: None,
+        )
+    else:
+        save_model(VARIANTS[name], tmp_path)
+        shapes = parameter_shapes(load_model_config(tmp_path))
+        load(tmp_path)
+    assert set(asked) == set(shapes)
+    assert layers_passed(asked) == layers_passed(shapes)
+
+
+def layers_passed(names: Iterable[str]) -> list[str | None]:
+    """The layers that follow one another; None: what is outside of them."""
+    layers = [found and found[1] for found in (re.search(r"\.(\d+)\.", n) for n in names)]
+    return [layer for layer, _ in itertools.groupby(layers)]
+
+
+def random_weights(directory: Path, seed: int) -> RandomWeights:
+    shapes = parameter_shapes(load_model_config(directory))
+    return RandomWeights(
+        shapes, seed=seed, dtype=torch.float32, device=CPU, progress=lambda done, total: None
+    )
+
+
+def test_random_weights_depend_on_seed_and_name_only(model: Path) -> None:
+    name, other = "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.gate_proj.weight"
+    first = random_weights(model, 1)
+    up = first.tensor(name)
+    second = random_weights(model, 1)
+    gate = second.tensor(other)
+    assert torch.equal(second.tensor(name), up)
+    assert not torch.equal(gate, up)
+    assert not torch.equal(random_weights(model, 2).tensor(name), up)
+
+
+def test_random_weights_are_spread_as_for_training(tmp_path: Path) -> None:
+    save_model(Variant("qwen2"), tmp_path)
+    source = random_weights(tmp_path, 0)
+    weight = source.tensor("model.embed_tokens.weight")
+    assert weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert abs(weight.mean().item()) < 0.02 / math.sqrt(weight.numel()) * 4
+    assert source.tensor("model.norm.weight").eq(1).all()
+    assert source.tensor("model.layers.0.self_attn.q_proj.bias").eq(0).all()

@@ -1,0 +1,98 @@
+"""What a chat template writes is looked at before the first request, within bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.probe import written_by, written_by_stranger
+from service.checkpoint.template import ChatTemplate, TemplateError
+from service.formats import detect_format
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
+
+LOOP = """
+{%- for message in messages -%}
+{%- if message.reasoning %}{{ open }}{{ message.reasoning }}{{ close }}{% endif -%}
+{%- for call in message.tool_calls or [] -%}{{ write(call.function) }}{%- endfor -%}
+{%- endfor -%}
+"""
+DSML = """
+{%- set mark = '｜DSML｜' -%}{%- set open, close = '<think>', '</think>' -%}
+{%- macro write(function) -%}
+{{ '<' + mark + 'function_calls>' }}{{ '<' + mark + 'invoke name="' + function.name + '">' }}
+{%- for key, value in function.arguments.items() -%}
+{{ '<' + mark + 'parameter name="' + key + '" string="true">' + value }}
+{%- endfor -%}
+{%- endmacro -%}
+"""
+SUFFIX = """
+{%- set tail = ':open' -%}
+{%- set open, close = '<think{}>'.format(tail), '</think{}>'.format(tail) -%}
+{%- macro write(function) -%}
+{{ '<tool_calls{}><tool_call{}>'.format(tail, tail) + function.name + '<tool_sep{}>'.format(tail) }}
+{%- endmacro -%}
+"""
+TEXT_ARGUMENTS = """
+{%- set open, close = '', '' -%}
+{%- macro write(function) -%}{{ '>' * 3 + 'all\\n' + function.arguments.lower() }}{%- endmacro -%}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        pytest.param(DSML + LOOP, "think+deepseek_v32", id="a tag put together"),
+        pytest.param(SUFFIX + LOOP, "hy_v3+hy_v3", id="a suffix of every tag"),
+        pytest.param(TEXT_ARGUMENTS + LOOP, "functionary_v32", id="arguments as text"),
+        pytest.param(
+            "{{ raise_exception('no tools') if tools }}<tool_call>", "hermes", id="refuses it all"
+        ),
+    ],
+)
+def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -> None:
+    template = ChatTemplate(source)
+    assert detect_format(f"{source}\n{written_by(template)}").name == name
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "{{ 9 ** 9999999999 }}",
+        "{{ 'x' * 10 ** 10 }}",
+        "{{ 'x' | center(10 ** 10) }}",
+        "{% macro again() %}{{ again() }}{{ again() }}{% endmacro %}{{ again() }}",
+        "{{ 'x' * 1000000 }}",
+    ],
+    ids=[
+        "a loop that does not end",
+        "a constant that takes for ever",
+        "a constant that fills the memory",
+        "a filter that fills the memory",
+        "recursion that does not end",
+        "far too much text",
+    ],
+)
+def test_a_template_that_knows_no_bounds_is_judged_by_its_source(source: str) -> None:
+    assert written_by_stranger(source, {}) == ""
+
+
+def test_a_stranger_is_looked_at_elsewhere_as_here() -> None:
+    source = DSML + LOOP + "{{ bos_token }}"
+    special = {"bos_token": "<s>"}
+    assert written_by_stranger(source, special) == written_by(ChatTemplate(source, special))
+    with_tools = written_by_stranger("-", special, tool_use=source)
+    assert with_tools == written_by(ChatTemplate(source, special))
+    with pytest.raises(TemplateError, match="does not parse"):
+        written_by_stranger("{% for %}", special)
+
+
+def test_a_strangers_template_is_not_even_compiled_where_it_is_loaded(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    (directory / "chat_template.jinja").write_text("{{ 'x' | center(10 ** 10) }}<tool_call>")
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.output_format.name == "hermes"
+    assert checkpoint.template is not None
+    assert "_compiled" not in vars(checkpoint.template)

@@ -1,0 +1,71 @@
+"""Encoding, and how much of a long text is encoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as FastTokenizer
+
+from service.checkpoint.tokenizer import Tokenizer, TooManyTokensError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model: Path) -> Tokenizer:
+    return Tokenizer(tiny_model / "tokenizer.json")
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_ids_and_text_are_those_of_the_tokenizers_own_calls(
+    tokenizer: Tokenizer, tiny_model: Path, special: bool
+) -> None:
+    reference = FastTokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    for text in ("", "Hello there", "<|im_start|>user\nGrüße 🚀<|im_end|>"):
+        ids = reference.encode(text, add_special_tokens=special).ids
+        assert tokenizer.encode(text, add_special_tokens=special) == ids
+        assert tokenizer.decode(ids) == reference.decode(ids, skip_special_tokens=False)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that will be encoded."""
+    lengths: list[int] = []
+    encode = Tokenizer.encode
+
+    def counting(self: Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
+        lengths.append(len(text))
+        return encode(self, text, add_special_tokens=add_special_tokens)
+
+    monkeypatch.setattr(Tokenizer, "encode", counting)
+    return lengths
+
+
+def test_a_text_that_is_surely_too_long_is_not_encoded_whole(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = counted(monkeypatch)
+    with pytest.raises(TooManyTokensError):
+        tokenizer.encode_within("a b " * 1_000_000, 100, add_special_tokens=True)
+    assert sum(lengths) <= 2000
+    with pytest.raises(UnicodeEncodeError):
+        tokenizer.encode_within("\ud800" * 100_000, 100, add_special_tokens=True)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a b " * 900, " " * 50_000, "Grüße 🚀 " * 400])
+def test_a_text_that_may_fit_is_encoded_whole(tokenizer: Tokenizer, text: str) -> None:
+    whole = tokenizer.encode(text, add_special_tokens=True)
+    most = max(1, len(whole))
+    assert tokenizer.encode_within(text, most, add_special_tokens=True) == whole
+
+
+@pytest.mark.parametrize("from_end", [False, True])
+@pytest.mark.parametrize("text", ["a b", "word 12 \n" * 9000, " " * 70_000 + "x", "ab" * 40_000])
+def test_as_much_is_encoded_as_is_kept(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, text: str, from_end: bool
+) -> None:
+    whole = tokenizer.encode(text, add_special_tokens=False)
+    lengths = counted(monkeypatch)
+    part = tokenizer.encode_part(text, 100, from_end=from_end, add_special_tokens=False)
+    kept = whole[-100:] if from_end else whole[:100]
+    assert (part[-100:] if from_end else part[:100]) == kept
+    if len(whole) > 40_000:
+        assert sum(lengths) < 10_000

@@ -1,0 +1,362 @@
+"""The JSON schema dialect: enforced, or refused by name."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import ipaddress
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jsonschema
+import pytest
+from pydantic import UUID4, Base64Str, BaseModel, Field, SecretStr, TypeAdapter
+
+from service.constraint.schema import (
+    check_schema,
+    eased,
+    enforceable,
+    nested,
+    schema_grammar,
+)
+from service.errors import InvalidRequestError
+from tests.engine.constraint.random_schemas import SchemaMaker
+from tests.service.constraint.grammars import accepts, grammar
+
+
+def enforced(schema: dict[str, Any] | bool, text: str, **options: bool) -> bool:
+    return accepts(grammar(f"start: {schema_grammar(schema, **options)}\n"), text)
+
+
+VALUE = {"a": [1, 2.5, {"b": 'x\n"y"'}], "c": None, "d": {}, "e": [], "ü": "é😀"}
+
+
+@pytest.mark.parametrize(
+    "style",
+    [{}, {"indent": 2}, {"indent": 4}, {"indent": "\t"}, {"separators": (",", ":")}],
+    ids=str,
+)
+def test_json_is_welcome_in_every_usual_style(style: dict[str, Any]) -> None:
+    text = json.dumps(VALUE, ensure_ascii=False, **style)
+    assert enforced({"type": "object"}, text)
+    assert enforced(True, text)
+
+
+def test_white_space_does_not_go_on_forever() -> None:
+    assert not enforced({"type": "object"}, "{" + " " * 100 + "}")
+    assert not enforced({"type": "object"}, "{" + "\n" * 10 + "}")
+
+
+def test_without_white_space_there_is_one_way_to_write_a_value() -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    assert enforced(schema, "[1, 2]", any_whitespace=False)
+    assert not enforced(schema, "[1,2]", any_whitespace=False)
+    assert not enforced(schema, "[ 1, 2]", any_whitespace=False)
+
+
+def test_a_property_s_name_cannot_be_spelled_past_its_schema() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert not enforced(schema, '{"\\u0061": 3}')
+
+
+@pytest.mark.parametrize(
+    ("keyword", "schema"),
+    [
+        ("uniqueItems", {"type": "array", "uniqueItems": True}),
+        ("contains", {"contains": {"type": "string"}}),
+        ("minContains", {"minContains": 2}),
+        ("not", {"not": {"type": "string"}}),
+        ("if", {"if": {"type": "string"}, "then": {"minLength": 3}}),
+        ("dependentRequired", {"dependentRequired": {"a": ["b"]}}),
+        ("dependencies", {"dependencies": {"a": ["b"]}}),
+        ("propertyNames", {"propertyNames": {"minLength": 2}}),
+        ("unevaluatedProperties", {"unevaluatedProperties": False}),
+        ("$dynamicRef", {"$dynamicRef": "#a"}),
+        ("format", {"type": "string", "format": "phone"}),
+        ("minProperties", {"type": "object", "minProperties": 2}),
+    ],
+)
+@pytest.mark.parametrize("place", ["properties", "$defs", "items", "anyOf"])
+def test_a_keyword_that_cannot_be_enforced_is_named_with_its_path(
+    keyword: str, schema: dict[str, Any], place: str
+) -> None:
+    inside = {
+        "properties": ({"properties": {"p": schema}}, "properties.p"),
+        "$defs": ({"$defs": {"d": schema}}, "$defs.d"),
+        "items": ({"items": schema}, "items"),
+        "anyOf": ({"anyOf": [{}, schema]}, "anyOf.1"),
+    }
+    whole, path = inside[place]
+    with pytest.raises(InvalidRequestError) as refused:
+        check_schema(whole, "response_format.json_schema.schema")
+    assert keyword in refused.value.message
+    assert refused.value.param == f"response_format.json_schema.schema.{path}.{keyword}"
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"uniqueItems": False},
+        {"unevaluatedProperties": True},
+        {"dependentRequired": {}},
+        {"title": "T", "default": 3, "examples": [1], "deprecated": True, "x-own": {"not": 1}},
+        {"const": {"not": {}, "if": 3}},
+        {"format": "int32", "type": "integer"},
+    ],
+    ids=str,
+)
+def test_what_restricts_nothing_is_let_through(idle: dict[str, Any]) -> None:
+    check_schema(idle, "schema")
+    value = json.dumps(idle.get("const", 5))
+    assert enforced(idle, value)
+
+
+def test_a_client_cannot_set_the_library_s_own_options() -> None:
+    schema = {"type": "integer", "x-guidance": {"lenient": True, "whitespace_pattern": "x*"}}
+    assert enforced(schema, "5")
+    assert not enforced({**schema, "type": "array", "items": schema}, "[x5]")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"enum": ["x" * 300_000]}, "larger than"),
+        ({"anyOf": [{}] * 20_000}, "subschemas"),
+        ({"properties": {"a": 5}}, "not a schema"),
+        ({"items": "string"}, "not a schema"),
+    ],
+    ids=["bytes", "subschemas", "a number", "a string"],
+)
+def test_a_schema_is_bounded_and_sound(schema: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequestError, match=said):
+        check_schema(schema, "schema")
+
+
+def test_a_schema_is_not_nested_too_deeply() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(200):
+        schema = {"items": schema}
+    with pytest.raises(InvalidRequestError, match="deep"):
+        check_schema(schema, "schema")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_nested_schema_means_what_it_meant(seed: int) -> None:
+    schema = SchemaMaker(seed).make()
+    inside = {"properties": {"x/y": nested(schema, "/properties/x~1y")}, "required": ["x/y"]}
+    jsonschema.Draft202012Validator.check_schema(inside)
+    for value in (None, True, 7, "red", [], {}, {"a": 1}, [1, "two"], {"k": ["v"]}):
+        alone = jsonschema.Draft202012Validator(schema).is_valid(value)
+        assert jsonschema.Draft202012Validator(inside).is_valid({"x/y": value}) == alone
+
+
+def test_references_to_the_root_are_nested_too() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"left": {"$ref": "#"}, "leaf": {"const": 1}},
+        "additionalProperties": False,
+    }
+    inside = {
+        "type": "object",
+        "properties": {"tree": nested(tree, "/properties/tree"), "n": {"type": "null"}},
+        "required": ["tree", "n"],
+        "additionalProperties": False,
+    }
+    assert enforced(inside, '{"tree": {"left": {"left": {"leaf": 1}}}, "n": null}')
+    assert not enforced(inside, '{"tree": {"left": {"n": null}}, "n": null}')
+
+
+# --- what generators of schemas write -------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Left(BaseModel):
+    side: Literal["left"]
+    reach: int
+
+
+class Right(BaseModel):
+    side: Literal["right"]
+    note: str
+
+
+class Tree(BaseModel):
+    name: str
+    children: list[Tree] = []
+
+
+# (type, a value as JSON, a JSON value that is not one, what is left out)
+PYDANTIC: list[tuple[Any, str, str | None, list[str]]] = [
+    (dict[str, int], '{"a": 1}', '{"a": "b"}', []),
+    (dict[int, str], '{"1": "a"}', '{"1": 1}', []),
+    (dict[Color, int], '{"green": 1}', '{"blue": 1}', []),
+    (dict[Literal["a", "b"], int], '{"a": 2, "b": 1}', '{"c": 1}', []),
+    (
+        dict[Annotated[str, Field(pattern="^k[0-9]$")], int],
+        '{"k1": 1}',
+        '{"k1": "a"}',
+        [],
+    ),
+    (
+        dict[uuid.UUID, int],
+        '{"123e4567-e89b-12d3-a456-426614174000": 1}',
+        '{"me": 1}',
+        [],
+    ),
+    (set[int], "[1, 2]", '["a"]', ["uniqueItems"]),
+    (frozenset[str], '["a"]', "[1]", ["uniqueItems"]),
+    (bytes, '"ab"', "1", []),
+    (Path, '"/tmp/x"', "1", []),
+    (SecretStr, '"ab"', "1", []),
+    (uuid.UUID, '"123e4567-e89b-12d3-a456-426614174000"', '"123"', []),
+    (
+        UUID4,
+        '"123e4567-e89b-42d3-a456-426614174000"',
+        '"123e4567-e89b-12d3-a456-426614174000"',
+        [],
+    ),
+    (Base64Str, '"YWI="', '"YW"', []),
+    (re.Pattern[str], '"a+"', "1", ["format"]),
+    (ipaddress.IPv4Network, '"10.0.0.0/8"', "1", ["format"]),
+    (decimal.Decimal, "1.5", "true", []),
+    (datetime.datetime, '"2026-11-22T08:00:00Z"', '"soon"', []),
+    (datetime.timedelta, '"P1D"', '"1 day"', []),
+    (
+        Annotated[Left | Right, Field(discriminator="side")],
+        '{"side": "right", "note": "a"}',
+        '{"side": "right", "reach": 1}',
+        [],
+    ),
+    (Tree, '{"name": "a", "children": [{"name": "b"}]}', '{"name": 1}', []),
+    (tuple[int, str], '[1, "a"]', '["a", 1]', []),
+    (
+        Annotated[str, Field(min_length=2, max_length=3, pattern="^a")],
+        '"ab"',
+        '"abcd"',
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad", "left_out"), PYDANTIC)
+def test_pydantic_s_types_are_enforced_as_far_as_they_can_be(
+    kind: Any, good: str, bad: str | None, left_out: list[str]
+) -> None:
+    schema = TypeAdapter(kind).json_schema()
+    read = enforceable(schema, "s")
+    assert read.paths == [f"s.{name}" for name in left_out]
+    TypeAdapter(kind).validate_json(good)
+    jsonschema.validate(json.loads(good), schema)
+    assert enforced(read.schema, good)
+    assert bad is None or not enforced(read.schema, bad)
+
+
+LOOKAHEAD = r"^(?=.{1,9}$)[a-z]+$"
+
+# As zod 4 writes them: (schema, good, bad, left out)
+ZOD: list[tuple[dict[str, Any], str, str, list[str]]] = [
+    (
+        {
+            "type": "object",
+            "propertyNames": {"type": "string"},
+            "additionalProperties": {"type": "number"},
+        },
+        '{"a": 1.5}',
+        '{"a": "b"}',
+        [],
+    ),
+    (
+        {
+            "type": "object",
+            "propertyNames": {"type": "string", "enum": ["a", "b"]},
+            "additionalProperties": {"type": "number"},
+            "required": ["a", "b"],
+        },
+        '{"a": 1, "b": 2}',
+        '{"a": 1}',
+        [],
+    ),
+    ({"format": "starts_with", "pattern": "^a.*"}, '"ab"', '"ba"', []),
+    ({"format": "e164", "pattern": r"^\+[1-9]\d{6,14}$"}, '"+4712345678"', '"4"', []),
+    ({"format": "nanoid", "pattern": "^[a-zA-Z0-9_-]{4}$"}, '"a_B1"', '"a"', []),
+    ({"format": "cuid2", "pattern": "^[0-9a-z]+$"}, '"a1"', '"A"', []),
+    ({"format": "hostname", "pattern": LOOKAHEAD}, '"a.org"', '"a b"', ["pattern"]),
+    ({"format": "duration", "pattern": r"^P(?!$)\d+D$"}, '"P1D"', '"1"', ["pattern"]),
+    ({"format": "base64", "contentEncoding": "base64"}, '"YWI="', '"a b"', []),
+]
+
+
+@pytest.mark.parametrize(("schema", "good", "bad", "left_out"), ZOD)
+def test_zod_s_schemas_are_enforced_also_where_they_must_be(
+    schema: dict[str, Any], good: str, bad: str, left_out: list[str]
+) -> None:
+    schema = {"type": "string", **schema}
+    check_schema(schema, "s")  # strict
+    read = enforceable(schema, "s")
+    assert read.paths == [f"s.{name}" for name in left_out]
+    assert enforced(read.schema, good)
+    assert not enforced(read.schema, bad)
+    if not left_out:
+        jsonschema.validate(json.loads(good), schema)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", r"\ba", r"a\B"],
+)
+def test_a_pattern_that_no_automaton_matches_is_named_or_left_out(regex: str) -> None:
+    schema = {"type": "string", "pattern": regex}
+    with pytest.raises(InvalidRequestError) as refused:
+        check_schema(schema, "s")
+    assert refused.value.param == "s.pattern"
+    assert enforced(enforceable(schema, "s").schema, '"anything"')
+
+
+@pytest.mark.parametrize("regex", [r"[(?=]", r"\(?=a", r"\\b", r"[\b1]", r"(?<n>a)", "[]b]"])
+def test_a_pattern_that_only_looks_like_that_is_kept(regex: str) -> None:
+    schema = {"type": "string", "pattern": regex}
+    assert enforceable(schema, "s").schema == schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"propertyNames": {"enum": "ab"}, "type": "object"},
+        {"propertyNames": {"enum": ["a"]}, "required": ["b", {}], "type": "object"},
+        {"propertyNames": {"$ref": "#/a/b"}, "type": "object"},
+        {"propertyNames": {"$ref": "#/propertyNames"}, "type": "object"},
+        {"propertyNames": {"pattern": 5}, "properties": []},
+        {"propertyNames": {"pattern": "(?=a)"}},
+        {"propertyNames": {"type": ["string"], "minLength": 1}},
+        {"format": {}, "pattern": []},
+        {"required": 5, "minProperties": 7},
+    ],
+    ids=json.dumps,
+)
+def test_an_odd_schema_is_read_without_a_fault_of_ours(schema: dict[str, Any]) -> None:
+    read = enforceable(schema, "s")
+    assert all(error.param for error in read.left_out)
+
+
+def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+            "b": {"type": "string", "pattern": "[z-a]"},
+        },
+        "required": ["a", "b"],
+    }
+    first, second = eased(schema, "s")
+    assert first.paths == ["s.properties.a.oneOf"]
+    assert second.paths == ["s.properties.a.oneOf", "s.properties.b.pattern"]
+    assert enforced(second.schema, '{"a": 1.5, "b": "x"}')
+    assert not enforced(second.schema, '{"a": "x", "b": "x"}')

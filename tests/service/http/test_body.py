@@ -1,0 +1,97 @@
+"""Tests of reading bodies: the memory that all of them may take while they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import Any
+
+import pytest
+
+from service.errors import OverloadedError, SlowSenderError
+from service.http.body import read_body
+from service.http.exchange import EXCHANGE, Exchange
+from service.telemetry.observer import NoTelemetry
+from service.telemetry.record import RequestRecord
+from service.tenants.upload_room import FREE_BYTES, UploadRoom
+
+LIMIT = 8 * FREE_BYTES
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_bodies_that_arrive_share_one_room(encoding: str) -> None:
+    room = UploadRoom(LIMIT)
+    half = gzip.compress(bytes(LIMIT - 1))[:-1] if encoding == "gzip" else bytes(LIMIT - 1)
+    first = asyncio.create_task(_read(room, encoding, half, more=True))
+    while not (first.done() or room.held == LIMIT - 1 - FREE_BYTES):
+        await asyncio.sleep(0)
+    assert not first.done()
+    with pytest.raises(OverloadedError):
+        await _read(room, encoding, half, more=True)
+    assert await _read(room, "identity", b"{}", more=False) == b"{}"
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert room.held == 0
+
+
+@pytest.mark.parametrize("pace", [1100, 4096, 16 * 1024])  # bytes a second
+async def test_a_body_that_drips_ends_within_minutes(
+    pace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = _Clock(monkeypatch)
+    with pytest.raises(SlowSenderError, match="too slowly"):
+        await clock.read(8 << 20, pace)
+    assert clock.elapsed < 7 * 60
+
+
+@pytest.mark.parametrize(
+    ("size", "pace"), [(8 << 20, 24 * 1024), (1 << 18, 1100), (1 << 26, 70_000)]
+)
+async def test_a_slow_link_gets_its_body_through(
+    size: int, pace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await _Clock(monkeypatch).read(size, pace) == size
+
+
+class _Clock:
+    """The loop's, which only goes on as pieces arrive: a second for each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.elapsed = 0.0
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: begin + self.elapsed)
+
+    async def read(self, size: int, pace: int) -> int:
+        """The bytes of a body of ``size`` that come at ``pace`` each second."""
+        left = size
+
+        async def receive() -> Any:
+            nonlocal left
+            self.elapsed += 1
+            await asyncio.sleep(0)
+            piece = bytes(min(pace, left))
+            left -= len(piece)
+            return {"type": "http.request", "body": piece, "more_body": left > 0}
+
+        scope: Any = {"headers": [], "state": {}}
+        return len(await read_body(scope, receive, limit=size))
+
+
+async def _read(room: UploadRoom, encoding: str, piece: bytes, *, more: bool) -> bytes:
+    record = RequestRecord("req_1", "chat_completions", "POST", "/", 0.0, 0)
+    exchange = Exchange(record, NoTelemetry(), upload_room=room)
+    sent = False
+
+    async def receive() -> Any:
+        nonlocal sent
+        if sent:
+            await asyncio.Event().wait()
+        sent = True
+        return {"type": "http.request", "body": piece, "more_body": more}
+
+    scope: Any = {
+        "headers": [(b"content-encoding", encoding.encode())],
+        "state": {EXCHANGE: exchange},
+    }
+    return await read_body(scope, receive, limit=LIMIT)

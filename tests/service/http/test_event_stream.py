@@ -1,0 +1,73 @@
+"""When a stream that has nothing to say says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from litestar import Request
+
+from service.http.event_stream import KEEP_ALIVE, EventStream
+
+KEEP_ALIVE_SECONDS = 0.4
+
+
+async def test_comments_come_as_often_as_was_asked_for() -> None:
+    """Not half as often: a proxy's limit may stand between the two."""
+    comments = ticks = 0
+    enough = asyncio.Event()
+
+    async def tick() -> None:
+        """Beside the stream, and late when that is."""
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_SECONDS / 2)
+            ticks += 1
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        await enough.wait()
+
+    async def send(message: Any) -> None:
+        nonlocal comments
+        if message.get("body") == KEEP_ALIVE:
+            comments += 1
+            if comments == 5:
+                enough.set()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    stream = EventStream(
+        events(), {}, patience=60.0, keep_alive=KEEP_ALIVE_SECONDS, cut=lambda error: None
+    )
+    scope: Any = {"type": "http", "state": {}}
+    ticking = asyncio.create_task(tick())
+    await stream.to_asgi_response(None, Request(scope))(scope, receive, send)
+    ticking.cancel()
+    assert 9 <= ticks < 18
+
+
+async def test_nothing_follows_the_end_however_long_it_takes() -> None:
+    bodies: list[dict[str, Any]] = []
+    cuts: list[Exception] = []
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            bodies.append(message)
+            if not message["more_body"]:
+                await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    stream = EventStream(events(), {}, patience=0.3, keep_alive=0.1, cut=cuts.append)
+    scope: Any = {"type": "http", "state": {}}
+    response = stream.to_asgi_response(None, Request(scope))
+    await asyncio.wait_for(response(scope, receive, send), 10)
+    assert [body["body"] for body in bodies] == [b"data: 1\n\n", b""]
+    assert len(cuts) == 1

@@ -1,0 +1,114 @@
+"""What the messages of a WebSocket connection may take while they wait to be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from service.errors import BodyTooLargeError, OverloadedError
+from service.generation.admission import Drain
+from service.http.responses.memory import Memories
+from service.http.responses.socket import _Message, _Socket
+from service.tenants.caller import ANYBODY
+from service.tenants.upload_room import FREE_BYTES, UploadRoom
+
+CREATE = json.dumps({"type": "response.create"})
+
+
+def message(room: UploadRoom, text: str, limit: int = 1 << 20) -> _Message:
+    return _Message(room, ANYBODY, {"text": text}, limit)
+
+
+def test_a_message_counts_until_its_bytes_are_taken() -> None:
+    room = UploadRoom(1500)
+    text = CREATE + " " * (FREE_BYTES + 1000 - len(CREATE))
+    first, second = message(room, text), message(room, text)
+    assert first.envelope().type == "response.create"
+    assert room.held == 1000
+    with pytest.raises(OverloadedError):
+        second.envelope()
+    assert first.take() == text.encode()
+    assert room.held == 0
+    assert second.take() == b""
+
+
+def test_nothing_is_kept_of_a_message_that_is_too_large() -> None:
+    room = UploadRoom(1500)
+    large = message(room, " " * 101, limit=100)
+    with pytest.raises(BodyTooLargeError):
+        large.envelope()
+    assert (room.held, large.take()) == (0, b"")
+
+
+class Connection:
+    """One whose route takes a message, and answers with an error when it may."""
+
+    def __init__(self, room: UploadRoom) -> None:
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self.sizes: list[int] = []
+        self.said: list[int] = []
+        self.may_answer = asyncio.Event()
+        services: Any = SimpleNamespace(
+            upload_room=room, drain=Drain(1.0), settings=SimpleNamespace(max_body_bytes=1 << 20)
+        )
+        scope: Any = {"headers": [], "scheme": "ws", "path": "/v1/responses"}
+        self.socket = _Socket(
+            self._route, services, Memories(), ANYBODY, scope, self.events.get, self._send
+        )
+
+    def client_sends(self, size: int) -> None:
+        text = CREATE + " " * (size - len(CREATE))
+        self.events.put_nowait({"type": "websocket.receive", "text": text})
+
+    async def _route(self, scope: Any, receive: Any, send: Any) -> None:
+        self.sizes.append(len((await receive())["body"]))
+        await self.may_answer.wait()
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"error": {}}', "more_body": False})
+
+    async def _send(self, event: Any) -> None:
+        self.said.append(json.loads(event["text"])["status"])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_messages_sent_ahead_share_the_room_of_arriving_bodies() -> None:
+    room = UploadRoom(2500)
+    connection = Connection(room)
+    serving = asyncio.create_task(connection.socket.serve())
+    size = FREE_BYTES + 1000
+    connection.client_sends(size)
+    await until(lambda: connection.sizes == [size])
+    assert room.held == 0  # the route has it
+    for _ in range(3):
+        connection.client_sends(size)
+    await until(connection.events.empty)
+    assert room.held == 2000  # and has no room for the fourth
+    connection.may_answer.set()
+    await until(lambda: len(connection.said) == 4)
+    assert connection.said == [400, 400, 400, 429]
+    assert connection.sizes == 3 * [size]
+    assert room.held == 0
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_connection_that_ends_gives_back_what_its_messages_held() -> None:
+    room = UploadRoom(10_000)
+    connection = Connection(room)
+    serving = asyncio.create_task(connection.socket.serve())
+    for _ in range(4):
+        connection.client_sends(FREE_BYTES + 1000)
+    await until(lambda: room.held == 3000)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert room.held == 0

@@ -1,0 +1,258 @@
+"""Reasoning, text and tool calls come apart the same way however the text arrives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.formats import PLAIN, Opening, OutputFormat, detect_format, named_format
+from service.output.events import Delta, TextDelta, ToolArgumentsDelta
+from tests.service.output import parsing
+from tests.service.output.parsing import Summary, cut, summary
+
+FORMAT = detect_format("<think></think><tool_call></tool_call>")
+
+
+def parse(
+    pieces: Iterable[str], output_format: OutputFormat = FORMAT, **options: Any
+) -> list[Delta]:
+    return parsing.parse(pieces, output_format, **options)
+
+
+def of(text: str, **options: Any) -> Summary:
+    return summary(parse([text], **options))
+
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+
+
+def test_reasoning_then_text() -> None:
+    assert of("<think>\nHm, well.\n</think>\n\nHello.") == [
+        ("reasoning", "Hm, well."),
+        ("text", "Hello."),
+    ]
+
+
+def test_a_tool_call_has_its_name_first_and_its_arguments_untouched() -> None:
+    assert of(CALL) == [("call", "call_0", "weather"), ("arguments", '{"city": "Oslo"}'), ("end",)]
+
+
+def test_a_raw_line_end_in_an_argument_becomes_the_escape_that_json_wants() -> None:
+    """Models write code into arguments as they would into a file; clients' parsers are strict."""
+    raw = CALL.replace("Oslo", "two\nlines\tand \x01")
+    for pieces in ([raw], list(raw)):
+        _, (_, arguments), _ = summary(parse(pieces))
+        assert json.loads(arguments) == {"city": "two\nlines\tand \x01"}
+
+
+def test_any_order_any_number_of_times() -> None:
+    text = f"<think>a</think>b{CALL}<think>c</think>{CALL}\n{CALL}\nd"
+    call = [("arguments", '{"city": "Oslo"}'), ("end",)]
+    assert of(text) == [
+        ("reasoning", "a"),
+        ("text", "b"),
+        ("call", "call_0", "weather"),
+        *call,
+        ("reasoning", "c"),
+        ("call", "call_1", "weather"),
+        *call,
+        ("call", "call_2", "weather"),
+        *call,
+        ("text", "\n\nd"),
+    ]
+
+
+def test_a_call_inside_reasoning_is_a_call_and_reasoning_goes_on() -> None:
+    assert [kind for kind, *_ in of(f"<think>let me{CALL}so</think>done")] == [
+        *("reasoning", "call", "arguments", "end", "reasoning", "text")
+    ]
+
+
+def test_a_prompt_that_ends_inside_reasoning_starts_there() -> None:
+    assert of("\nstill thinking\n</think>\nDone.", opening=Opening.REASONING) == [
+        ("reasoning", "still thinking"),
+        ("text", "Done."),
+    ]
+
+
+def test_without_tools_in_the_request_a_call_stays_text() -> None:
+    assert of("Look: " + CALL, tools=False) == [("text", "Look: " + CALL)]
+
+
+def test_a_format_without_tags_leaves_every_text_alone() -> None:
+    text = "<think>x</think> \n" + CALL
+    assert of(text, output_format=PLAIN) == [("text", text)]
+
+
+def test_text_without_tags_keeps_all_its_white_space() -> None:
+    text = "  indented\n\n  if a < b:\n\n"
+    assert of(text) == [("text", text)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "not json at all",
+        '["a", "list"]',
+        '{"name": 5, "arguments": {}}',
+        '{"name": "", "arguments": {}}',
+        '{"arguments": {}}',
+        '{"name": "f", "arguments": 5}',
+        '{"name": "f", "arguments": "not an object"}',
+        '{"name": "f" "arguments": {}}',
+    ],
+)
+def test_a_body_that_is_no_call_is_released_as_text(body: str) -> None:
+    text = f"so:\n<tool_call>{body}</tool_call> and on"
+    assert of(text) == [("text", text)]
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ('{"name": "f", "arguments": {}}', {}),
+        ('{"name": "f"}', {}),
+        ('{"arguments": {"a": 1}, "name": "f"}', {"a": 1}),
+        ('{"name": "f", "parameters": {"a": [1, {"b": "}"}]}}', {"a": [1, {"b": "}"}]}),
+        ('{"name": "f", "arguments": "{\\"a\\": 1}"}', {"a": 1}),
+        ('{"name": "f", "arguments": {"s": "</tool_call> \\" {"}}', {"s": '</tool_call> " {'}),
+        (
+            '{"name": "f", "arguments": {"emoji": "🚀", "zh": "你好"}}',
+            {"emoji": "🚀", "zh": "你好"},
+        ),
+    ],
+)
+def test_every_way_to_write_a_call_gives_its_arguments(body: str, arguments: object) -> None:
+    (call, text, end) = of(f"<tool_call>{body}</tool_call>")
+    assert call[::2] == ("call", "f")
+    assert json.loads(text[1]) == arguments
+    assert end == ("end",)
+
+
+def test_arguments_stream_while_they_arrive() -> None:
+    pieces = list('<tool_call>{"name": "f", "arguments": {"text": "a long one"}}</tool_call>')
+    deltas = [event for event in parse(pieces) if isinstance(event, ToolArgumentsDelta)]
+    assert len(deltas) == len('{"text": "a long one"}')
+
+
+def test_a_call_cut_off_in_its_arguments_never_ends() -> None:
+    assert of('<tool_call>{"name": "f", "arguments": {"a": ', truncated=True) == [
+        ("call", "call_0", "f"),
+        ("arguments", '{"a": '),
+    ]
+
+
+def test_a_call_cut_off_before_its_name_leaks_no_markup() -> None:
+    assert of('Sure.\n<tool_call>{"na', truncated=True) == [("text", "Sure.")]
+
+
+def test_a_call_whose_closing_tag_the_model_forgot_is_complete() -> None:
+    assert of('<tool_call>{"name": "f", "arguments": {}}')[-1] == ("end",)
+
+
+def test_arguments_that_are_not_json_make_no_complete_call() -> None:
+    events = of('<tool_call>{"name": "f", "arguments": {a: 1}}</tool_call>')
+    assert ("arguments", "{a: 1}") in events
+    assert ("end",) not in events
+
+
+def test_half_a_tag_is_held_and_a_false_alarm_released() -> None:
+    pieces = ["a <", "thin", "g> b"]
+    assert summary(parse(pieces)) == [("text", "a <thing> b")]
+    assert [e.text for e in parse(["a", " <", "tool", "_call"]) if isinstance(e, TextDelta)] == [
+        "a",
+        " <tool_call",
+    ]
+
+
+def _texts() -> st.SearchStrategy[str]:
+    fragments = st.sampled_from(
+        [
+            *("<think>", "</think>", "<tool_call>", "</tool_call>", CALL, "<", "<tool", " ", "\n"),
+            *('{"name": "f", "arguments": {"a": "}"}}', '{"name": "g"}', "word", "{", "}", '"'),
+            *(
+                '{"name": "f", "arguments": ',
+                "é🚀",
+                "</",
+                "think>",
+                '{"arguments": {}, "name": "h"}',
+            ),
+        ]
+    )
+    return st.lists(fragments, max_size=8).map("".join)
+
+
+@given(
+    text=_texts(),
+    places=st.lists(st.integers(0, 10_000), max_size=12),
+    tools=st.booleans(),
+    opening=st.sampled_from([Opening.TEXT, Opening.REASONING]),
+    truncated=st.booleans(),
+)
+def test_the_same_text_cut_anywhere_gives_the_same_events(
+    text: str, places: list[int], tools: bool, opening: Opening, truncated: bool
+) -> None:
+    pieces = cut(text, places)
+    options: dict[str, Any] = {"tools": tools, "opening": opening, "truncated": truncated}
+    whole = of(text, **options)
+    assert summary(parse(pieces, **options)) == whole
+    assert summary(parse(list(text), **options)) == whole
+    assert parse(pieces, **options) == parse(pieces, **options, by_token=False)
+
+
+@given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))
+def test_spans_touch_never_overlap_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
+    pieces = cut(text, places)
+    position = 0
+    for event in parse(pieces):
+        assert event.start == position
+        assert event.start <= event.end <= len(pieces)
+        position = event.end
+
+
+@given(text=st.text(alphabet="ab \n", max_size=20))
+def test_plain_text_has_a_span_for_each_token(text: str) -> None:
+    """Each event names the tokens that made its text, so joining those tokens gives it back."""
+    pieces = list(text)
+    for event in parse(pieces):
+        assert isinstance(event, TextDelta)
+        assert "".join(pieces[event.start : event.end]) == event.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"arguments": {"x": "\ud83d"}, "name": "f"}',
+        r'{"name": "f", "arguments": {"x": "\ud83d"}}',
+        r'{"name": "\ud83d", "arguments": {}}',
+        r'{"arguments": {}, "name": "\ud83d"}',
+    ],
+    ids=["arguments first", "streamed", "name", "name last"],
+)
+def test_half_a_surrogate_pair_escaped_by_the_model_can_be_sent(body: str) -> None:
+    for event in parse([f"<tool_call>{body}</tool_call>"]):
+        msgspec.json.encode(event)
+
+
+def test_a_call_that_is_a_list_after_much_white_space_is_text() -> None:
+    text = "<tool_call>" + " " * 2000 + "[1]</tool_call>"
+    for pieces in ([text], list(text)):
+        events = parse(pieces)
+        assert all(isinstance(event, TextDelta) for event in events)
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text
+
+
+@pytest.mark.parametrize("rest", ["]", ",", "a=]", "a=,)", "=", "a=(]", "'", "a='\\"])
+def test_python_that_is_none_ends_the_call_and_loses_nothing_behind_it(rest: str) -> None:
+    form = OutputFormat(tool_call=named_format("tool_calls", "lfm2").calls)
+    text = f"<|tool_call_start|>[f({rest} and on"
+    for pieces in ([text], list(text)):
+        found = summary(parse(pieces, form))
+        assert found[0] == ("call", "call_0", "f")
+        assert ("end",) not in found

@@ -1,0 +1,394 @@
+"""What one request, and one engine message, do to metrics, log and trace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from engine.messages import (
+    EngineStats,
+    Heartbeat,
+    Ready,
+    StepOutputs,
+    StepPhase,
+    WaitingReason,
+)
+from observability import catalogue
+from observability.catalogue import Metric
+from observability.logging import configure
+from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
+from service.engine.link import EngineState, LinkPhase
+from service.telemetry.requests import Telemetry
+from tests.service.records import answered, sequence, started
+
+MODEL = {"model": "m"}
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry(["m", "alias"], version="1.2.3")
+
+
+@pytest.fixture
+def log() -> Iterator[Any]:
+    stream = io.BytesIO()
+    writer = configure(log_format="json", stream=stream)
+
+    def lines() -> list[dict[str, Any]]:
+        writer.close()
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    yield lines
+    structlog.reset_defaults()
+
+
+def value(telemetry: Telemetry, metric: Metric, suffix: str = "", **labels: str) -> float:
+    telemetry.exposition(None)
+    found = telemetry.metrics.sample(metric, {**MODEL, **labels}, suffix)
+    assert found is not None, (metric.name, suffix, labels)
+    return found
+
+
+def stats(**changes: Any) -> EngineStats:
+    values: dict[str, Any] = {
+        "time": 0.0,
+        "running": 0,
+        "waiting": 0,
+        "waiting_reason": None,
+        "kv_blocks_free": 100,
+        "kv_blocks_cached": 0,
+        "kv_blocks_active": 0,
+        "prompt_tokens_computed": 0,
+        "prompt_tokens_cached": 0,
+        "tokens_recomputed": 0,
+        "tokens_generated": 0,
+        "preemptions": 0,
+        "steps": 0,
+    }
+    return EngineStats(**{**values, **changes})
+
+
+def step(moment: float, handles: list[int], **changes: Any) -> StepOutputs:
+    values: dict[str, Any] = {
+        "time": moment,
+        "handles": struct.pack(f"<{len(handles)}q", *handles),
+        "token_ids": struct.pack(f"<{len(handles)}i", *range(len(handles))),
+        "phase": StepPhase.DECODE,
+        "step_seconds": 0.004,
+        "step_tokens": len(handles),
+        "step_sequences": len(handles),
+        "stats": stats(),
+    }
+    return StepOutputs(**{**values, **changes})
+
+
+READY = Ready(
+    model="/models/m",
+    architecture="Qwen3ForCausalLM",
+    dtype="float32",
+    device="cpu",
+    num_parameters=1,
+    vocab_size=10,
+    max_model_len=512,
+    max_num_seqs=64,
+    max_num_batched_tokens=2048,
+    block_size=16,
+    num_kv_blocks=100,
+    kv_cache_bytes=1,
+    load_seconds=1.5,
+)
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+def test_a_request_is_in_progress_until_it_ends(telemetry: Telemetry) -> None:
+    progress = telemetry.metrics[catalogue.REQUESTS_IN_PROGRESS].labels("chat_completions")
+    record = answered(telemetry)
+    assert progress._value.get() == 1
+    telemetry.request_finished(record)
+    assert progress._value.get() == 0
+
+
+def test_a_finished_request_is_counted_once_with_its_outcome(telemetry: Telemetry) -> None:
+    telemetry.request_finished(answered(telemetry))
+    counted = {
+        (route, outcome): value(telemetry, catalogue.REQUESTS, route=route, outcome=outcome)
+        for route in catalogue.ROUTES
+        for outcome in catalogue.OUTCOMES
+    }
+    assert {key: count for key, count in counted.items() if count} == {
+        ("chat_completions", "stop"): 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (catalogue.QUEUE_SECONDS, 0.010),
+        (catalogue.PREFILL_SECONDS, 0.030),
+        (catalogue.DECODE_SECONDS, 0.050),
+        (catalogue.E2E_SECONDS, 0.100),
+        (catalogue.REQUEST_PROMPT_TOKENS, 20),
+        (catalogue.REQUEST_GENERATED_TOKENS, 11),
+        (catalogue.REQUEST_PREEMPTIONS, 0),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_phases_and_sizes_are_observed_from_the_record(
+    telemetry: Telemetry, metric: Metric, expected: float
+) -> None:
+    telemetry.request_finished(answered(telemetry))
+    assert value(telemetry, metric, "_count") == 1
+    assert value(telemetry, metric, "_sum") == pytest.approx(expected)
+
+
+def test_time_to_first_token_counts_from_receipt_and_at_once(telemetry: Telemetry) -> None:
+    record = answered(telemetry)
+    telemetry.first_token(record)
+    assert value(telemetry, catalogue.TIME_TO_FIRST_TOKEN, "_sum") == pytest.approx(0.041)
+    telemetry.request_finished(record)
+    assert value(telemetry, catalogue.TIME_TO_FIRST_TOKEN, "_count") == 1
+
+
+def test_an_aborted_request_is_counted_with_what_it_cost(telemetry: Telemetry, log: Any) -> None:
+    record = answered(telemetry, outcome="client_gone", output_tokens=3)
+    telemetry.request_finished(record)
+    labels = {"route": "chat_completions", "outcome": "client_gone"}
+    assert value(telemetry, catalogue.REQUESTS, **labels) == 1
+    assert value(telemetry, catalogue.REQUEST_GENERATED_TOKENS, "_sum") == 3
+    (line,) = log()
+    assert (line["outcome"], line["output_tokens"]) == ("client_gone", 3)
+
+
+def test_a_request_for_no_model_of_ours_is_counted_under_other(telemetry: Telemetry) -> None:
+    record = started(telemetry, status=404, outcome="refused:not_found", model="their text")
+    telemetry.request_finished(record)
+    labels = {"route": "chat_completions", "outcome": "refused:not_found", "model": "other"}
+    assert value(telemetry, catalogue.REQUESTS, **labels) == 1
+    assert value(telemetry, catalogue.E2E_SECONDS, "_count", model="other") == 1
+    assert b"their text" not in telemetry.exposition(None)[0]
+
+
+def test_an_outcome_nobody_declared_is_an_internal_error_and_logged(
+    telemetry: Telemetry, log: Any
+) -> None:
+    telemetry.request_finished(answered(telemetry, outcome="whatever"))
+    labels = {"route": "chat_completions", "outcome": "error:internal"}
+    assert value(telemetry, catalogue.REQUESTS, **labels) == 1
+    complaint, line = log()
+    assert complaint["outcome"] == "whatever"
+    assert (line["outcome"], line["level"]) == ("error:internal", "error")
+
+
+def test_the_log_line_tells_ids_tokens_and_times(telemetry: Telemetry, log: Any) -> None:
+    record = answered(telemetry, client_request_id="theirs-1")
+    telemetry.request_finished(record)
+    (line,) = log()
+    expected = {
+        "request_id": "req_1",
+        "client_request_id": "theirs-1",
+        "trace_id": record.trace_id,
+        "span_id": record.span_id,
+        "route": "chat_completions",
+        "status": 200,
+        "outcome": "stop",
+        "error": None,
+        "model": "m",
+        "stream": True,
+        "choices": 1,
+        "prompt_tokens": 20,
+        "cached_tokens": 16,
+        "output_tokens": 11,
+        "queue_ms": pytest.approx(10),
+        "ttft_ms": pytest.approx(41),
+        "itl_mean_ms": pytest.approx(5),
+        "total_ms": pytest.approx(100),
+        "preemptions": 0,
+    }
+    assert {name: line[name] for name in expected} == expected
+    assert len(record.trace_id) == 32
+
+
+def test_a_client_id_that_is_not_plain_is_not_logged(telemetry: Telemetry, log: Any) -> None:
+    record = answered(telemetry, client_request_id='"}\n{"level":"forged')
+    telemetry.request_finished(record)
+    (line,) = log()
+    assert line["client_request_id"] is None
+
+
+def test_several_choices_are_one_request(telemetry: Telemetry, log: Any) -> None:
+    late = sequence(first_scheduled_time=1000.02, last_token_time=1000.2, preemptions=2)
+    record = answered(telemetry, choices=2, sequences=[late, sequence()])
+    telemetry.request_finished(record)
+    assert value(telemetry, catalogue.QUEUE_SECONDS, "_sum") == pytest.approx(0.010)
+    assert value(telemetry, catalogue.DECODE_SECONDS, "_sum") == pytest.approx(0.160)
+    assert value(telemetry, catalogue.REQUEST_PREEMPTIONS, "_sum") == 2
+    assert len(log()) == 1
+
+
+class SamplingTracer(IdentityTracer):
+    def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
+        parent: SpanContext | None = None
+        return SpanIdentity(0xABC, 0xDEF, sampled=True, parent=parent)
+
+
+def test_sampled_requests_leave_their_trace_id_at_their_bucket() -> None:
+    telemetry = Telemetry(["m"], version="1", tracer=SamplingTracer())
+    record = answered(telemetry)
+    telemetry.first_token(record)
+    telemetry.request_finished(record)
+    page = telemetry.exposition("application/openmetrics-text; version=1.0.0")[0].decode()
+    linked = {line.split("_bucket")[0] for line in page.splitlines() if f"{0xABC:032x}" in line}
+    assert catalogue.TIME_TO_FIRST_TOKEN.name in linked
+    assert catalogue.E2E_SECONDS.name in linked
+
+
+# --- the engine -------------------------------------------------------------------------------
+
+
+def test_gauges_show_the_state_after_the_last_step(telemetry: Telemetry) -> None:
+    telemetry.on_step(
+        step(
+            1.0,
+            [],
+            stats=stats(
+                running=3,
+                waiting=2,
+                waiting_reason=WaitingReason.KV_BLOCKS,
+                kv_blocks_free=10,
+                kv_blocks_cached=20,
+                kv_blocks_active=70,
+            ),
+        )
+    )
+    assert value(telemetry, catalogue.SEQUENCES_RUNNING) == 3
+    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="kv_blocks") == 2
+    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="slots") == 0
+    assert value(telemetry, catalogue.KV_BLOCKS, state="cached") == 20
+    assert value(telemetry, catalogue.KV_USAGE_RATIO) == pytest.approx(0.7)
+    assert abs(value(telemetry, catalogue.ENGINE_LAST_MESSAGE) - time.time()) < 5
+    telemetry.on_step(Heartbeat(stats()))
+    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="kv_blocks") == 0
+
+
+def test_counters_follow_the_engines_totals(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.0, [], stats=stats(tokens_generated=5, steps=1)))
+    telemetry.on_step(step(2.0, [], stats=stats(tokens_generated=8, preemptions=1, steps=2)))
+    telemetry.on_step(Heartbeat(stats(tokens_generated=8, preemptions=1, steps=2)))
+    assert value(telemetry, catalogue.GENERATED_TOKENS) == 8
+    assert value(telemetry, catalogue.PREEMPTIONS) == 1
+
+
+def test_counters_never_fall_and_lose_nothing_when_the_engine_restarts(
+    telemetry: Telemetry,
+) -> None:
+    telemetry.on_step(step(1.0, [], stats=stats(tokens_generated=100, steps=40)))
+    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    telemetry.on_step(step(2.0, [], stats=stats(tokens_generated=7, steps=3)))
+    assert value(telemetry, catalogue.GENERATED_TOKENS) == 107
+    # Restarted again, unnoticed by the link, and past what it had generated: its steps tell.
+    telemetry.on_step(step(3.0, [], stats=stats(tokens_generated=9, steps=1)))
+    assert value(telemetry, catalogue.GENERATED_TOKENS) == 116
+
+
+def test_the_gap_that_a_dead_engine_leaves_in_a_stream_is_counted(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.0, [1, 2]))
+    telemetry.on_state(EngineState(LinkPhase.LOST, "gone", kept=frozenset({1})))
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY, frozenset({1})))
+    telemetry.on_step(step(8.5, [1, 2]))
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 1
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(7.5)
+
+
+def test_readiness_and_shape_of_the_engine_are_shown_and_its_loss_too(
+    telemetry: Telemetry,
+) -> None:
+    telemetry.on_state(EngineState(LinkPhase.LOADING, "loading"))
+    assert value(telemetry, catalogue.ENGINE_READY) == 0
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    assert value(telemetry, catalogue.ENGINE_READY) == 1
+    assert value(telemetry, catalogue.ENGINE_LOAD_SECONDS) == 1.5
+    info = {"dtype": "float32", "device": "cpu", "block_size": "16", "num_kv_blocks": "100"}
+    limits = {"max_model_len": "512", "max_num_seqs": "64"}
+    assert value(telemetry, catalogue.ENGINE_INFO, **info, **limits) == 1
+    telemetry.on_step(step(1.0, [1], stats=stats(running=1, kv_blocks_active=4)))
+    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
+    for metric in (catalogue.ENGINE_READY, catalogue.SEQUENCES_RUNNING, catalogue.KV_USAGE_RATIO):
+        assert value(telemetry, metric) == 0
+
+
+def test_steps_are_observed_by_phase_and_size(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.0, [1, 2]))
+    telemetry.on_step(step(1.1, [1], phase=StepPhase.PREFILL, step_tokens=300, step_seconds=0.1))
+    telemetry.on_step(step(1.2, [], phase=None))  # an abort outside a step is no step
+    assert value(telemetry, catalogue.STEP_SECONDS, "_count", phase="decode") == 1
+    assert value(telemetry, catalogue.STEP_SECONDS, "_sum", phase="prefill") == pytest.approx(0.1)
+    assert value(telemetry, catalogue.STEP_TOKENS, "_sum") == 302
+    assert value(telemetry, catalogue.STEP_SEQUENCES, "_count") == 2
+
+
+def test_every_gap_between_tokens_of_a_sequence_is_an_observation(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.000, [1, 2]))
+    telemetry.on_step(step(1.004, [1, 2]))
+    telemetry.on_step(step(1.014, [2], finished=[sequence(handle=2)]))
+    telemetry.on_step(step(1.020, [2]))  # a new sequence that bears the handle again: no gap
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 3
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(0.018)
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_bucket", le="0.005") == 2
+
+
+def test_a_lost_engine_leaves_no_gap_behind(telemetry: Telemetry) -> None:
+    telemetry.on_step(step(1.0, [1]))
+    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
+    telemetry.on_step(step(90.0, [1]))
+    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 0
+
+
+# --- the worker -------------------------------------------------------------------------------
+
+
+def test_lost_log_lines_and_spans_are_counted() -> None:
+    lost = {"lines": 3}
+    telemetry = Telemetry(["m"], version="1", dropped_log_lines=lambda: lost["lines"])
+    telemetry.exposition(None)
+    lost["lines"] = 5
+    page = telemetry.exposition(None)[0].decode()
+    assert 'quire_telemetry_dropped_total{signal="log_lines"} 5.0' in page
+    assert 'quire_telemetry_dropped_total{signal="spans"} 0.0' in page
+
+
+async def test_a_blocked_event_loop_shows_as_lag(telemetry: Telemetry) -> None:
+    watch = asyncio.create_task(telemetry.watch_event_loop())
+    await asyncio.sleep(0)
+    time.sleep(0.6)  # what no handler should ever do
+    lag = telemetry.metrics[catalogue.EVENT_LOOP_LAG_SECONDS]
+    async with asyncio.timeout(5):
+        while not lag._sum.get():
+            await asyncio.sleep(0.01)
+    watch.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watch
+    assert lag._sum.get() > 0.3
+
+
+def test_telemetry_loads_neither_torch_nor_the_opentelemetry_sdk() -> None:
+    script = (
+        "import sys; from service.telemetry import Telemetry; Telemetry(['m'], version='1');"
+        "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'grpc')"
+        " or m.startswith('opentelemetry.sdk')])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found.stdout.strip() == "[]", found.stderr

@@ -1,0 +1,138 @@
+"""A request's record as spans."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.messages import FinishReason
+from observability import catalogue
+from observability.catalogue import Attribute
+from observability.tracing import FinishedSpan
+from service.telemetry.record import RequestRecord
+from service.telemetry.requests import Telemetry
+from service.telemetry.spans import phase_spans, server_span
+from tests.service.records import answered, sequence, started
+
+RECEIVED = 5_000_000_000  # what ``answered`` records
+
+
+def record(**changes: object) -> RequestRecord:
+    return answered(Telemetry(["m"], version="1"), **changes)
+
+
+def milliseconds(span: FinishedSpan) -> tuple[float, float]:
+    """Begin and end, after receipt."""
+    return (span.start_ns - RECEIVED) / 1e6, (span.end_ns - RECEIVED) / 1e6
+
+
+def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
+    span = server_span(record())
+    assert span.name == "chat m"
+    assert milliseconds(span) == pytest.approx((0, 100))
+    assert span.error is None
+    expected = {
+        catalogue.ATTR_OPERATION: "chat",
+        catalogue.ATTR_PROVIDER: "quire",
+        catalogue.ATTR_REQUEST_MODEL: "m",
+        catalogue.ATTR_MAX_TOKENS: 100,
+        catalogue.ATTR_TEMPERATURE: 0.5,
+        catalogue.ATTR_TOP_P: 0.9,
+        catalogue.ATTR_STREAM: True,
+        catalogue.ATTR_CHOICES: 1,
+        catalogue.ATTR_RESPONSE_ID: "chatcmpl-1",
+        catalogue.ATTR_FINISH_REASONS: ("stop",),
+        catalogue.ATTR_INPUT_TOKENS: 20,
+        catalogue.ATTR_OUTPUT_TOKENS: 11,
+        catalogue.ATTR_CACHED_TOKENS: 16,
+        catalogue.ATTR_OUTCOME: "stop",
+        catalogue.ATTR_REQUEST_ID: "req_1",
+        catalogue.ATTR_PREEMPTIONS: 0,
+        catalogue.ATTR_HANDOVERS: 0,
+        catalogue.ATTR_ERROR_TYPE: None,
+        catalogue.ATTR_HTTP_METHOD: "POST",
+        catalogue.ATTR_HTTP_ROUTE: "/v1/chat/completions",
+        catalogue.ATTR_HTTP_STATUS: 200,
+    }
+    assert span.attributes == expected
+
+
+def test_a_call_of_grpc_is_told_in_its_own_words() -> None:
+    span = server_span(record(http_route="/quire.v1.Quire/Chat", grpc_status=3))
+    told = {a.name: value for a, value in span.attributes.items() if a.name.startswith("rpc.")}
+    assert told == {
+        "rpc.system": "grpc",
+        "rpc.service": "quire.v1.Quire",
+        "rpc.method": "Chat",
+        "rpc.grpc.status_code": 3,
+    }
+    assert not [a for a in span.attributes if a.name.startswith("http.")]
+
+
+def test_the_phases_follow_one_another_for_each_choice() -> None:
+    spans = list(phase_spans(record(sequences=[sequence(), sequence(output_tokens=5)])))
+    assert [span.name for span in spans] == ["queue", "prefill", "decode"] * 2
+    queue, prefill, decode = spans[:3]
+    assert milliseconds(queue) == pytest.approx((0, 10))
+    assert milliseconds(prefill) == pytest.approx((10, 40))
+    assert milliseconds(decode) == pytest.approx((40, 90))
+    assert [span.attributes[catalogue.ATTR_CHOICE] for span in spans] == [0, 0, 0, 1, 1, 1]
+    assert prefill.attributes[catalogue.ATTR_CACHED_TOKENS] == 16
+    assert spans[5].attributes[catalogue.ATTR_OUTPUT_TOKENS] == 5
+
+
+def test_a_request_that_left_the_queue_by_being_aborted_has_a_queue_span_only() -> None:
+    aborted = sequence(
+        reason=FinishReason.ABORT,
+        output_tokens=0,
+        first_scheduled_time=None,
+        first_token_time=None,
+        last_token_time=None,
+        finished_time=1000.070,
+    )
+    (queue,) = phase_spans(record(outcome="client_gone", sequences=[aborted]))
+    assert queue.name == "queue"
+    assert milliseconds(queue) == pytest.approx((0, 70))
+
+
+def test_a_request_aborted_while_prefilling_has_no_decode_span() -> None:
+    aborted = sequence(first_token_time=None, last_token_time=None, finished_time=1000.030)
+    spans = list(phase_spans(record(outcome="client_gone", sequences=[aborted])))
+    assert [span.name for span in spans] == ["queue", "prefill"]
+    assert milliseconds(spans[1]) == pytest.approx((10, 30))
+
+
+def test_failures_are_errors_and_a_client_that_left_is_none() -> None:
+    failed = server_span(record(outcome="error:engine", error="EngineFailed", status=500))
+    assert failed.error == "EngineFailed"
+    assert failed.attributes[catalogue.ATTR_ERROR_TYPE] == "error:engine"
+    gone = server_span(record(outcome="client_gone"))
+    assert gone.error is None
+    refused = server_span(record(outcome="refused:invalid", error="InvalidRequest", status=400))
+    assert refused.error is None
+
+
+def test_a_request_refused_before_it_named_a_model_still_has_a_span() -> None:
+    telemetry = Telemetry(["m"], version="1")
+    early = started(telemetry, outcome="refused:unauthorized", status=401)
+    telemetry.request_finished(early)
+    span = server_span(early)
+    assert span.name == "chat_completions"
+    assert span.attributes[catalogue.ATTR_REQUEST_MODEL] is None
+    assert list(phase_spans(early)) == []
+
+
+def test_a_request_that_has_not_ended_has_no_span_yet() -> None:
+    with pytest.raises(ValueError, match="not ended"):
+        server_span(record(ended_time=None))
+
+
+def test_every_attribute_written_is_one_that_the_catalogue_gives_this_span() -> None:
+    subject = record(sequences=[sequence()])
+    by_grpc = record(http_route="/quire.v1.Quire/Chat", grpc_status=0)
+    spans = [server_span(subject), server_span(by_grpc), *phase_spans(subject)]
+    assert {span.span for span in spans} == set(catalogue.SPANS)
+    for kind in catalogue.SPANS:
+        written: set[Attribute] = set()
+        for span in spans:
+            written |= set(span.attributes) if span.span is kind else set()
+        assert written == set(kind.attributes)

@@ -1,0 +1,47 @@
+"""What follows from whose a request is."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import UnauthorizedError
+from service.http.exchange import KeyRing
+from service.tenants.caller import ANYBODY, Caller
+
+
+def caller_of(key: str, *keys: str, hurried: tuple[str, ...] = ()) -> Caller:
+    return KeyRing(keys, hurried).check(f"Bearer {key}".encode())
+
+
+def test_with_one_key_or_none_the_cache_is_shared_and_requests_say_how_urgent_they_are() -> None:
+    for caller in (ANYBODY, caller_of("a", "a"), caller_of("a", "a", "a")):
+        assert (caller.cache_salt(""), caller.cache_salt("mine")) == ("", "mine")
+        assert (caller.priority(-1000), caller.priority(5)) == (-1000, 5)
+
+
+@given(salts=st.lists(st.text(), min_size=1, max_size=4, unique=True))
+def test_with_several_keys_no_two_share_a_salt_whatever_they_ask_for(salts: list[str]) -> None:
+    one, two = caller_of("a", "a", "b"), caller_of("b", "a", "b")
+    # Among what a key may ask for is what the other one gets.
+    asked = [*salts, *[one.cache_salt(salt) for salt in salts], one.owner, "a"]
+    for mine, theirs in itertools.product(asked, asked):
+        assert one.cache_salt(mine) != two.cache_salt(theirs)
+    assert len({one.cache_salt(salt) for salt in salts}) == len(salts)
+    assert one.cache_salt(salts[0]) == caller_of("a", "b", "a").cache_salt(salts[0])
+
+
+def test_with_several_keys_only_those_that_may_go_ahead_of_others() -> None:
+    keys = ("a", "b", "c")
+    plain, first = caller_of("a", *keys, hurried=("c",)), caller_of("c", *keys, hurried=("c",))
+    assert [plain.priority(asked) for asked in (-1000, -1, 0, 7)] == [0, 0, 0, 7]
+    assert [first.priority(asked) for asked in (-1000, 0, 7)] == [-1000, 0, 7]
+
+
+def test_a_caller_is_whose_key_it_is() -> None:
+    assert caller_of("a", "a", "b").owner != caller_of("b", "a", "b").owner
+    with pytest.raises(UnauthorizedError):
+        caller_of("c", "a", "b")

@@ -1,0 +1,144 @@
+"""Owners take turns; nobody's crowd stands before another's request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from service.errors import OverloadedError
+from service.tenants.turns import Turns
+
+
+class Work:
+    """Holds turns until it is told to let go, and remembers in which order they were given."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.order: list[str] = []
+        self.done: dict[str, asyncio.Event] = {}
+
+    async def _hold(self, name: str, owner: str, size: int) -> None:
+        async with self.turns.turn(owner, size):
+            self.order.append(name)
+            await self.done[name].wait()
+
+    async def begin(self, name: str, owner: str, size: int = 1) -> asyncio.Task[None]:
+        self.done[name] = asyncio.Event()
+        task = asyncio.create_task(self._hold(name, owner, size))
+        await _settled()
+        return task
+
+    async def end(self, *names: str) -> None:
+        for name in names:
+            self.done[name].set()
+            await _settled()
+
+
+async def _settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def working(slots: int = 1, **limits: int) -> AsyncIterator[Work]:
+    bounds = {"large": 100, "most_waiting": 8, "most_bytes": 1000} | limits
+    work = Work(Turns(slots, what="a test", **bounds))
+    yield work
+    work.done = {name: event for name, event in work.done.items() if not event.is_set()}
+    await work.end(*work.done)
+    assert work.turns.waiting == 0
+    assert (work.turns._running, work.turns._running_large, work.turns._bytes) == (0, 0, 0)
+
+
+async def test_owners_are_served_in_rotation() -> None:
+    async with working() as work:
+        await work.begin("a1", "a")
+        for name in ("a2", "a3", "a4"):
+            await work.begin(name, "a")
+        await work.begin("b1", "b")
+        await work.end("a1", "a2", "b1", "a3", "a4")
+        assert work.order.index("b1") <= 2
+
+
+async def test_of_one_owner_the_smallest_goes_first() -> None:
+    async with working() as work:
+        await work.begin("first", "a")
+        await work.begin("big", "a", 90)
+        await work.begin("small", "a", 5)
+        await work.end("first", "small", "big")
+        assert work.order == ["first", "small", "big"]
+
+
+async def test_large_work_leaves_a_slot_to_small_work() -> None:
+    async with working(2) as work:
+        await work.begin("large", "a", 200)
+        await work.begin("larger", "b", 300)
+        await work.begin("small", "c", 5)
+        assert work.order == ["large", "small"]
+        await work.end("large")
+        assert work.order == ["large", "small", "larger"]
+
+
+async def test_a_full_queue_is_refused_to_whoever_filled_it() -> None:
+    async with working(most_waiting=3) as work:
+        await work.begin("a0", "a")
+        crowd = [await work.begin(f"a{number}", "a", number) for number in (1, 2, 3)]
+        with pytest.raises(OverloadedError):
+            await (await work.begin("a4", "a"))
+        other = await work.begin("b1", "b")
+        with pytest.raises(OverloadedError):
+            await crowd[-1]  # its largest gave way
+        assert not other.done()
+        await work.end("a0", "a1", "b1")
+        assert "b1" in work.order
+
+
+async def test_bytes_are_bounded_and_a_single_one_may_be_larger() -> None:
+    async with working(most_bytes=1000) as work:
+        await work.begin("huge", "a", 5000)
+        with pytest.raises(OverloadedError) as refused:
+            await (await work.begin("next", "b", 101))
+        assert refused.value.status == 429
+        await work.begin("small", "b", 10)  # another's, which the large one does not keep out
+        await work.end("huge")
+        await work.end("small")
+        await work.begin("later", "b", 101)
+        assert work.order == ["huge", "small", "later"]
+
+
+async def test_one_that_leaves_while_it_is_given_up_fails_nobody_else() -> None:
+    async with working(most_waiting=2) as work:
+        await work.begin("a0", "a")
+        await work.begin("a1", "a")
+        leaving = await work.begin("a2", "a", 50)
+        work.done["b1"] = asyncio.Event()
+        other = asyncio.create_task(work._hold("b1", "b", 1))
+        leaving.cancel()
+        await _settled()
+        assert not other.done()
+
+
+async def test_who_leaves_gives_up_its_place_or_its_turn() -> None:
+    async with working() as work:
+        running = await work.begin("running", "a")
+        waiting = await work.begin("waiting", "a")
+        await work.begin("last", "b")
+        waiting.cancel()
+        await _settled()
+        running.cancel()
+        await _settled()
+        assert work.order == ["running", "last"]
+
+
+async def test_retry_after_is_told_once_it_is_known() -> None:
+    async with working(most_waiting=1) as work:
+        await work.begin("a1", "a")
+        await work.end("a1")
+        await work.begin("a2", "a")
+        await work.begin("a3", "a")
+        with pytest.raises(OverloadedError) as refused:
+            await (await work.begin("a4", "a"))
+        assert refused.value.headers()["retry-after"] == "1"

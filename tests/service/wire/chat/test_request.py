@@ -1,0 +1,159 @@
+"""Chat requests as real clients send them, and what a chat template gets to see of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.checkpoint.template import ChatTemplate
+from service.errors import InvalidRequestError
+from service.wire.chat.request import ChatRequest, chat_conversation, decode_chat
+from service.wire.sampling import IgnoredFields
+
+USER = {"role": "user", "content": "Hi"}
+
+
+def decode(**fields: Any) -> ChatRequest:
+    return decode_chat(json.dumps({"messages": [USER], **fields}).encode(), max_choices=16)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m", "messages": [USER], "max_completion_tokens": 4},
+        {
+            "model": "m",
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            "max_completion_tokens": 16,
+            "ignore_eos": True,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "1 0 m0"}]}],
+        },
+        {
+            "model": "m",
+            "messages": [
+                {"role": "developer", "content": "Be brief."},
+                USER,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "refusal": None,
+                    "annotations": [],
+                    "audio": None,
+                    "function_call": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "f", "arguments": '{"a": 1}'},
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": "call_1", "content": "7"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "strict": True}}],
+            "tool_choice": "auto",
+            "parallel_tool_calls": True,
+            "response_format": {"type": "text"},
+            "store": False,
+            "metadata": {"k": "v"},
+            "user": "u",
+            "service_tier": "auto",
+            "temperature": None,
+            "stop": None,
+        },
+    ],
+    ids=["an SDK", "a load generator", "an agent's second turn"],
+)
+def test_requests_of_real_clients_are_taken(body: dict[str, Any]) -> None:
+    decode_chat(json.dumps(body).encode(), max_choices=16)
+
+
+def test_fields_that_do_not_change_the_answer_are_taken() -> None:
+    for field in msgspec.structs.fields(IgnoredFields):
+        decode(**{field.name: None})
+
+
+def test_templates_see_plain_text_and_parsed_arguments() -> None:
+    request = decode(
+        messages=[
+            {"role": "developer", "content": "Be brief."},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            },
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning": "Hm.",
+                "tool_calls": [
+                    {"id": "1", "function": {"name": "f", "arguments": '{"x": 1}'}},
+                    {"id": "2", "function": {"name": "g", "arguments": "not json"}},
+                ],
+            },
+        ]
+    )
+    system, user, assistant = chat_conversation(request).messages
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user["content"] == "a\nb"
+    assert assistant["content"] == ""
+    assert assistant["reasoning_content"] == "Hm."
+    arguments = [call["function"]["arguments"] for call in assistant["tool_calls"]]
+    assert arguments == [{"x": 1}, "not json"]
+
+
+def test_templates_see_tools_only_when_they_may_be_called() -> None:
+    tools = [{"function": {"strict": True, "parameters": {}, "name": "f"}, "type": "function"}]
+    seen = chat_conversation(decode(tools=tools)).template_tools()
+    assert json.dumps(seen) == (
+        '[{"type": "function", "function": {"name": "f", "parameters": {}}}]'
+    )
+    assert chat_conversation(decode(tools=tools, tool_choice="none")).template_tools() is None
+    assert chat_conversation(decode()).template_tools() is None
+
+
+def test_a_tool_without_description_pleases_templates_that_read_one() -> None:
+    """gpt-oss's writes it without asking whether there is one."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    seen = chat_conversation(decode(tools=tools)).template_tools()
+    reads = ChatTemplate("{% for t in tools %}{{ '// ' + t.function.description }}{% endfor %}")
+    prints = ChatTemplate("{{ tools | tojson }}{{ tools[0].function.nothing is defined }}")
+    assert reads.render([], tools=seen) == "// "
+    assert prints.render([], tools=seen) == f"{json.dumps(tools)}False"
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+_names = st.sampled_from([field.name for field in msgspec.structs.fields(ChatRequest)])
+
+
+@given(fields=st.dictionaries(_names, _json, max_size=4))
+def test_whatever_values_come_the_request_is_taken_or_refused_by_name(
+    fields: dict[str, Any],
+) -> None:
+    refusal = None
+    try:
+        decode(**fields)
+    except InvalidRequestError as error:
+        refusal = error
+    assert refusal is None or (refusal.message and refusal.param)
+
+
+@given(body=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_whatever_bytes_come_nothing_but_a_refusal_leaves_the_decoder(body: bytes) -> None:
+    with pytest.raises(InvalidRequestError):
+        decode_chat(body, max_choices=16)

@@ -1,0 +1,150 @@
+"""Requests for vectors and scores as they arrive, and their answers as they leave."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import InvalidRequestError
+from service.pooling.scores import cosine, floats_of
+from service.wire.texts.embeddings import (
+    MAX_INPUTS,
+    decode_embeddings,
+    encode_embedding,
+    list_pieces,
+)
+from service.wire.texts.rerank import decode_rerank, decode_score, ranked
+
+float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def embeddings(value: Any, **fields: Any) -> Any:
+    return decode_embeddings(json.dumps({"input": value, **fields}).encode())
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("a", ["input"]),
+        ([1, 2], ["input"]),
+        (["a"], ["input[0]"]),
+        (["a", "b"], ["input[0]", "input[1]"]),
+        ([[1], [2, 3]], ["input[0]", "input[1]"]),
+    ],
+)
+def test_each_input_has_the_name_that_the_request_gives_it(value: Any, names: list[str]) -> None:
+    request = embeddings(value)
+    assert request.names == names
+    assert len(request.inputs) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": ["a", 1]}, "input"),
+        ({"input": [[1], []]}, "input"),
+        ({"input": [[1], ["a"]]}, "input[1][0]"),
+        ({"input": ["a"] * (MAX_INPUTS + 1)}, "input"),
+        ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
+        ({"input": "a", "dimensions": 0}, "dimensions"),
+        ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"input": "a", "truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
+    ],
+)
+def test_an_unsound_request_names_the_field(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode_embeddings(json.dumps(body).encode())
+    assert caught.value.param == param
+
+
+@given(st.lists(float32, min_size=1, max_size=40))
+def test_numbers_and_base64_are_the_same_vector(values: list[float]) -> None:
+    vector = struct.pack(f"<{len(values)}f", *values)
+    shown = json.loads(encode_embedding(3, vector, as_base64=False))
+    packed = json.loads(encode_embedding(3, vector, as_base64=True))
+    assert shown == {"object": "embedding", "index": 3, "embedding": values}
+    assert base64.b64decode(packed["embedding"]) == vector
+
+
+def test_the_list_holds_the_embeddings_and_what_they_cost() -> None:
+    vector = struct.pack("<f", 0.5)
+    pieces = list_pieces([vector], as_base64=False, model="m", prompt_tokens=7)
+    assert json.loads(b"".join(pieces)) == {
+        "object": "list",
+        "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
+        "model": "m",
+        "usage": {"prompt_tokens": 7, "total_tokens": 7},
+    }
+
+
+def rerank(**fields: Any) -> Any:
+    body = {"query": "q", "documents": ["a", {"text": "b"}, "c"], **fields}
+    return decode_rerank(json.dumps(body).encode())
+
+
+def test_documents_come_best_first_and_equal_ones_in_their_order() -> None:
+    results = ranked(rerank(), [0.1, 0.9, 0.1])
+    assert [(r.index, r.relevance_score) for r in results] == [(1, 0.9), (0, 0.1), (2, 0.1)]
+    assert [r.document.text for r in results if r.document] == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize(("top_n", "shown"), [(1, 1), (2, 2), (99, 3), (0, 3), (None, 3)])
+def test_only_the_best_are_shown(top_n: int | None, shown: int) -> None:
+    assert len(ranked(rerank(top_n=top_n), [0.1, 0.9, 0.1])) == shown
+
+
+def test_documents_need_not_be_sent_back() -> None:
+    assert all(r.document is None for r in ranked(rerank(return_documents=False), [1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"documents": []}, "documents"),
+        ({"documents": ["a"] * (MAX_INPUTS + 1)}, "documents"),
+        ({"documents": [{"title": "x"}]}, "documents[0].text"),
+        ({"top_n": -1}, "top_n"),
+        ({"query": ["a"]}, "query"),
+    ],
+)
+def test_an_unsound_rerank_names_the_field(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        rerank(**fields)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_sound"),
+    [
+        ("a", "b", True),
+        ("a", ["b", "c"], True),
+        (["a", "b"], ["c", "d"], True),
+        (["a", "b"], "c", False),
+        (["a", "b"], ["c", "d", "e"], False),
+    ],
+)
+def test_one_text_is_scored_against_many_or_each_against_its_own(
+    one: Any, other: Any, is_sound: bool
+) -> None:
+    body = json.dumps({"text_1": one, "text_2": other}).encode()
+    if is_sound:
+        assert decode_score(body)
+    else:
+        with pytest.raises(InvalidRequestError, match="text_1"):
+            decode_score(body)
+
+
+def test_a_cosine_stays_within_its_bounds_whatever_the_rounding() -> None:
+    vector = floats_of(struct.pack("<3f", 0.57735026, 0.57735026, 0.57735032))
+    assert cosine(vector, vector) <= 1
+    opposite = floats_of(struct.pack("<3f", -0.57735026, -0.57735026, -0.57735032))
+    assert cosine(vector, opposite) >= -1
+    assert cosine(floats_of(struct.pack("<2f", 1, 0)), floats_of(struct.pack("<2f", 0, 1))) == 0

@@ -1,0 +1,91 @@
+"""Inside ``engine/`` and ``service/`` too, a room imports only from rooms before its own.
+
+Type-only imports count: whoever reads a room should need none that comes later.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Each room, and each module at the top, after all that it may import.
+ORDER = {
+    "engine": (
+        *("errors", "python_command", "lifetime", "options", "config", "messages", "beats"),
+        *("frames", "architecture", "device", "sharding", "weights", "step", "attention"),
+        *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
+        *("simulation", "loop", "__main__"),
+    ),
+    "service": (
+        *("version", "errors", "settings", "conversation", "served_model", "tenants"),
+        *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
+        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "http", "grpc"),
+        *("doctor", "app", "worker", "cli"),
+    ),
+}
+# A library, and the only room that may know it. Generated code is left out.
+ONLY_IN = {
+    "litestar": "service/http",
+    "granian": "service/http",
+    "grpc": "service/grpc",
+    "sqlalchemy": "service/store",
+    "jinja2": "service/checkpoint",
+    "triton": "engine/gpu",
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules(top: str) -> list[Path]:
+    return [path for path in sorted((ROOT / top).rglob("*.py")) if "proto" not in path.parts]
+
+
+@pytest.mark.parametrize("top", ORDER)
+def test_every_room_has_its_place_in_the_order(top: str) -> None:
+    inside = {
+        path.stem
+        for path in (ROOT / top).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert set(ORDER[top]) == inside - {"__init__"}
+
+
+@pytest.mark.parametrize("top", ORDER)
+def test_a_room_imports_only_from_rooms_before_its_own(top: str) -> None:
+    place = {room: index for index, room in enumerate(ORDER[top])}
+    wrong = []
+    for path in modules(top):
+        own = path.relative_to(ROOT / top).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for module in imports(path):
+            first, _, rest = module.partition(".")
+            room = rest.partition(".")[0]
+            if first == top and room in place and place[room] > place[own]:
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_is_known_to_one_room(library: str) -> None:
+    room = ONLY_IN[library]
+    strangers = [
+        str(path.relative_to(ROOT))
+        for top in ORDER
+        for path in modules(top)
+        if any(module.partition(".")[0] == library for module in imports(path))
+        and not path.is_relative_to(ROOT / room)
+    ]
+    assert not strangers
