@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.python_command import python_command
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("observability", "engine", "pocket", "service", "dashboard")
+ROOMS = ("observability", "engine", "pocket", "client", "service", "dashboard")
 HELPER = "engine/python_command.py"
 
 

@@ -31,7 +31,7 @@ def test_make_targets_named_in_the_docs_exist(page: Path) -> None:
 
 def test_every_room_and_test_folder_is_named_in_the_architecture() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    for room in ("observability", "engine", "pocket", "service", "dashboard", "helm"):
+    for room in ("observability", "engine", "pocket", "client", "service", "dashboard", "helm"):
         assert f"`{room}/`" in page
 
 
