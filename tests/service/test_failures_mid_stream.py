@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from litestar.testing import TestClient
 
+from engine.messages import FinishReason
 from service.app import create_app
 from service.generation import choice as choice_module
 from service.output.detokenizer import Detokenizer
@@ -175,22 +177,17 @@ def test_an_engine_that_fails_one_sequence_ends_that_stream_only(
     client: TestClient[Any], monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
     """The engine's own word that a sequence failed, put in the place of its end."""
-    real = choice_module.Choice._finish
+    real = choice_module.Choice._advance_to_an_end
 
-    def failing(choice: choice_module.Choice, terminator: int | None) -> None:
+    def failing(choice: choice_module.Choice, fresh: list[int]) -> None:
         record = choice.sequence.finished
-        assert record is not None
-        changed = type(record)(
-            **{
-                **{name: getattr(record, name) for name in record.__struct_fields__},
-                "reason": "error",
-                "error": "a step failed",
-            }
-        )
-        choice.sequence.finished = changed
-        real(choice, terminator)
+        if record is not None:
+            choice.sequence.finished = msgspec.structs.replace(
+                record, reason=FinishReason.ERROR, error="a step failed"
+            )
+        real(choice, fresh)
 
     with monkeypatch.context() as patched:
-        patched.setattr(choice_module.Choice, "_finish", failing)
+        patched.setattr(choice_module.Choice, "_advance_to_an_end", failing)
         stream = client.post(api.path, json={**api.body, "stream": True}).text
     check_failed(stream, api)
