@@ -386,7 +386,8 @@ async def test_a_blocked_event_loop_shows_as_lag(telemetry: Telemetry) -> None:
 
 def test_telemetry_loads_neither_torch_nor_the_opentelemetry_sdk() -> None:
     script = (
-        "import sys; from service.telemetry.requests import Telemetry; Telemetry(['m'], version='1');"
+        "import sys; from service.telemetry.requests import Telemetry;"
+        "Telemetry(['m'], version='1');"
         "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'grpc')"
         " or m.startswith('opentelemetry.sdk')])"
     )
