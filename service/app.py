@@ -107,6 +107,7 @@ def create_app(
         seal=seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
         upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
+        answer_room=UploadRoom.for_answers(settings.max_body_bytes),
     )
 
     warming_up: list[asyncio.Task[None]] = []

@@ -64,9 +64,11 @@ class RunMemory:
 
 class RunLog:
     """Events ``[first, next)``, each as it went out; the oldest are dropped beyond ``limit``
-    bytes."""
+    bytes. ``beside``: bytes that are kept as long as the log is."""
 
-    def __init__(self, limit: int, memory: RunMemory | None = None, owner: str = "") -> None:
+    def __init__(
+        self, limit: int, memory: RunMemory | None = None, owner: str = "", *, beside: int = 0
+    ) -> None:
         self._memory = memory or RunMemory()
         self._owner = owner
         self.first = 0
@@ -76,6 +78,8 @@ class RunLog:
         self._events: deque[bytes] = deque()
         self._begun: list[bytes] = []  # pieces of an event that is not whole yet
         self._waiting: set[asyncio.Future[None]] = set()
+        self._beside = beside
+        self._memory.add(owner, beside)
 
     @property
     def next(self) -> int:
@@ -103,7 +107,7 @@ class RunLog:
 
     def release(self) -> None:
         """Nobody can ask for it any more; whoever still reads it does so to its end."""
-        self._memory.add(self._owner, -self.size)
+        self._memory.add(self._owner, -self.size - self._beside)
         self._memory = RunMemory()
 
     def end(self) -> None:
@@ -294,10 +298,13 @@ class RunRegistry:
         *,
         background: bool = False,
         subject: RunSubject | None = None,
+        held: int = 0,
         on_end: Callable[[], None],
     ) -> Run:
-        """``on_end`` is called once, after the last event. A ``background`` run needs no reader."""
-        log = RunLog(min(self._limits.run_bytes, self._limits.total_bytes), self._memory, owner)
+        """``on_end`` is called once, after the last event. A ``background`` run needs no reader.
+        ``held``: bytes that its subject keeps."""
+        limit = min(self._limits.run_bytes, self._limits.total_bytes)
+        log = RunLog(limit, self._memory, owner, beside=held)
         run = Run(
             run_id,
             owner,

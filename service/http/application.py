@@ -121,6 +121,7 @@ def make_app(
                 keep_alive=settings.stream_keep_alive,
                 receive_timeout=settings.receive_timeout,
                 upload_room=services.upload_room,
+                answer_room=services.answer_room,
                 refuse_unknown=settings.unknown_fields == "refuse",
             )
         ],

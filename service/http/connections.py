@@ -16,6 +16,7 @@ import resource
 import socket
 import stat
 import struct
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ _HURRIED_LOOK_SECONDS = 0.05
 # Of the connections that may be open, so many are left for those that come.
 _SPARE = 8
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop what was not sent
+# Where Linux's tcp_info has tcpi_bytes_received.
+_BYTES_RECEIVED = 128
+_COUNT = struct.Struct("Q")
 
 Address = tuple[str, int]
 
@@ -116,6 +120,12 @@ class Connections:
         """Bytes that ``peer`` has not acknowledged; 0 for a connection that is gone."""
         with self._socket_of(peer) as connection:
             return 0 if connection is None else _unacknowledged(connection)
+
+    def received(self, peer: Peer) -> int | None:
+        """Bytes that the HTTP server has read from ``peer`` so far; None where that is not known:
+        the connection is gone, or the system does not tell."""
+        with self._socket_of(peer) as connection:
+            return None if connection is None else _read_of(connection)
 
     def _end_idle(self) -> bool:
         """Whether connections are scarce."""
@@ -245,3 +255,18 @@ def _unacknowledged(connection: socket.socket) -> int:
     except OSError:
         return 0
     return int(struct.unpack("i", answer)[0])
+
+
+def _read_of(connection: socket.socket) -> int | None:
+    """What has come, without what nobody has read yet."""
+    if sys.platform != "linux":
+        return None
+    end = _BYTES_RECEIVED + _COUNT.size
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, end)
+        unread = fcntl.ioctl(connection, termios.FIONREAD, bytes(4))
+    except OSError:
+        return None
+    if len(told) < end:  # before Linux 4.1
+        return None
+    return int(_COUNT.unpack_from(told, _BYTES_RECEIVED)[0]) - int(struct.unpack("i", unread)[0])

@@ -7,6 +7,7 @@ under that name, exactly once, whatever happens to it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import time
@@ -26,7 +27,7 @@ from service.pooling.request import PooledTexts
 from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import ANYBODY, Caller
-from service.tenants.upload_room import UploadRoom
+from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from service.wire.decode import Ignored
 
 EXCHANGE = "quire_exchange"
@@ -75,7 +76,7 @@ class Exchange:
     leave a write waiting, ``receive_timeout`` how many it may pause while it sends a body,
     ``keep_alive`` after how many of silence its stream gets a comment. ``ignored``: which parts of
     the request do nothing here; a header and the log line name them. ``upload_room``: where its
-    body arrives."""
+    body arrives; ``answer_room``: where what it keeps for its answer counts."""
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Exchange:
         drain: Drain | None = None,
         refuse_unknown: bool = False,
         upload_room: UploadRoom | None = None,
+        answer_room: UploadRoom | None = None,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
@@ -100,6 +102,9 @@ class Exchange:
         self.pooled: PooledTexts | None = None
         self.drain = drain
         self.upload_room = upload_room
+        self.held = 0  # bytes beyond those that are free
+        self._answer_room = answer_room
+        self._holds = contextlib.ExitStack()
         self._telemetry = telemetry
 
     @property
@@ -133,6 +138,15 @@ class Exchange:
         self._report_priority(pooled.request.priority)
         self.record.generates = False
 
+    def hold(self, size: int) -> None:
+        """So many bytes are kept for the answer, until this exchange has ended.
+
+        Raises OverloadedError when all exchanges keep too much together.
+        """
+        if self._answer_room is not None:
+            self._holds.enter_context(self._answer_room.arriving(self.caller))(size)
+            self.held += max(0, size - FREE_BYTES)
+
     def _report_priority(self, asked: int) -> None:
         if self.caller.priority(asked) != asked:
             self.ignored.add("priority")
@@ -149,6 +163,7 @@ class Exchange:
             self._close()
 
     def _close(self) -> None:
+        self._holds.close()
         if self.drain is not None:
             self.drain.leave()
         self.finish()
@@ -216,6 +231,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         keep_alive: float,
         receive_timeout: float,
         upload_room: UploadRoom,
+        answer_room: UploadRoom,
         refuse_unknown: bool = False,
     ) -> None:
         self._keys = keys
@@ -224,6 +240,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._keep_alive = keep_alive
         self._receive_timeout = receive_timeout
         self._upload_room = upload_room
+        self._answer_room = answer_room
         self._refuse_unknown = refuse_unknown
         self._telemetry = telemetry
         self._drain = drain
@@ -244,6 +261,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             drain=self._drain,
             refuse_unknown=self._refuse_unknown,
             upload_room=self._upload_room,
+            answer_room=self._answer_room,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)

@@ -78,6 +78,7 @@ def start_run(
         stream_events(exchange, generation, stream, settle),
         background=background,
         subject=subject,
+        held=exchange.held,
         on_end=exchange.detach(),
     )
 

@@ -45,6 +45,7 @@ class Services:
     seal: ReasoningSeal
     metrics_pages: ScrapePages
     upload_room: UploadRoom
+    answer_room: UploadRoom
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

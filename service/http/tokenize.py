@@ -31,6 +31,7 @@ async def _answer(request: HttpRequest, state: State, kind: type[Job]) -> Respon
     body = await read_body(request.scope, request.receive, limit=limit)
     answered = await prepare(kind, Answered, body, client)
     client.exchange.succeed("stop")
+    client.exchange.hold(len(answered.body))
     return respond(client.exchange, answered.body)
 
 

@@ -283,6 +283,12 @@ class PreparedResponse(PreparedGeneration, frozen=True, kw_only=True, tag=True):
     said: bytes = b"[]"
     compacts: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of JSON in it, which are kept until the answer is there."""
+        parts = (self.items, self.context, self.said, *msgspec.structs.astuple(self.echoed))
+        return sum(map(len, parts))
+
 
 class WarmedUp(Prepared, frozen=True, kw_only=True, tag=True):
     """``history``: the whole conversation; ``events``: what the client is told, as SSE."""

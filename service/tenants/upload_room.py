@@ -1,4 +1,5 @@
-"""The memory that request bodies may take together while they arrive."""
+"""The memory that large bodies may take together: those of requests while they arrive, and those
+of answers until they are sent."""
 
 from __future__ import annotations
 
@@ -21,16 +22,25 @@ Gained = Callable[[int], None]
 
 class UploadRoom:
     """``most`` bytes in all, not counting the first ``FREE_BYTES`` of each body. Where several
-    keys share the server, each has its share of them."""
+    keys share the server, each has its share of them. ``full``: what an error says of it."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(
+        self, most: int, *, full: str = "Too many large request bodies are arriving at once"
+    ) -> None:
         self._most = most
+        self._full = full
         self._held: Counter[str] = Counter()
 
     @classmethod
     def for_bodies(cls, largest: int) -> UploadRoom:
         """Of at most ``largest`` bytes each."""
         return cls(max(_LEAST_BYTES, _LARGEST_BODIES * largest))
+
+    @classmethod
+    def for_answers(cls, largest: int) -> UploadRoom:
+        """To requests of at most ``largest`` bytes each."""
+        most = cls.for_bodies(largest)._most
+        return cls(most, full="Too many large responses are in progress or being sent")
 
     @property
     def held(self) -> int:
@@ -39,7 +49,7 @@ class UploadRoom:
 
     @contextlib.contextmanager
     def arriving(self, caller: Caller) -> Iterator[Gained]:
-        """While the body of one request arrives."""
+        """While the body of one request arrives, or one answer is kept."""
         owner = caller.owner
         size = counted = 0
 
@@ -50,9 +60,7 @@ class UploadRoom:
             if not grown:
                 return
             if self._held[owner] + grown > self._most_of(caller) and self._held[owner] > counted:
-                raise OverloadedError(
-                    "Too many large request bodies are arriving at once; retry later."
-                )
+                raise OverloadedError(f"{self._full}; retry later.")
             counted += grown
             self._held[owner] += grown
 

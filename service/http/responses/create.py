@@ -129,8 +129,10 @@ async def begin_response(request: HttpRequest, client: Client, *, compacts: bool
         "remembered": message is not None,
     }
     prepared = await with_stored(kind, body, request, client, fields)
-    del body  # it may be large, and an answer may take long
     assert isinstance(prepared, PreparedResponse)
+    # Both what was read of the body and what is written from it.
+    exchange.hold(len(body) + prepared.size)
+    del body  # it may be large, and an answer may take long
     wanted = prepared.request
     resumable = wants_resumable(request) or _lasts(wanted)
     if resumable:

@@ -5,8 +5,9 @@ and is served by that very route, so that keys, admission, outcome, drain and pa
 same; its events go out as messages of JSON. What the connection adds is memory: the last response
 can be continued by ``previous_response_id`` although it was not stored.
 
-A message is as large as a body may be, and counts as one that arrives until it is answered. Here
-only its few fields for the connection are read; nothing is made of the rest.
+A message is as large as a body may be, and counts as one that arrives until it is answered. The
+HTTP server hands over whole messages only: what it has of one until then is told by the kernel.
+Here only its few fields for the connection are read; nothing is made of the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from service.http.origins import OriginRules
 from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
 from service.http.services import Services
 from service.tenants.caller import ANYBODY, Caller
-from service.tenants.upload_room import UploadRoom
+from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.tenants.waiting_places import share
 
 PATH = "/v1/responses"
@@ -49,6 +50,8 @@ _WAITING_MESSAGES = 2
 # Without a message. Clients come back after minutes, when their user has read.
 _IDLE_SECONDS = 3600.0
 _MOST_STREAM_ID = 256
+# How often a message that is still arriving is counted.
+_LOOK_SECONDS = 0.1
 
 # Close codes (RFC 6455, 7.4.1).
 _GOING_AWAY = 1001
@@ -107,7 +110,15 @@ class ResponsesSockets:
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
             socket = _Socket(
-                self._app, self._services, self._memories, caller, scope, receive, send
+                self._app,
+                self._services,
+                self._memories,
+                caller,
+                scope,
+                receive,
+                send,
+                received=lambda: self._connections.received(peer),
+                cut=lambda: self._connections.cut(peer),
             )
             try:
                 await socket.serve()
@@ -179,7 +190,13 @@ class _Socket:
         scope: Scope,
         receive: Receive,
         send: Send,
+        *,
+        received: Callable[[], int | None] = lambda: None,
+        cut: Callable[[], None] = lambda: None,
     ) -> None:
+        """``received``: bytes that have been read from the client; ``cut`` ends the connection."""
+        self._received = received
+        self._cut = cut
         self._app = app
         self._services = services
         self._memories = memories
@@ -218,7 +235,7 @@ class _Socket:
     async def _read(self) -> None:
         try:
             while True:
-                event: Any = await self._receive()
+                event: Any = await self._next_event()
                 if event["type"] != "websocket.receive":
                     return
                 message = _Message(self._services.upload_room, self._caller, event, self._limit)
@@ -227,6 +244,37 @@ class _Socket:
                 await self._messages.put(message)
         finally:
             self._left.set()
+
+    async def _next_event(self) -> Any:
+        with self._services.upload_room.arriving(self._caller) as gained:
+            counting = asyncio.create_task(self._count_arriving(gained), name="websocket-arrival")
+            try:
+                return await self._receive()
+            finally:
+                counting.cancel()
+
+    async def _count_arriving(self, gained: Gained) -> None:
+        """What has come of a message counts like a body that arrives. When there is no room for it,
+        or no more of it comes in time, the connection is cut: nothing else can stop it."""
+        loop = asyncio.get_running_loop()
+        seconds = self._services.settings.receive_timeout
+        began = seen = self._received()
+        since = loop.time()
+        while began is not None and seen is not None:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = self._received()
+            if now is None:
+                return
+            if now > seen:
+                try:
+                    gained(now - seen)
+                except OverloadedError:
+                    self._cut()
+                    return
+                seen, since = now, loop.time()
+            elif seen - began > FREE_BYTES and loop.time() - since > seconds:
+                self._cut()
+                return
 
     async def _next(self) -> _Message | None:
         """None when the client has left, says nothing for too long, or the server shuts down."""

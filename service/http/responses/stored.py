@@ -44,6 +44,7 @@ async def retrieve_response(
     archive = _archive(request, services)
     if not _flag(request, "stream"):
         record = await archive.find(response_id)
+        exchange.hold(len(record.body))
         exchange.succeed("stop")
         return respond(exchange, record.body)
     exchange.record.stream = True
@@ -59,6 +60,7 @@ async def retrieve_response(
                 "'background', or 'stream' with 'store'.",
                 param="stream",
             )
+        exchange.hold(len(record.events))
         stream = replayed(exchange, record.events, number)
     exchange.record.status = 200
     exchange.succeed("stop")
@@ -106,6 +108,7 @@ async def cancel_response(
         raise InvalidRequestError("The response runs in another replica; send the request there.")
     if not record.background:
         raise InvalidRequestError("Only a background response can be cancelled.")
+    exchange.hold(len(record.body))
     exchange.succeed("stop")
     return respond(exchange, record.body)
 
@@ -137,6 +140,7 @@ async def list_input_items(
     else:
         listed = await prepared_elsewhere(job, Noted(), client)
     assert isinstance(listed, Answered)
+    exchange.hold(len(listed.body))
     exchange.succeed("stop")
     return respond(exchange, listed.body)
 

@@ -295,3 +295,20 @@ async def test_a_reader_that_does_not_read_holds_one_piece_which_is_counted(
     for reader in readers:
         await reader.aclose()
     assert registry._memory.used == kept
+
+
+async def test_what_a_run_s_subject_keeps_counts_as_long_as_the_run_can_be_asked_for(
+    generation: Generation,
+) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=100, total_bytes=120))
+    source = Source()
+    run = registry.start("r", "me", generation, source(), held=120, on_end=lambda: None)
+    with pytest.raises(OverloadedError):
+        registry.check(ANYBODY)
+    source.say(0)
+    source.end()
+    while not run.log.ended:
+        await run.log.grown()
+    await registry.close()
+    registry.check(ANYBODY)
+    assert registry.find("r", "me") is None  # it gave way

@@ -10,12 +10,13 @@ from typing import Any, NoReturn
 import pytest
 
 from service.checkpoint.checkpoint import load_checkpoint
-from service.errors import ClientGoneError, EngineFailedError, QuireError
+from service.errors import ClientGoneError, EngineFailedError, OverloadedError, QuireError
 from service.generation.request import Generation
 from service.http.answering import answer_stream, answer_whole, unless_client_leaves
 from service.http.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
+from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from service.wire.sse import error_event
 from tests.service.wire.chat.test_answer import Played, one_each
 
@@ -100,3 +101,19 @@ async def test_a_client_that_leaves_as_the_work_ends_has_left() -> None:
     told = iter([{"type": "http.disconnect"}])
     with pytest.raises(EngineFailedError):
         await unless_client_leaves(receive, failing())
+
+
+def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:
+    room = UploadRoom(1000)
+    record = RequestRecord("req_1", "responses", "POST", "/", time.monotonic(), 0)
+    exchange = Exchange(record, NoTelemetry(), answer_room=room)
+    exchange.hold(FREE_BYTES + 900)
+    assert (room.held, exchange.held) == (900, 900)
+    other = Exchange(record, NoTelemetry(), answer_room=room)
+    with pytest.raises(OverloadedError):
+        other.hold(FREE_BYTES + 900)
+    end = exchange.detach()
+    exchange.close()  # the response has been sent, the run goes on
+    assert room.held == 900
+    end()
+    assert room.held == 0

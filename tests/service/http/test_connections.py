@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from service.http.connections import Connections
 
@@ -37,3 +40,21 @@ async def test_the_locks_of_this_process_s_files_are_kept(tmp_path: Path) -> Non
         )
         watching.cancel()
     assert said.stdout == "locked\n", said.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_what_has_been_read_of_a_connection_is_known() -> None:
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connections._port = listener.getsockname()[1]
+        with (
+            socket.create_connection(listener.getsockname()) as client,
+            listener.accept()[0] as accepted,
+        ):
+            peer = connections.enter(client.getsockname())
+            client.sendall(b"x" * 5000)
+            accepted.recv(5000, socket.MSG_WAITALL | socket.MSG_PEEK)
+            assert connections.received(peer) == 0
+            accepted.recv(3000, socket.MSG_WAITALL)
+            assert connections.received(peer) == 3000
+        assert connections.received(peer) is None

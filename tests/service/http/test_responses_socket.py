@@ -54,7 +54,9 @@ class Connection:
         self.said: list[int] = []
         self.may_answer = asyncio.Event()
         services: Any = SimpleNamespace(
-            upload_room=room, drain=Drain(1.0), settings=SimpleNamespace(max_body_bytes=1 << 20)
+            upload_room=room,
+            drain=Drain(1.0),
+            settings=SimpleNamespace(max_body_bytes=1 << 20, receive_timeout=30.0),
         )
         scope: Any = {"headers": [], "scheme": "ws", "path": "/v1/responses"}
         self.socket = _Socket(
@@ -112,3 +114,52 @@ async def test_a_connection_that_ends_gives_back_what_its_messages_held() -> Non
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     assert room.held == 0
+
+
+class Arriving(Connection):
+    """One whose client sends a message that does not end. ``size``: what has come of it."""
+
+    def __init__(self, room: UploadRoom, *, receive_timeout: float) -> None:
+        super().__init__(room)
+        self.size = 0
+        self.cut = asyncio.Event()
+        self._looked = asyncio.Event()
+        settings: Any = self.socket._services.settings
+        settings.receive_timeout = receive_timeout
+        self.socket._received = self._received
+        self.socket._cut = self.cut.set
+
+    def _received(self) -> int:
+        self._looked.set()
+        return self.size
+
+    async def begin(self) -> asyncio.Task[None]:
+        serving = asyncio.create_task(self.socket.serve())
+        await self._looked.wait()
+        return serving
+
+
+async def test_a_message_that_is_still_arriving_counts_and_is_cut_where_there_is_no_room() -> None:
+    room = UploadRoom(1000)
+    connection = Arriving(room, receive_timeout=30)
+    with room.arriving(ANYBODY) as other:
+        serving = await connection.begin()
+        connection.size = FREE_BYTES + 600
+        await until(lambda: room.held == 600)
+        other(FREE_BYTES + 300)
+        connection.size += 200
+        async with asyncio.timeout(30):
+            await connection.cut.wait()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert room.held == 0
+
+
+async def test_a_message_that_pauses_is_cut() -> None:
+    connection = Arriving(UploadRoom(1 << 20), receive_timeout=0.05)
+    serving = await connection.begin()
+    connection.size = FREE_BYTES + 1
+    async with asyncio.timeout(30):
+        await connection.cut.wait()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
