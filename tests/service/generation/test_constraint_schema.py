@@ -401,7 +401,7 @@ def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
                 "propertyNames": {"type": "string", "format": "uuid", "pattern": "^[0-9a-f-]{36}$"},
                 "additionalProperties": {"type": "integer"},
             },
-            {'{"%s": 1}' % uuid.UUID(int=5): True, '{"a": 1}': False},
+            {f'{{"{uuid.UUID(int=5)}": 1}}': True, '{"a": 1}': False},
             [],
         ),
         (
