@@ -230,6 +230,9 @@ class _Reader:
             )
         if not optional or not isinstance(most, int | float):
             return
+        # Subschemas of one object are read together; what the others say is not known here.
+        if path.split(".")[-2:-1] == ["allOf"] or kept.keys() & {"allOf", "anyOf", "oneOf", "$ref"}:
+            return
         if only_named and most >= len(named):
             del kept["maxProperties"]
         elif len(required) <= most != one_more:
