@@ -15,7 +15,9 @@ This module imports without llguidance; ``require`` says so when it is needed.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,12 @@ _MAX_GRAMMAR_SYMBOLS = 100_000
 _MAX_LEXER_STATES = 20_000
 _STEP_LEXER_FUEL = 100_000  # about 7 ms
 _STEP_MAX_ITEMS = 50_000
+
+# Bytes that a grammar leaves no choice about are taken to be the tokens that the tokenizer makes of
+# them. Of text that reads like a special token it makes that token, which the grammar then refuses.
+_HEADER = "%llguidance {}"
+_HEADER_WITHOUT_FORCING = '%llguidance {"no_forcing": true}'
+_TELLING_CHARS = 4  # of a special token's text; some models have thousands of them
 
 _LISTING = re.compile(r"\n *\d+ \| ")
 _MAX_ERROR_CHARS = 400
@@ -64,10 +72,24 @@ class Tokens:
             )
         except ValueError:  # the tokenizer knows more tokens than the model has logits
             self.library = llguidance.LLTokenizer(text, eos_token=eos)
+        self._special_beginnings = frozenset(_special_beginnings(text))
         self.num_words = -(-self.library.vocab_size // 32)
         # A model without an end of its own gets one from the tokenizer; it ends no sequence.
         self.eos_token_ids = frozenset(self.library.eos_tokens)
         self.stop_token_ids = eos_token_ids
+
+    def may_read_like_special(self, grammar: str) -> bool:
+        """Whether a grammar's text may spell out a special token."""
+        plain = grammar.replace("\\", "")
+        return any(beginning in plain for beginning in self._special_beginnings)
+
+
+def _special_beginnings(tokenizer_json: str) -> Iterator[str]:
+    """How the texts of special tokens begin, to the first character that a grammar may escape."""
+    for token in json.loads(tokenizer_json).get("added_tokens") or ():
+        beginning = re.split(r'["\\]', token["content"][:_TELLING_CHARS])[0]
+        if beginning.strip():  # many spaces or line breaks are tokens in some models
+            yield beginning
 
 
 def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
@@ -80,7 +102,10 @@ def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
         step_max_items=_STEP_MAX_ITEMS,
         verbose_errors=False,
     )
-    matcher = llguidance.LLMatcher(tokens.library, constraint.grammar, log_level=0, limits=limits)
+    grammar = constraint.grammar
+    if grammar.startswith(_HEADER) and tokens.may_read_like_special(grammar):
+        grammar = _HEADER_WITHOUT_FORCING + grammar.removeprefix(_HEADER)
+    matcher = llguidance.LLMatcher(tokens.library, grammar, log_level=0, limits=limits)
     if matcher.is_error():
         raise GrammarError(explain(matcher))
     return matcher

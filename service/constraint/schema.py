@@ -51,6 +51,11 @@ _FORMAT_PATTERNS = {
     "base64": _BASE64,
     "base64url": "^[A-Za-z0-9_-]*={0,2}$",
 }
+# Ranges of numbers are enforced up to here; larger ones overflow what builds their grammar.
+_LARGEST_BOUND = 2**62
+_LARGEST_REACHED = 2**59
+_UPPER_BOUNDS = frozenset({"maximum", "exclusiveMaximum"})
+_LOWER_BOUNDS = frozenset({"minimum", "exclusiveMinimum"})
 _NAME_PATTERNS = {"uuid": _UUID % "[0-9a-fA-F]", **_FORMAT_PATTERNS}
 # Keywords that tell, and restrict nothing.
 _ANNOTATIONS = frozenset(
@@ -59,6 +64,9 @@ _ANNOTATIONS = frozenset(
         *("$comment", "$schema", "$id"),
     }
 )
+# Whose values are values of the kind that the schema describes.
+_NULLABLE = frozenset({"const", "default"})
+_DIALECT = re.compile(r"https?://json-schema\.org/draft(-0[467]|/20(19-09|20-12))/schema#?")
 
 
 def _always(_: Any) -> bool:
@@ -173,7 +181,7 @@ class _Reader:
 
     def _kept(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
         """One subschema's own keywords, as far as they can be enforced."""
-        kept = self._with_named_properties(schema)
+        kept = self._with_named_properties(_said(schema))
         for keyword, restricts in _UNENFORCED.items():
             if keyword in kept and restricts(kept.pop(keyword)):
                 self._leave_out(
@@ -181,16 +189,59 @@ class _Reader:
                 )
         if _is_about_strings(kept):
             self._read_string(kept, path)
-        least, named = kept.get("minProperties"), len(_listed(kept, "required"))
+        self._read_bounds(kept, path)
+        self._read_counts(kept, path)
+        return kept
+
+    def _read_bounds(self, kept: dict[str, Any], path: str) -> None:
+        """A bound of numbers that are too large for any use becomes a closer one."""
+        for keyword in _UPPER_BOUNDS | _LOWER_BOUNDS:
+            bound = kept.get(keyword)
+            if not isinstance(bound, int | float) or isinstance(bound, bool):
+                continue
+            outward = bound if keyword in _UPPER_BOUNDS else -bound
+            if outward > _LARGEST_BOUND:
+                kept[keyword] = _LARGEST_BOUND if keyword in _UPPER_BOUNDS else -_LARGEST_BOUND
+            elif outward < -_LARGEST_REACHED:
+                del kept[keyword]
+                self._leave_out(
+                    f"The schema keyword '{keyword}' cannot be enforced with so large a number.",
+                    f"{path}.{keyword}",
+                )
+
+    def _read_counts(self, kept: dict[str, Any], path: str) -> None:
+        least, most = kept.get("minProperties"), kept.get("maxProperties")
+        required = {name for name in _listed(kept, "required") if isinstance(name, str)}
+        given = kept.get("properties")
+        named = required | (given.keys() if isinstance(given, dict) else set())
+        optional = len(named) - len(required)
+        only_named = kept.get("additionalProperties") is False and not kept.get("patternProperties")
+        # Of optional properties, a grammar can ask for none or for one, where it knows them all.
+        one_more = len(required) + 1 if only_named else -1
         # Properties that no one named may come twice, and count once when they are read.
-        if isinstance(least, int | float) and least > max(1, named):
-            kept["minProperties"] = max(1, named)
+        if isinstance(least, int | float) and least > max(
+            one_more if optional else 1, len(required)
+        ):
+            kept["minProperties"] = len(required) if optional else max(1, len(required))
             self._leave_out(
                 "The schema keyword 'minProperties' cannot be enforced beyond the properties that "
                 "are 'required'.",
                 f"{path}.minProperties",
             )
-        return kept
+        if not optional or not isinstance(most, int | float):
+            return
+        # Subschemas of one object are read together; what the others say is not known here.
+        if path.split(".")[-2:-1] == ["allOf"] or kept.keys() & {"allOf", "anyOf", "oneOf", "$ref"}:
+            return
+        if only_named and most >= len(named):
+            del kept["maxProperties"]
+        elif len(required) <= most != one_more:
+            del kept["maxProperties"]
+            self._leave_out(
+                "The schema keyword 'maxProperties' cannot be enforced where properties are "
+                "optional.",
+                f"{path}.maxProperties",
+            )
 
     def _read_string(self, kept: dict[str, Any], path: str) -> None:
         declared, regex = kept.get("format"), kept.get("pattern")
@@ -210,6 +261,9 @@ class _Reader:
         # What writes both means the same by them; of a format that we do not know, this is what
         # it means.
         if "pattern" in kept or declared in _FREE_FORMATS:
+            return
+        # Of several patterns, zod makes subschemas.
+        if any(isinstance(part, dict) and "pattern" in part for part in _listed(kept, "allOf")):
             return
         if declared in _FORMAT_PATTERNS:
             kept["pattern"] = _FORMAT_PATTERNS[declared]
@@ -265,6 +319,18 @@ class _Reader:
         self.left_out.append(InvalidRequestError(message, param=path))
 
 
+def _said(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without what serializers write for nothing said (``"pattern": null``), and without the name
+    of a dialect that is none of JSON Schema's drafts."""
+    dialect = schema.get("$schema")
+    foreign = "$schema" in schema and not (isinstance(dialect, str) and _DIALECT.fullmatch(dialect))
+    return {
+        keyword: value
+        for keyword, value in schema.items()
+        if (value is not None or keyword in _NULLABLE) and not (keyword == "$schema" and foreign)
+    }
+
+
 def _pattern_of(names: dict[str, Any], restricting: Set[str]) -> str | None:
     """The pattern that alone says what these names of properties may be."""
     regex: Any = None
@@ -272,6 +338,8 @@ def _pattern_of(names: dict[str, Any], restricting: Set[str]) -> str | None:
         regex = names["pattern"]
     elif restricting <= {"type", "format"}:
         regex = _NAME_PATTERNS.get(str(names["format"]))
+    elif restricting <= {"type", "format", "pattern"}:
+        regex = names["pattern"]  # zod writes both, and means the same by them
     return regex if isinstance(regex, str) and can_match(regex) else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from litestar import Response, post
 from litestar.datastructures import State
 
@@ -27,9 +29,11 @@ async def embeddings(request: HttpRequest, state: State) -> Response[bytes]:
     )
     del body  # it may be large, and an answer may take long
     pooled = await embedded(prepared, client)
+    record.response_id = f"embd-{uuid.uuid4().hex}"
     answer = list_pieces(
         pooled.vectors,
         as_base64=prepared.request.encoding_format == "base64",
+        id=record.response_id,
         model=record.model,
         prompt_tokens=pooled.prompt_tokens,
     )

@@ -233,6 +233,8 @@ def tool_choice(asked: Any) -> ToolChoice:
         case "none" | "auto" | "required":
             choice: ToolChoice = asked
             return choice
+        case "any":
+            return "required"
     try:
         return NamedTool(msgspec.convert(asked, _NamedChoice).function.name)
     except msgspec.ValidationError:

@@ -119,7 +119,8 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    # "any" is Mistral's word for "required".
+    tool_choice: Literal["none", "auto", "required", "any"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Name | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None

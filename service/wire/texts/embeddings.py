@@ -97,6 +97,9 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    """``id`` is beyond OpenAI's answer: vLLM sends one, and Mistral's client requires it."""
+
+    id: str
     object: Literal["list"] = "list"
     data: list[Embedding]
     model: str
@@ -110,12 +113,12 @@ def encode_embedding(index: int, vector: bytes, *, as_base64: bool) -> bytes:
 
 
 def list_pieces(
-    vectors: Iterable[bytes], *, as_base64: bool, model: str, prompt_tokens: int
+    vectors: Iterable[bytes], *, as_base64: bool, id: str, model: str, prompt_tokens: int
 ) -> Iterator[bytes]:
     """The answer, each embedding encoded when it is asked for: thousands of long ones are hundreds
     of megabytes. ``vectors``: as for ``encode_embedding``."""
     usage = PoolingUsage(prompt_tokens, prompt_tokens)
-    envelope = msgspec.json.encode(EmbeddingList(data=HOLE, model=model, usage=usage))
+    envelope = msgspec.json.encode(EmbeddingList(id=id, data=HOLE, model=model, usage=usage))
     encoded = (
         (encode_embedding(index, vector, as_base64=as_base64),)
         for index, vector in enumerate(vectors)

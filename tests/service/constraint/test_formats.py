@@ -253,3 +253,16 @@ def test_the_same_where_the_delimiters_hold_special_tokens() -> None:
             matcher = compile_grammar(asked, compiled_with)
             assert matcher.try_consume_tokens(ids) == len(ids), (shipped.names, example.text)
             assert matcher.is_accepting()
+
+
+@pytest.mark.parametrize("text", ["</think>", "<tool_call>", "a <|im_end|>"])
+def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -> None:
+    [hermes] = [shipped for shipped in SHIPPED if shipped.names[0] == "hermes"]
+    schema = {"type": "object", "properties": {"text": {"const": text}}, "required": ["text"]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="tools.note")
+    request = ConstraintRequest(tools=(tool,), tool_choice=NamedTool("note"), opening=Opening.TEXT)
+    asked = constraint_for(request, form(hermes), token_id)
+    assert asked is not None
+    written = walk(asked, seed=0)
+    assert written is not None
+    assert f'"{text}"' in written

@@ -360,3 +360,76 @@ def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
     assert second.paths == ["s.properties.a.oneOf", "s.properties.b.pattern"]
     assert enforced(second.schema, '{"a": 1.5, "b": "x"}')
     assert not enforced(second.schema, '{"a": "x", "b": "x"}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "held", "paths"),
+    [
+        # zod's float32 and Java's long.
+        ({"type": "number", "minimum": -3.4e38, "maximum": 3.4e38}, {"-1.5": True}, []),
+        ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, {str(2**61): True}, []),
+        ({"type": "number", "minimum": 1e30}, {"5": True}, ["s.minimum"]),
+        (
+            {
+                "type": "object",
+                "propertyNames": {"enum": ["a", "b"]},
+                "additionalProperties": {"type": "integer"},
+                "maxProperties": 2,
+            },
+            {'{"a": 1, "b": 2}': True, '{"c": 1}': False},
+            [],
+        ),
+        (
+            {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2},
+            {'{"a": 1, "c": 2}': True, '{"d": 1}': False},
+            ["s.maxProperties"],
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {}},
+                "additionalProperties": True,
+                "minProperties": 1,
+            },
+            {'{"d": 1}': True},
+            ["s.minProperties"],
+        ),
+        # zod's z.record(z.uuid(), …) and z.string().startsWith("a").endsWith("b").
+        (
+            {
+                "type": "object",
+                "propertyNames": {"type": "string", "format": "uuid", "pattern": "^[0-9a-f-]{36}$"},
+                "additionalProperties": {"type": "integer"},
+            },
+            {f'{{"{uuid.UUID(int=5)}": 1}}': True, '{"a": 1}': False},
+            [],
+        ),
+        (
+            {
+                "type": "string",
+                "format": "ends_with",
+                "allOf": [{"pattern": "^a.*"}, {"pattern": ".*b$"}],
+            },
+            {'"a-b"': True, '"b-a"': False},
+            [],
+        ),
+        # Serializers that write what was not said.
+        (
+            {"$schema": None, "type": "string", "pattern": None, "maxLength": 2, "enum": None},
+            {'"ab"': True, '"abc"': False},
+            [],
+        ),
+        (
+            {"$schema": "http://json-schema.org/schema#", "type": "object", "required": None},
+            {"{}": True},
+            [],
+        ),
+    ],
+    ids=str,
+)
+def test_what_generators_write_is_enforced_or_named_and_compiles(
+    schema: dict[str, Any], held: dict[str, bool], paths: list[str]
+) -> None:
+    made = enforceable(schema, "s")
+    assert made.paths == paths
+    assert {text: enforced(made.schema, text) for text in held} == held

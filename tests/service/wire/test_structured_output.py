@@ -89,6 +89,7 @@ def test_what_is_no_form_is_refused_by_name(fields: dict[str, Any], param: str) 
 def test_the_choice_of_tools() -> None:
     named = {"type": "function", "function": {"name": "f"}}
     assert tool_choice(None) == "auto"
+    assert tool_choice("any") == "required"  # Mistral's clients
     assert [tool_choice(word) for word in ("none", "auto", "required")] == [
         "none",
         "auto",

@@ -76,8 +76,9 @@ def test_numbers_and_base64_are_the_same_vector(values: list[float]) -> None:
 
 def test_the_list_holds_the_embeddings_and_what_they_cost() -> None:
     vector = struct.pack("<f", 0.5)
-    pieces = list_pieces([vector], as_base64=False, model="m", prompt_tokens=7)
+    pieces = list_pieces([vector], as_base64=False, id="embd-1", model="m", prompt_tokens=7)
     assert json.loads(b"".join(pieces)) == {
+        "id": "embd-1",  # Mistral's client requires one
         "object": "list",
         "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
         "model": "m",
