@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.constraint.flat import CannotFlattenError, flat_regex
-from service.constraint.lark import literal, pattern
+from service.constraint.lark import literal, pattern, quoted
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
 from service.errors import InvalidRequestError
@@ -13,6 +13,7 @@ from service.errors import InvalidRequestError
 JsonObject = dict[str, Any]
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
+_NOTHING = "/a/ & /b/"  # a terminal without a text
 # Keywords that bare text between tags cannot be held to.
 _BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
 
@@ -58,12 +59,20 @@ def check_text(schema: JsonObject, param: str) -> None:
         )
 
 
-def text_terminal(schema: JsonObject, close: str) -> str | None:
+def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> str | None:
     """What a string's schema says of its bare text, as a terminal; None if nothing. ``close``: the
-    regex of what ends it."""
+    text that ends it, which it cannot hold; ``never_first``: what it cannot begin with. Options
+    that do are left out, and a terminal without options matches nothing."""
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(options, list):
-        return " | ".join(literal(option) for option in options if isinstance(option, str))
+        texts = [
+            option
+            for option in options
+            if isinstance(option, str)
+            and not (close and close in option)
+            and not (never_first and option.startswith(never_first))
+        ]
+        return " | ".join(map(literal, texts)) or _NOTHING
     shapes: list[str] = []
     if isinstance(regex := schema.get("pattern"), str):
         whole = regex.startswith("^") and regex.endswith("$")
@@ -74,7 +83,7 @@ def text_terminal(schema: JsonObject, close: str) -> str | None:
         shapes.append(f"/(?s:.){bounds}/")
     if not shapes:
         return None
-    return " & ".join([*shapes, f"~/(?s:.*){close}(?s:.*)/"])
+    return " & ".join([*shapes, f"~/(?s:.*){quoted(close)}(?s:.*)/"])
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

@@ -20,7 +20,6 @@ from service.constraint.lark import (
     TokenIds,
     either,
     literal,
-    quoted,
     spelled,
     tag,
 )
@@ -37,6 +36,7 @@ from service.formats import (
     ToolCallTags,
 )
 from service.output.calls.coercion import parameter_types
+from service.output.calls.parameters import CDATA
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
@@ -177,7 +177,9 @@ class CallTerms:
         close = tag(edge + body.value_close, self._token_ids)
 
         def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, quoted(close.text))
+            shape = text_terminal(
+                part, body.value_close or edge, never_first=CDATA if body.cdata else ""
+            )
             end = self._spelled(edge + body.value_close)
             if shape is None:
                 return f"{self._spelled(edge)} {self._rules.text_to(close)}"
@@ -206,7 +208,7 @@ class CallTerms:
             return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
 
         def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, quoted(body.mark))
+            shape = text_terminal(part, body.mark)
             if shape is None:
                 return self._rules.text_to(tag(body.mark, self._token_ids))
             return f"{self._rules.add(shape, terminal=True)} {mark}"
@@ -273,7 +275,7 @@ class CallTerms:
             return f"{literal(key + ':')} {value}"
 
         def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, quoted(body.quote))
+            shape = text_terminal(part, body.quote)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
             return f"{quote.term} {self._rules.add(shape, terminal=True)} {quote.term}"

@@ -14,7 +14,7 @@ from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiti
 
 _STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
 _NAMES_OF_STRINGS = ("true", "string")
-_CDATA, _CDATA_END = "<![CDATA[", "]]>"
+CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _MAX_KEY_CHARS = 128
 _NULLS = ("null", "None")
 _STRING, _NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
@@ -190,7 +190,7 @@ class _Call:
         such tags. Where it is missing, the value ends at the next argument, or where the call does.
         """
         source, body = self._source, self._body
-        if body.cdata and (yield from source.spells(_CDATA)):
+        if body.cdata and (yield from source.spells(CDATA)):
             yield from self._cdata(emit)
             return
         if body.trims_newline:
@@ -251,9 +251,9 @@ class _Call:
         """``<![CDATA[…]]>`` instead of bare text, one or several. What is missing at its end is
         missing at the value's."""
         source, body = self._source, self._body
-        while (yield from source.spells(_CDATA)):
+        while (yield from source.spells(CDATA)):
             yield from source.space()
-            source.take(len(_CDATA))
+            source.take(len(CDATA))
             checked = 0
             while True:
                 found = yield from source.until(_CDATA_END, *self._outside, emit=emit, keep=True)
@@ -261,7 +261,7 @@ class _Call:
                     source.take(len(found))
                     break
                 if source.offset >= checked:
-                    at, end = yield from source.find(0, _CDATA_END, _CDATA)
+                    at, end = yield from source.find(0, _CDATA_END, CDATA)
                     if end != _CDATA_END:
                         return
                     checked = source.offset + at

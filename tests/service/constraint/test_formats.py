@@ -266,3 +266,32 @@ def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -
     written = walk(asked, seed=0)
     assert written is not None
     assert f'"{text}"' in written
+
+
+@FORMATS
+def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_another(
+    shipped: ShippedFormat,
+) -> None:
+    """Where values are bare text, one that holds its closing tag cannot be told from its end."""
+    body = None if shipped.calls is None else shipped.calls.body
+    closers = {
+        getattr(body, name, "") for name in ("value_close", "mark", "quote", "call_close")
+    } | {"<![CDATA[x"}
+    texts = [*sorted(filter(None, closers)), "fine"]
+    schema = {"type": "object", "properties": {"text": {"enum": texts}}, "required": ["text"]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="tools.note")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = constraint_for(request, form(shipped), token_id)
+    assert asked is not None
+    for seed in range(8):
+        written = walk(asked, seed)
+        if written is None:
+            continue
+        found = summary(parse([written], form(shipped), {"note": schema}, opening=opening(shipped)))
+        arguments = [entry[1] for entry in found if entry[0] == "arguments"]
+        assert len(arguments) == 1, (written, found)
+        value = json.loads(arguments[0])["text"]
+        assert value in texts, (written, value)
+        assert value == "fine" or json.dumps(value) in written or value in written
