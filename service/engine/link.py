@@ -31,6 +31,7 @@ from engine.messages import (
     Fatal,
     FinishReason,
     FromEngine,
+    Generate,
     Heartbeat,
     Loading,
     Ready,
@@ -231,7 +232,7 @@ class EngineLink:
                 handle=next(self._handles),
                 request_id=request_id,
                 prompt_token_ids=prompt_token_ids,
-                params=msgspec.structs.replace(params, seed=seed),
+                task=Generate(msgspec.structs.replace(params, seed=seed)),
                 priority=caller.priority(priority),
                 arrival_time=arrival_time,
                 cache_salt=caller.cache_salt(cache_salt),
@@ -239,7 +240,10 @@ class EngineLink:
             for seed in seeds
         ]
         self._suspects.check(messages[0])
-        copies = [Copy(message.handle, message.params.seed) for message in messages[1:]]
+        copies = [
+            Copy(message.handle, seed)
+            for message, seed in zip(messages[1:], seeds[1:], strict=True)
+        ]
         together = msgspec.structs.replace(messages[0], copies=copies) if copies else messages[0]
         self._tell(encode_frame(together), [message.handle for message in messages])
         return [self._opened(message, waker, caller.owner) for message in messages]
@@ -259,13 +263,11 @@ class EngineLink:
         arrival_time: float,
     ) -> EngineSequence:
         """Ask for a vector, see ``engine.messages.Embed``. Raises as ``submit`` does."""
-        message = Embed(
+        message = Submit(
             handle=next(self._handles),
             request_id=request_id,
             prompt_token_ids=prompt_token_ids,
-            second_text=second_text,
-            dimensions=dimensions,
-            activate=activate,
+            task=Embed(second_text=second_text, dimensions=dimensions, activate=activate),
             priority=caller.priority(priority),
             arrival_time=arrival_time,
             cache_salt=caller.cache_salt(cache_salt),
@@ -282,7 +284,7 @@ class EngineLink:
         elif self._trials is not None or not _write(self._writer, frame):
             self._unsent.update(handles)
 
-    def _opened(self, message: Submit | Embed, waker: Waker, owner: str) -> EngineSequence:
+    def _opened(self, message: Submit, waker: Waker, owner: str) -> EngineSequence:
         handle = message.handle
         sequence = EngineSequence(
             handle, len(message.prompt_token_ids), message.arrival_time, waker, message, owner

@@ -10,9 +10,9 @@ import msgspec
 
 from engine.messages import (
     Admitted,
-    Embed,
     Finished,
     FinishReason,
+    Generate,
     PromptLogprobs,
     Submit,
     TokenLogprobs,
@@ -73,7 +73,7 @@ class EngineSequence:
     prompt_tokens: int
     arrival_time: float
     waker: Waker
-    message: Submit | Embed | None = None
+    message: Submit | None = None
     owner: str = ""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -136,16 +136,18 @@ class EngineSequence:
         """How many tokens it got from the present engine, or the one that just died."""
         return len(self.generated) - self.resumed_at
 
-    def resumption(self) -> Submit | Embed:
+    def resumption(self) -> Submit:
         """What asks another engine to go on where the last one stood."""
         message = self.message
         assert message is not None
-        if isinstance(message, Embed):
+        task = message.task
+        if not isinstance(task, Generate):
             return message
-        params = message.params
+        params = task.params
         if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # they were told already
             params = msgspec.structs.replace(params, prompt_logprobs=None)
-        return msgspec.structs.replace(message, params=params, output_token_ids=self.generated)
+        task = Generate(params, output_token_ids=self.generated)
+        return msgspec.structs.replace(message, task=task)
 
     def record(self, output_tokens: int, now: float) -> Finished:
         """The engine's record; or what is known here, for a sequence that ended before the engine

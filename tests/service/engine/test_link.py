@@ -25,6 +25,7 @@ from engine.messages import (
     Fatal,
     Finished,
     FinishReason,
+    Generate,
     Heartbeat,
     Loading,
     PromptLogprobs,
@@ -57,6 +58,11 @@ READY = Ready(
     kv_cache_bytes=1,
     load_seconds=0.1,
 )
+
+
+def generation(submit: Submit) -> Generate:
+    assert isinstance(submit.task, Generate)
+    return submit.task
 
 
 def stats(**values: int) -> EngineStats:
@@ -382,8 +388,10 @@ async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends
     assert patient.link.waiting_sequences == 2
     await patient.come_back()
     first, second = await patient.hear_submit(), await patient.hear_submit()
-    assert (first.handle, first.output_token_ids) == (running.handle, [7, 8])
-    assert first.params == SamplingParams(max_tokens=8, logprobs=0)  # the prompt's were told
+    assert (first.handle, generation(first).output_token_ids) == (running.handle, [7, 8])
+    assert generation(first).params == SamplingParams(
+        max_tokens=8, logprobs=0
+    )  # the prompt's were told
     assert second == waiting.message
     patient.engine.say(
         step({}, admitted=[Admitted(running.handle, 9.0, 0)]),
@@ -493,7 +501,7 @@ async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
     assert (sequence.finished, sequence.failure) == (None, None)
     await patient.come_back()
     heard = await patient.hear_submit()
-    assert (heard.handle, heard.output_token_ids) == (sequence.handle, [7])
+    assert (heard.handle, generation(heard).output_token_ids) == (sequence.handle, [7])
     assert patient.link.open_sequences == 1
 
 
@@ -704,7 +712,7 @@ async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
         arrival_time=1.0,
     )
     told = await patient.hear_submit()
-    assert (told.handle, told.params.seed) == (first.handle, 5)
+    assert (told.handle, generation(told).params.seed) == (first.handle, 5)
     assert told.copies == [Copy(second.handle, 6)]
     patient.engine.say(
         step({}, admitted=[admitted(first), admitted(second)]),
@@ -715,7 +723,11 @@ async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
     await patient.come_back()
     for sequence, seed in ((first, 5), (second, 6)):
         again = await patient.hear_submit()
-        assert (again.handle, again.params.seed, again.copies) == (sequence.handle, seed, [])
+        assert (again.handle, generation(again).params.seed, again.copies) == (
+            sequence.handle,
+            seed,
+            [],
+        )
 
 
 async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_some(
@@ -738,7 +750,7 @@ async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_s
     await patient.die()
     await patient.come_back()
     again = await patient.hear_submit()
-    assert again.params.prompt_logprobs == (0 if length > 1 else None)
+    assert generation(again).params.prompt_logprobs == (0 if length > 1 else None)
     patient.engine.say(
         step(
             {sequence.handle: 2},
