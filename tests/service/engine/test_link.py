@@ -21,6 +21,7 @@ from engine.messages import (
     Abort,
     Admitted,
     Copy,
+    Embed,
     EngineStats,
     Fatal,
     Finished,
@@ -39,6 +40,7 @@ from engine.messages import (
 )
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.errors import CutByShutdownError, EngineFailedError, EngineUnavailableError
 from service.tenants.caller import ANYBODY, Caller
 
@@ -136,6 +138,22 @@ class OtherEnd:
 KEY = Caller("0a" * 32, shares=True, may_hurry=False)
 
 
+def submission(
+    prompt: list[int],
+    task: SamplingParams | Embed = PARAMS,
+    caller: Caller = ANYBODY,
+    **fields: Any,
+) -> Submission:
+    return Submission(
+        request_id=fields.pop("request_id", "r"),
+        prompt_token_ids=prompt,
+        task=task if isinstance(task, Embed) else Generate(task),
+        caller=caller,
+        arrival_time=time.monotonic(),
+        **fields,
+    )
+
+
 class Ends:
     """A link and the other end, connected and ready."""
 
@@ -157,15 +175,10 @@ class Ends:
         caller: Caller = ANYBODY,
         **fields: Any,
     ) -> EngineSequence:
-        return self.link.submit(
-            [1, 2, 3],
-            params,
-            request_id="r",
-            waker=waker or Waker(),
-            caller=caller,
-            arrival_time=time.monotonic(),
-            **fields,
+        [sequence] = self.link.submit(
+            submission([1, 2, 3], params, caller, **fields), waker or Waker()
         )
+        return sequence
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
@@ -471,10 +484,7 @@ async def test_who_leaves_during_a_trial_holds_nobody_up(patient: Ends, who: str
 async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: Ends) -> None:
     prompt = [1] * 200_000  # together more than the socket takes while nobody reads
     sequences = [
-        patient.link.submit(
-            prompt, PARAMS, request_id="r", waker=Waker(), caller=ANYBODY, arrival_time=1.0
-        )
-        for _ in range(20)
+        sequence for _ in range(20) for sequence in patient.link.submit(submission(prompt), Waker())
     ]
     await patient.die()
     await patient.come_back()
@@ -648,13 +658,14 @@ async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
 
 
 async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
-    sequence = patient.link.embed(
-        [1, 2], request_id="r", waker=Waker(), caller=KEY, cache_salt="mine", arrival_time=1.0
-    )
+    asked = submission([1, 2], Embed(dimensions=8), KEY, cache_salt="mine")
+    [sequence] = patient.link.submit(asked, Waker())
     await patient.die()
     await patient.come_back()
     heard = await patient.engine.hear()
     assert heard == sequence.message
+    assert isinstance(heard, Submit)
+    assert heard.task == Embed(dimensions=8)
     assert heard.cache_salt == KEY.cache_salt("mine")
 
 
@@ -702,15 +713,7 @@ async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
 async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
     patient: Ends,
 ) -> None:
-    first, second = patient.link.submit_choices(
-        [1, 2, 3],
-        PARAMS,
-        [5, 6],
-        request_id="r",
-        waker=Waker(),
-        caller=ANYBODY,
-        arrival_time=1.0,
-    )
+    first, second = patient.link.submit(submission([1, 2, 3], seeds=[5, 6]), Waker())
     told = await patient.hear_submit()
     assert (told.handle, generation(told).params.seed) == (first.handle, 5)
     assert told.copies == [Copy(second.handle, 6)]

@@ -27,17 +27,11 @@ from engine.messages import (
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.suspects import Suspects, fingerprint
 from service.errors import CrashingRequestError
-from service.tenants.caller import ANYBODY
-from tests.service.engine.test_link import Ends, finished, stats, step
+from tests.service.engine.test_link import Ends, finished, generation, stats, step, submission
 
 POISON = 255
 TOKENS = 40
 SLOTS = 6
-
-
-def generation(submit: Submit) -> Generate:
-    assert isinstance(submit.task, Generate)
-    return submit.task
 
 
 @dataclass
@@ -145,14 +139,9 @@ class DyingEngine:
 
 
 def submit(ends: Ends, prompt: list[int], seed: int = 0) -> EngineSequence:
-    return ends.link.submit(
-        prompt,
-        SamplingParams(max_tokens=200 if POISON in prompt else TOKENS, seed=seed),
-        request_id=f"r{prompt}",
-        waker=Waker(),
-        caller=ANYBODY,
-        arrival_time=1.0,
-    )
+    params = SamplingParams(max_tokens=200 if POISON in prompt else TOKENS, seed=seed)
+    [sequence] = ends.link.submit(submission(prompt, params, request_id=f"r{prompt}"), Waker())
+    return sequence
 
 
 async def ended(sequence: EngineSequence) -> None:
