@@ -32,7 +32,8 @@ class Header(NamedTuple):
 
 @dataclass(slots=True)
 class CallLog:
-    """Writes the events of one output's calls. ``end``: the tokens that events account for."""
+    """The calls of one output so far. ``end``: the tokens that events account for; each event takes
+    those from there to the end of what was read."""
 
     events: list[Event]
     spans: TokenSpans
@@ -41,27 +42,6 @@ class CallLog:
     end: int = 0
     begun: int = 0
     complete: int = 0
-
-    def begin(self, name: str, call_id: str | None, offset: int) -> None:
-        start = self._account(offset)
-        call = ToolCallBegin(self.begun, call_id or self.mint_id(), name, start, self.end)
-        self.events.append(call)
-        self.begun += 1
-
-    def arguments(self, text: str, offset: int) -> None:
-        start = self._account(offset)
-        self.events.append(ToolArgumentsDelta(self.begun - 1, text, start, self.end))
-
-    def complete_one(self, offset: int) -> None:
-        start = self._account(offset)
-        self.events.append(ToolCallEnd(self.begun - 1, start, self.end))
-        self.complete += 1
-
-    def _account(self, offset: int) -> int:
-        """The event up to ``offset`` of the output takes all tokens up to there: its first."""
-        start = self.end
-        self.end = self.spans.tokens_before(offset)
-        return start
 
 
 class Finds:
@@ -83,17 +63,25 @@ class Finds:
         self._source.settle()
         self.call_open = True
         self._arguments = []
-        self._log.begin(name, call_id, self._source.offset)
+        log = self._log
+        start, log.end = log.end, log.spans.tokens_before(self._source.offset)
+        log.events.append(ToolCallBegin(log.begun, call_id or log.mint_id(), name, start, log.end))
+        log.begun += 1
 
     def arguments(self, text: str) -> None:
         self._arguments.append(text)
-        self._log.arguments(text, self._source.offset)
+        log = self._log
+        start, log.end = log.end, log.spans.tokens_before(self._source.offset)
+        log.events.append(ToolArgumentsDelta(log.begun - 1, text, start, log.end))
 
     def end(self, *, whole: bool = True) -> None:
         self._source.watch()
         self.call_open = False
         if whole and isinstance(loads("".join(self._arguments)), dict):
-            self._log.complete_one(self._source.offset)
+            log = self._log
+            start, log.end = log.end, log.spans.tokens_before(self._source.offset)
+            log.events.append(ToolCallEnd(log.begun - 1, start, log.end))
+            log.complete += 1
         self._arguments = []
 
     def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
