@@ -136,10 +136,6 @@ class EngineLink:
         return self._giving_up is not None
 
     @property
-    def open_sequences(self) -> int:
-        return len(self._sequences)
-
-    @property
     def waiting_sequences(self) -> int:
         """Sequences submitted here that no engine has begun to run."""
         return len(self._sequences.waiting)

@@ -104,9 +104,9 @@ class BeamGeneration(Generation):
         self._handovers = 0
         self._submit()
 
-    def take_in(self) -> list[Choice]:
+    def collect(self) -> list[Choice]:
         if self._filled:
-            return super().take_in()
+            return super().collect()
         self.waker.clear()
         for sequence in self._at_work:
             if sequence.error is not None:
@@ -124,7 +124,7 @@ class BeamGeneration(Generation):
             return []
         self._fill_choices()
         self._filled = True
-        return super().take_in()
+        return super().collect()
 
     def close(self) -> None:
         self._link.abort(self._at_work)

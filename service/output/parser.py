@@ -18,7 +18,7 @@ from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.channels import read_header
 from service.output.events import Event, ReasoningDelta, TextDelta
-from service.output.reading import CallLog, Finds, Header, Reading, Subject
+from service.output.reading import CallLog, Finds, Header, OpenReading, Subject
 from service.output.spans import TokenSpans
 from service.output.tags import FormatTags, Meaning
 
@@ -54,7 +54,7 @@ class OutputParser:
         self._events = log
         mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
         self._calls = CallLog(log, spans, tools or {}, mint_id)
-        self._reading: Reading | None = None
+        self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
         self._calls_here = True  # calls may come in this message
         self._shown = True  # False: the message is for somebody else, its text is dropped
@@ -236,7 +236,7 @@ class OutputParser:
         finds = Finds(source, self._calls, known_only=opened == 0 or (bool(tag) and bool(tools)))
         resumed, inner = meaning is Meaning.NEXT_CALL, meaning is Meaning.INNER_CALL
         reader = read_calls(source, finds, self._tags, tools, resumed=resumed, inner=inner)
-        self._reading = Reading(
+        self._reading = OpenReading(
             Subject.CALLS, source, reader, finds, opened, self._calls.begun, gap
         )
 
@@ -245,7 +245,9 @@ class OutputParser:
         source, gap = self._take_source(size)
         finds = Finds(source, self._calls)
         reader = read_header(source, finds, self._channels, self._tags, self._tools, opened)
-        self._reading = Reading(Subject.HEADER, source, reader, finds, size, self._calls.begun, gap)
+        self._reading = OpenReading(
+            Subject.HEADER, source, reader, finds, size, self._calls.begun, gap
+        )
 
     def _start_mark(self, size: int, tag: str) -> None:
         end = dict(self._format.marks)[tag]
@@ -254,7 +256,9 @@ class OutputParser:
             return
         source, gap = self._take_source(size)
         reader, finds = read_mark(source, end), Finds(source, self._calls)
-        self._reading = Reading(Subject.MARK, source, reader, finds, size, self._calls.begun, gap)
+        self._reading = OpenReading(
+            Subject.MARK, source, reader, finds, size, self._calls.begun, gap
+        )
 
     def _take_source(self, size: int) -> tuple[Source, str]:
         """What is held, behind its first ``size`` characters, and the gap before those."""
@@ -266,7 +270,7 @@ class OutputParser:
         self._calls.end = self._end
         return source, gap
 
-    def _read(self, reading: Reading, *, truncated: bool = False) -> bool:
+    def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
         """Let the reader go on with what has come. False: it waits for more."""
         try:
             next(reading.reader)
@@ -284,19 +288,19 @@ class OutputParser:
             return True
         return False
 
-    def _is_unfinished_tag(self, reading: Reading, truncated: bool) -> bool:
+    def _is_unfinished_tag(self, reading: OpenReading, truncated: bool) -> bool:
         """At the end of the text: what stands between calls, or behind the last, is a tag that was
         not finished. A header that was not finished says nothing, but text without one is text."""
         header = reading.subject is Subject.HEADER and reading.opened > 0
         return truncated or header or self._calls.begun > reading.calls_before
 
-    def _stop_reading(self, reading: Reading) -> None:
+    def _stop_reading(self, reading: OpenReading) -> None:
         self._offset = reading.source.offset
         self._held = reading.source.rest
         self._reading = None
         self._after_tag = reading.subject is not Subject.MARK
 
-    def _release(self, reading: Reading) -> None:
+    def _release(self, reading: OpenReading) -> None:
         """It was no call: what looked like one is text. A later tag in it still counts, and so does
         another call."""
         raw = "" if reading.finds.call_open else reading.source.unsettled
@@ -312,7 +316,7 @@ class OutputParser:
             self._opening_shown = reading.opened > 0
             self._emit_text(self._take_held(reading.opened))
 
-    def _was_meant_as_call(self, reading: Reading, text: str) -> bool:
+    def _was_meant_as_call(self, reading: OpenReading, text: str) -> bool:
         """Whether further calls may be looked for behind this text, which holds no call."""
         if reading.opened > 0 or self._calls.begun > reading.calls_before:
             return True

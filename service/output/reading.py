@@ -89,7 +89,7 @@ class Finds:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OpenReading:
     """``opened``: characters of the tag, and white space before it, that began the reading.
     ``calls_before``: calls begun before it. ``gap_before``: white space that was waiting for text
     then."""

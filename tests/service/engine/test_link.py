@@ -39,7 +39,7 @@ from engine.messages import (
     encode_frame,
 )
 from service.engine.link import EngineLink, EngineState, LinkPhase
-from service.engine.sequence import EngineSequence, Waker
+from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.engine.submission import Submission
 from service.errors import CutByShutdownError, EngineFailedError, EngineUnavailableError
 from service.tenants.caller import ANYBODY, Caller
@@ -263,7 +263,7 @@ async def test_the_last_token_and_the_end_are_seen_together(ends: Ends) -> None:
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.tokens == [7]
     assert sequence.finished is not None
-    assert ends.link.open_sequences == 0
+    assert sequence.state is SequenceState.ENDED
     ends.link.abort([sequence])  # has ended: nothing is sent
     probe = ends.submit()
     assert isinstance(await ends.engine.hear(), Submit)
@@ -512,7 +512,8 @@ async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
     await patient.come_back()
     heard = await patient.hear_submit()
     assert (heard.handle, generation(heard).output_token_ids) == (sequence.handle, [7])
-    assert patient.link.open_sequences == 1
+    assert sequence.is_open
+    assert not aborted.is_open
 
 
 def test_nobody_notices_before_the_link_that_the_socket_has_broken(tmp_path: Path) -> None:
