@@ -30,7 +30,7 @@ from bench.report import write_result
 from bench.shapes import save_shape, shape_config
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.run.model_runner import ModelRunner
 
 COMPARED = ("pocket", "234m")
@@ -110,7 +110,7 @@ class Ours:
                     handle=self._handle,
                     request_id="bench",
                     prompt_token_ids=prompt,
-                    params=params,
+                    task=Generate(params),
                     arrival_time=time.monotonic(),
                 ),
             )

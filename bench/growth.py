@@ -31,7 +31,7 @@ from bench.shapes import save_shape
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.loop.process import leave_garbage_to_idle_moments
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.run.model_runner import ModelRunner
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
@@ -148,7 +148,7 @@ def submit(handle: int, prompt_tokens: int) -> Submit:
         handle=handle,
         request_id="bench",
         prompt_token_ids=[1] * prompt_tokens,
-        params=SamplingParams(max_tokens=100),
+        task=Generate(SamplingParams(max_tokens=100)),
         arrival_time=0.0,
     )
 

@@ -27,7 +27,7 @@ from bench.report import print_table, write_result
 from bench.shapes import save_shape
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.run.model_runner import ModelRunner
 
 CONNECTION = 0
@@ -72,7 +72,7 @@ class Streams:
             handle=handle,
             request_id="bench",
             prompt_token_ids=prompt,
-            params=params,
+            task=Generate(params),
             arrival_time=time.monotonic(),
         )
         self._core.add(CONNECTION, submit)

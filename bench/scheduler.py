@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit, encode_frame
+from engine.messages import Generate, SamplingParams, Submit, encode_frame
 from engine.schedule.scheduler import Scheduler
 from engine.step.sequence import Sequence
 from engine.step.step import ModelInfo, SampledToken, StepPlan, StepResult
@@ -133,7 +133,7 @@ def bench_core(running: int, waiting: int) -> Row:
                 handle=handle,
                 request_id="r",
                 prompt_token_ids=prompt(handle),
-                params=params,
+                task=Generate(params),
                 arrival_time=0.0,
             ),
         )

@@ -36,6 +36,7 @@ from engine.messages import (
     Abort,
     Admitted,
     EngineStats,
+    Generate,
     Ready,
     StepOutputs,
     StepPhase,
@@ -140,7 +141,7 @@ class StandInEngine:
         logprobs = {
             entry: TokenLogprobs(-1.0, 1, packed_top([(tokens[entry], -1.0)]))
             for entry, submit in enumerate(self._running.values())
-            if submit.params.logprobs is not None
+            if isinstance(submit.task, Generate) and submit.task.params.logprobs is not None
         }
         return StepOutputs(
             time=now,

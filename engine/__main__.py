@@ -25,7 +25,7 @@ from engine.beats import Page
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore, Runner
 from engine.loop.process import EngineProcess, Progress
-from engine.messages import FinishReason, SamplingParams, Submit
+from engine.messages import FinishReason, Generate, SamplingParams, Submit
 from engine.options import (
     OptionError,
     add_arguments,
@@ -135,7 +135,7 @@ def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitSt
             handle=0,
             request_id="prompt",
             prompt_token_ids=prompt,
-            params=params,
+            task=Generate(params),
             arrival_time=time.monotonic(),
         ),
     )

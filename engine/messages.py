@@ -126,24 +126,16 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
-    """Add a sequence. ``output_token_ids`` are tokens it already generated elsewhere (before an
-    engine restart): they are prefilled, not reported again, and count towards the limits.
-    ``copies``: the other choices of the same request, so that what they share is sent once."""
+class Generate(msgspec.Struct, frozen=True, tag="generate", omit_defaults=True):
+    """Continue the prompt. ``output_token_ids`` are tokens it already generated elsewhere (before
+    an engine restart): they are prefilled, not reported again, and count towards the limits."""
 
-    handle: Handle
-    request_id: str
-    prompt_token_ids: list[TokenId]
     params: SamplingParams
     output_token_ids: list[TokenId] = []
-    priority: int = 0  # lower runs first; equal priorities first come, first served
-    arrival_time: float
-    cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
-    copies: list[Copy] = []
 
 
 class Embed(msgspec.Struct, frozen=True, kw_only=True, tag="embed", omit_defaults=True):
-    """Make one vector of a text's tokens: its embedding, or the scores of a sequence classifier.
+    """Make one vector of the prompt: its embedding, or the scores of a sequence classifier.
 
     ``second_text``: how many tokens stand before the second of two texts, for encoders that tell
     them apart; None: there is one text. ``dimensions``: keep only that many leading elements.
@@ -151,15 +143,26 @@ class Embed(msgspec.Struct, frozen=True, kw_only=True, tag="embed", omit_default
     to [0, 1]; None: as the checkpoint declares, but a shortened embedding always.
     """
 
-    handle: Handle
-    request_id: str
-    prompt_token_ids: list[TokenId]
     second_text: Annotated[int, Meta(ge=0)] | None = None
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     activate: bool | None = None
-    priority: int = 0
+
+
+Task = Generate | Embed
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
+    """Add a sequence. ``copies``: the other choices of the same request, so that what they share
+    is sent once."""
+
+    handle: Handle
+    request_id: str
+    prompt_token_ids: list[TokenId]
+    task: Task
+    priority: int = 0  # lower runs first; equal priorities first come, first served
     arrival_time: float
-    cache_salt: str = ""
+    cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
+    copies: list[Copy] = []
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
@@ -263,7 +266,7 @@ class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Embedded(msgspec.Struct, frozen=True, array_like=True):
-    """What an ``Embed`` asked for. It comes in the same message as its ``Finished``."""
+    """The vector of an ``Embed``. It comes in the same message as its ``Finished``."""
 
     handle: int
     vector: bytes  # little-endian float32
@@ -366,7 +369,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ToTrial = TryGrammar | ConvertGrammar
-ToEngine = Submit | Embed | Abort
+ToEngine = Submit | Abort
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat
 
 _encoder = msgspec.msgpack.Encoder()

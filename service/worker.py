@@ -44,7 +44,7 @@ from service.http.connections import Connections
 from service.http.server import HttpServer
 from service.http.services import Services
 from service.settings import ServiceSettings
-from service.supervision.listener import Address, open_listening_socket
+from service.supervision.listener import ServerAddress, open_listening_socket
 from service.supervision.page import Supervision
 from service.telemetry.requests import Telemetry
 from service.version import VERSION
@@ -138,7 +138,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         listener = self._listener()
-        port = Address.of(listener).port
+        port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
         # Whoever finds /health/ready good finds both.
         grpc_server = await self._start_grpc(app.state.services)

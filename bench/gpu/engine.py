@@ -21,7 +21,7 @@ from bench.gpu.report import Report, Row
 from bench.gpu.timing import Ceilings
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.run.model_runner import ModelRunner
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, SampledToken, ScheduledSequence, StepPlan, StepResult
@@ -260,7 +260,7 @@ def nano(subject: Subject, sequences: int = 256) -> Row:
                 handle=handle,
                 request_id="bench",
                 prompt_token_ids=prompt,
-                params=params,
+                task=Generate(params),
                 arrival_time=time.monotonic(),
             ),
         )

@@ -9,7 +9,7 @@ from typing import Any
 from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.run.model_runner import ModelRunner
 
 CONNECTION = 0
@@ -46,7 +46,7 @@ class Quire:
                     handle=self._handle,
                     request_id="bench",
                     prompt_token_ids=prompt,
-                    params=params,
+                    task=Generate(params),
                     arrival_time=time.monotonic(),
                 ),
             )

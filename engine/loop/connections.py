@@ -85,14 +85,7 @@ class _SubmitHandle(msgspec.Struct, tag="submit"):
     copies: tuple[_CopyHandle, ...] = ()
 
 
-class _EmbedHandle(msgspec.Struct, tag="embed"):
-    """The same of an ``Embed``."""
-
-    handle: Handle
-    copies: tuple[_CopyHandle, ...] = ()  # it never has any
-
-
-_handle_decoder = msgspec.msgpack.Decoder(_SubmitHandle | _EmbedHandle)
+_handle_decoder = msgspec.msgpack.Decoder(_SubmitHandle)
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ from engine.constraint.constraints import Constraints
 from engine.constraint.guided import GuidedSequences
 from engine.errors import RefusedError, told
 from engine.loop.outbox import Outbox, StepFigures, phase_of, step_outputs
-from engine.loop.submission import embed_refusal, refusal
+from engine.loop.submission import refusal
 from engine.messages import (
     MAX_FRAME_BYTES,
     Admitted,
@@ -35,6 +35,7 @@ from engine.messages import (
     EngineStats,
     Finished,
     FinishReason,
+    Generate,
     Pooling,
     PromptLogprobs,
     SamplingParams,
@@ -70,7 +71,6 @@ _NO_CONSTRAINTS = (
 )
 
 
-_PROBE = Embed(handle=0, request_id="probe", prompt_token_ids=[0], arrival_time=0.0)
 _NO_SAMPLING = SamplingParams(max_tokens=1, temperature=0.0)
 
 
@@ -197,17 +197,16 @@ class EngineCore:
 
         Raises ProtocolError when a handle is in use on this connection.
         """
-        limit = self.scheduler.max_sequence_len
-        if self.info.generates:
-            reason = refusal(submit, vocab_size=self.info.vocab_size, max_sequence_len=limit)
-        else:
-            reason = f"{self.info.architecture} does not generate"
+        reason = refusal(submit, self.info, max_sequence_len=self.scheduler.max_sequence_len)
         # What is true of a long prompt is found out once, not for each of its copies.
         hashes: list[bytes] = []
         self._add(connection, submit, reason, hashes)
         for copy in submit.copies:
-            params = msgspec.structs.replace(submit.params, seed=copy.seed)
-            copied = msgspec.structs.replace(submit, handle=copy.handle, params=params, copies=[])
+            task = submit.task
+            if isinstance(task, Generate):
+                params = msgspec.structs.replace(task.params, seed=copy.seed)
+                task = msgspec.structs.replace(task, params=params)
+            copied = msgspec.structs.replace(submit, handle=copy.handle, task=task, copies=[])
             self._add(connection, copied, reason, hashes)
 
     def _add(
@@ -219,23 +218,31 @@ class EngineCore:
         if reason is not None:
             self.reject(connection, submit.handle, reason, submit=submit, is_refusal=True)
             return
+        task = submit.task
+        embed = task if isinstance(task, Embed) else None
+        params = _NO_SAMPLING if isinstance(task, Embed) else task.params
+        if embed is None:
+            needs_whole_prompt = params.prompt_logprobs is not None
+        else:
+            needs_whole_prompt = self.info.pooling is not Pooling.LAST
         sequence = Sequence(
             uid=next(self._uids),
             request_id=submit.request_id,
-            token_ids=submit.prompt_token_ids + submit.output_token_ids,
+            token_ids=submit.prompt_token_ids + _output_of(submit),
             num_prompt_tokens=len(submit.prompt_token_ids),
-            params=submit.params,
+            params=params,
             priority=submit.priority,
             arrival_time=submit.arrival_time,
             cache_salt=submit.cache_salt,
-            needs_whole_prompt=submit.params.prompt_logprobs is not None,
+            embed=embed,
+            needs_whole_prompt=needs_whole_prompt,
             prompt_hashes=hashes,
         )
         entry = _Entry(connection, submit.handle, sequence)
-        if self._is_full(sequence):
+        if embed is None and self._is_full(sequence):
             self._report(entry, FinishReason.LENGTH)
             return
-        if submit.params.constraint is not None:
+        if params.constraint is not None:
             if not self._guided.can_constrain:
                 self.reject(
                     connection, submit.handle, _NO_CONSTRAINTS, submit=submit, is_refusal=True
@@ -247,39 +254,13 @@ class EngineCore:
         self._entries[sequence.uid] = entry
         self._connections[connection][submit.handle] = entry
 
-    def embed(self, connection: Connection, embed: Embed) -> None:
-        """Queue a text to be made a vector. One that cannot run is finished at once, with the
-        reason. Raises ProtocolError when the handle is in use on this connection."""
-        self._require_unused(connection, embed.handle)
-        limit = self.scheduler.max_sequence_len
-        reason = embed_refusal(embed, self.info, max_sequence_len=limit)
-        if reason is not None:
-            self.reject(connection, embed.handle, reason, submit=embed, is_refusal=True)
-            return
-        sequence = Sequence(
-            uid=next(self._uids),
-            request_id=embed.request_id,
-            token_ids=embed.prompt_token_ids,
-            num_prompt_tokens=len(embed.prompt_token_ids),
-            params=_NO_SAMPLING,
-            priority=embed.priority,
-            arrival_time=embed.arrival_time,
-            cache_salt=embed.cache_salt,
-            embed=embed,
-            needs_whole_prompt=self.info.pooling is not Pooling.LAST,
-        )
-        self.scheduler.add(sequence)
-        entry = _Entry(connection, embed.handle, sequence)
-        self._entries[sequence.uid] = entry
-        self._connections[connection][embed.handle] = entry
-
     def reject(
         self,
         connection: Connection,
         handle: int,
         error: str,
         *,
-        submit: Submit | Embed | None = None,
+        submit: Submit | None = None,
         is_refusal: bool = False,
     ) -> None:
         """Finish a handle that never became a sequence. ``is_refusal`` as in ``Finished``.
@@ -296,7 +277,7 @@ class EngineCore:
                 is_refusal=is_refusal,
                 prompt_tokens=len(submit.prompt_token_ids) if submit else 0,
                 cached_tokens=0,
-                output_tokens=len(submit.output_token_ids) if isinstance(submit, Submit) else 0,
+                output_tokens=len(_output_of(submit)) if submit else 0,
                 preemptions=0,
                 arrival_time=submit.arrival_time if submit else now,
                 first_scheduled_time=None,
@@ -563,7 +544,7 @@ class EngineCore:
             num_prompt_tokens=1,
             params=_NO_SAMPLING,
             block_table=blocks,
-            embed=None if self.info.generates else _PROBE,
+            embed=None if self.info.generates else Embed(),
         )
         try:
             self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
@@ -740,6 +721,10 @@ class EngineCore:
                 outputs[connection] = step_outputs(box, figures, stats)
                 self._outboxes[connection] = Outbox()
         return outputs
+
+
+def _output_of(submit: Submit) -> list[int]:
+    return submit.task.output_token_ids if isinstance(submit.task, Generate) else []
 
 
 def _new_scheduler(

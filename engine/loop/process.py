@@ -37,7 +37,6 @@ from engine.loop.connections import (
 from engine.loop.core import EngineCore, EngineDeadError, ProtocolError, Runner
 from engine.messages import (
     Abort,
-    Embed,
     Fatal,
     Heartbeat,
     Loading,
@@ -278,8 +277,6 @@ class EngineProcess:
                     core.abort(connection, handles)
                 case Received(connection, Submit() as submit):
                     core.add(connection, submit)
-                case Received(connection, Embed() as embed):
-                    core.embed(connection, embed)
                 case Malformed(connection, handles, error):
                     for handle in handles:
                         core.reject(connection, handle, error)

@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from engine.messages import Embed, SamplingParams, Submit
+from engine.messages import Embed, Generate, SamplingParams, Submit
 from engine.step.step import ModelInfo
 
 
-def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | None:
+def refusal(submit: Submit, info: ModelInfo, *, max_sequence_len: int) -> str | None:
     """Why this model cannot take this submission; None if it can.
 
     ``max_sequence_len`` bounds prompt plus output, in tokens.
     """
+    match submit.task:
+        case Generate() as generate:
+            return _generate_refusal(submit, generate, info, max_sequence_len)
+        case Embed() as embed:
+            return _embed_refusal(submit, embed, info, max_sequence_len)
+
+
+def _generate_refusal(
+    submit: Submit, generate: Generate, info: ModelInfo, max_sequence_len: int
+) -> str | None:
+    if not info.generates:
+        return f"{info.architecture} does not generate"
     prompt_len = len(submit.prompt_token_ids)
     if prompt_len == 0:
         return "the prompt is empty"
@@ -22,17 +34,18 @@ def refusal(submit: Submit, *, vocab_size: int, max_sequence_len: int) -> str | 
             f"the prompt has {prompt_len} tokens and leaves no room for output: "
             f"prompt and output together can have {max_sequence_len}"
         )
-    outside = _outside(submit.prompt_token_ids, vocab_size)
+    outside = _outside(submit.prompt_token_ids, info.vocab_size)
     if outside is None:
-        outside = _outside(submit.output_token_ids, vocab_size)
+        outside = _outside(generate.output_token_ids, info.vocab_size)
     if outside is not None:
-        return f"token id {outside} is not in the vocabulary of {vocab_size}"
-    return _params_refusal(submit.params, vocab_size)
+        return f"token id {outside} is not in the vocabulary of {info.vocab_size}"
+    return _params_refusal(generate.params, info.vocab_size)
 
 
-def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> str | None:
-    """Why this model cannot make this vector; None if it can."""
-    prompt_len = len(embed.prompt_token_ids)
+def _embed_refusal(
+    submit: Submit, embed: Embed, info: ModelInfo, max_sequence_len: int
+) -> str | None:
+    prompt_len = len(submit.prompt_token_ids)
     if not info.vector_size:
         return f"{info.architecture} does not support embeddings"
     if prompt_len == 0:
@@ -41,7 +54,7 @@ def embed_refusal(embed: Embed, info: ModelInfo, *, max_sequence_len: int) -> st
         return f"the text has {prompt_len} tokens; the limit is {max_sequence_len}"
     if embed.second_text is not None and embed.second_text > prompt_len:
         return f"second_text is {embed.second_text}, but the text has only {prompt_len} tokens"
-    outside = _outside(embed.prompt_token_ids, info.vocab_size)
+    outside = _outside(submit.prompt_token_ids, info.vocab_size)
     if outside is not None:
         return f"token id {outside} is not in the vocabulary of {info.vocab_size}"
     if embed.dimensions is None:

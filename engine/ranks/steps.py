@@ -11,7 +11,7 @@ from engine.sampling.params import is_plain_greedy
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
 
-_EMBED = Embed(handle=0, request_id="", prompt_token_ids=[], arrival_time=0.0)
+_EMBED = Embed()
 
 
 @dataclass(slots=True)

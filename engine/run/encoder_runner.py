@@ -165,7 +165,7 @@ def _probe(num_tokens: int) -> ScheduledSequence:
         token_ids=token_ids,
         num_prompt_tokens=num_tokens,
         params=SamplingParams(max_tokens=1),
-        embed=Embed(handle=0, request_id="probe", prompt_token_ids=token_ids, arrival_time=0.0),
+        embed=Embed(),
     )
     return ScheduledSequence(sequence, 0, num_tokens, samples=True)
 

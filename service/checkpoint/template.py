@@ -21,12 +21,12 @@ from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from service.conversation import JsonObject
+
 MAX_PROMPT_CHARS = 64 * 1024 * 1024
 # Marks where the final message ends, so that what the template adds after it can be cut off. The
 # last space tells whether the template strips messages.
 _CONTINUE_MARK = "\u2063quire-continues-here\u2063 "
-
-JsonObject = dict[str, Any]
 
 
 class TemplateError(ValueError):

@@ -8,9 +8,8 @@ from service.constraint.flat import CannotFlattenError, flat_regex
 from service.constraint.lark import literal, pattern, quoted
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
+from service.conversation import JsonObject
 from service.errors import InvalidRequestError
-
-JsonObject = dict[str, Any]
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 _NOTHING = "/a/ & /b/"  # a terminal without a text

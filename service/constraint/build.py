@@ -30,12 +30,12 @@ from service.constraint.lark import (
 )
 from service.constraint.request import (
     AnswerShape,
-    Choice,
+    AnyJsonObject,
     ConstraintRequest,
     Grammar,
-    JsonObject,
     JsonSchema,
     NamedTool,
+    OneOf,
     Regex,
     ToolShape,
 )
@@ -63,7 +63,7 @@ def eased_requests(request: ConstraintRequest) -> Iterator[tuple[ConstraintReque
         yield msgspec.structs.replace(request, answer=easier), paths
 
 
-def constraint_for(
+def build_constraint(
     request: ConstraintRequest,
     output_format: OutputFormat,
     token_ids: TokenIds,
@@ -227,12 +227,12 @@ class _Builder:
                     raise read.left_out[0]
                 self.left_out += read.paths
                 return self.rules.add(schema_grammar(read.schema, any_whitespace=any_whitespace))
-            case JsonObject():
+            case AnyJsonObject():
                 return self.rules.add(schema_grammar({"type": "object"}))
             case Regex(pattern=regex, param=param):
                 check_size(regex, param)
                 return self.rules.add(pattern(regex), terminal=True)
-            case Choice(options=options, param=param):
+            case OneOf(options=options, param=param):
                 return self.rules.add(_options(options, param), terminal=True)
             case Grammar(text=text, param=param):
                 check_size(text, param)

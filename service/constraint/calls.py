@@ -250,9 +250,7 @@ class CallTerms:
         """Any value as these formats write them. ``quote`` stands on both sides of a text; None:
         Python's own quotes."""
         value = self._rules.name()
-        number = self._rules.add(
-            r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/", terminal=True
-        )
+        number = self._rules.add(_NUMBER, terminal=True)
         if quote is None:
             string = self._rules.add(
                 r'/"([^"\\\n]|\\.)*"/' + " | " + r"/'([^'\\\n]|\\.)*'/", terminal=True

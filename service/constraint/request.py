@@ -1,27 +1,21 @@
-"""What a request asks of the form of its answer, whatever API asked.
+"""What a request asks of the form of its answer, the same for every API.
 
-A route says it with one ``ConstraintRequest``:
+All of it is in one ``ConstraintRequest``:
 
 - ``answer``: the form of the text that the client reads (``response_format``, ``text.format``,
   ``output_config.format``, ``structured_outputs``, ``guided_*``);
 - ``tools``, ``tool_choice``, ``parallel_tool_calls``: which calls may, must and must not be made;
 - ``opening``: what the prompt's end leaves open, such as a reasoning block; ``reasoning``: whether
-  one may be opened. Reasoning itself always stays free: a constraint holds for what comes after it.
+  one may be opened. Reasoning itself is never constrained, only what comes after it.
 
-Every part carries ``param``, the request's own name of the field it came from
-(``response_format.json_schema.schema``, ``tools.0.function.parameters``), which errors name.
+Every part carries ``param``, the name of the request's field that it came from
+(``response_format.json_schema.schema``, ``tools.0.function.parameters``), for errors.
 
     request = ConstraintRequest(answer=JsonSchema({"type": "object"}, param="response_format"))
-    constraint = await constraint_of(
-        request, checkpoint.output_format, checkpoint.tokenizer.token_id, trial
-    )
-    params = msgspec.structs.replace(params, constraint=constraint)
 
-The routes of chat-like APIs need not do that themselves: ``service.http.prepare`` makes the
-request of the conversation's tools and of the ``answer`` (and ``tools``) given to
-``start_conversation``. ``constraint_of`` (in ``constraint_grammar``) tries the grammar within a
-bound of time and raises InvalidRequestError for one that will not do. It gives None when nothing
-has to be constrained, so it may always be called.
+``service.constraint.build.build_constraint`` makes the grammar of a request,
+``service.constraint.trial.GrammarTrial`` tries one within a bound of time, and
+``service.preparation.forms.tried_constraint`` does both.
 """
 
 from __future__ import annotations
@@ -35,12 +29,12 @@ from service.formats import Opening
 
 __all__ = [
     "AnswerShape",
-    "Choice",
+    "AnyJsonObject",
     "ConstraintRequest",
     "Grammar",
-    "JsonObject",
     "JsonSchema",
     "NamedTool",
+    "OneOf",
     "Regex",
     "ToolChoice",
     "ToolShape",
@@ -57,7 +51,7 @@ class JsonSchema(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     any_whitespace: bool = True  # False: none between the JSON's tokens
 
 
-class JsonObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class AnyJsonObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Any JSON object."""
 
     param: str
@@ -70,7 +64,7 @@ class Regex(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     param: str
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class OneOf(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Exactly one of these texts."""
 
     options: tuple[str, ...]
@@ -86,7 +80,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     syntax: Literal["auto", "lark", "gbnf"] = "auto"
 
 
-AnswerShape = JsonSchema | JsonObject | Regex | Choice | Grammar
+AnswerShape = JsonSchema | AnyJsonObject | Regex | OneOf | Grammar
 
 
 class ToolShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -119,13 +119,6 @@ class Enforceable(NamedTuple):
         return [str(error.param) for error in self.left_out] + self.stood_in_for
 
 
-def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
-    """Raises InvalidRequestError for a schema that is too large or has a keyword that cannot be
-    enforced; the error names it."""
-    for error in enforceable(schema, param).left_out:
-        raise error
-
-
 def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
     """The schema without what restricts nothing or cannot be enforced, with what can be only when
     it is said otherwise, and without properties that it does not name. Raises InvalidRequestError

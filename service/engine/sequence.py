@@ -1,18 +1,19 @@
-"""One sequence as the service sees it: what the engine has said of it, and what another engine
-needs to go on with it."""
+"""One sequence as the service sees it: what the engine has reported of it, and what another engine
+needs to continue it."""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from dataclasses import dataclass, field
 
 import msgspec
 
 from engine.messages import (
     Admitted,
-    Embed,
     Finished,
     FinishReason,
+    Generate,
     PromptLogprobs,
     Submit,
     TokenLogprobs,
@@ -23,15 +24,15 @@ from service.errors import EngineFailedError, InvalidRequestError, QuireError
 class Waker:
     """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
 
-    The task awaits what ``arm`` gives, if anything, then calls ``clear`` before it looks at what
-    it was woken for, so that no wake-up is lost while it is busy. ``wait`` is both.
+    The task awaits what ``arm`` returns, if anything, then calls ``clear`` before it looks at what
+    it was woken for, so that no wake-up is lost while it is busy. ``wait`` does both.
     """
 
     __slots__ = ("_future", "_loop", "_woken")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # getting it is a system call
         self._woken = False
 
     def wake(self) -> None:
@@ -62,23 +63,30 @@ class Waker:
         self.clear()
 
 
+class SequenceState(enum.Enum):
+    UNSENT = enum.auto()  # it waits for an engine
+    QUEUED = enum.auto()  # an engine has it and has not begun to run it
+    RUNNING = enum.auto()
+    ENDED = enum.auto()  # finished, failed or aborted
+
+
 @dataclass(slots=True, eq=False)
 class EngineSequence:
-    """``message`` asked for it; None: it is filled by hand. ``owner``: the digest of the key that
-    it belongs to. ``tokens`` and ``logprobs`` hold what
-    arrived since the reader last took it, ``generated`` all tokens. Times are monotonic
-    seconds."""
+    """``message``: the one that submits it; None: it is filled by hand. ``owner``: the digest of
+    the key that it belongs to. ``tokens`` and ``logprobs`` hold what arrived since the reader last
+    took it, ``generated`` all tokens. Times are monotonic seconds."""
 
     handle: int
     prompt_tokens: int
     arrival_time: float
     waker: Waker
-    message: Submit | Embed | None = None
+    message: Submit | None = None
     owner: str = ""
+    state: SequenceState = SequenceState.UNSENT
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)  # of those asked for
-    vector: bytes | None = None  # little-endian float32, of a sequence that asked for one
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    vector: bytes | None = None  # little-endian float32
     generated: list[int] = field(default_factory=list)
     cached_tokens: int = 0
     first_scheduled_time: float | None = None
@@ -89,7 +97,7 @@ class EngineSequence:
     deaths: int = 0  # of engines that had it
     resumed_at: int = 0  # how many tokens it had when the present engine got it
     # See ``service.engine.suspects``.
-    trial_tokens: int = 0  # that it must get from one engine to be trusted again; 0: it is
+    trial_tokens: int = 0  # it needs from one engine to be trusted again; 0: it is trusted
     late_deaths: int = 0  # of engines that had given it tokens
     waiting_deaths: int = 0  # of engines that had not begun to run it
     handovers: int = 0  # to an engine that came after one that died
@@ -100,14 +108,13 @@ class EngineSequence:
             self.first_scheduled_time = admitted.time
             self.cached_tokens = admitted.cached_tokens
 
-    def add_prompt_logprobs(self, told: PromptLogprobs) -> None:
-        """A further piece. An engine that came after one that died begins at the prompt's
-        start."""
+    def add_prompt_logprobs(self, piece: PromptLogprobs) -> None:
+        """An engine that came after one that died starts again at the prompt's start."""
         known = self.prompt_logprobs
-        known += told.tokens[len(known) - told.start :]
+        known += piece.tokens[len(known) - piece.start :]
 
     def end(self, finished: Finished) -> None:
-        """The engine's record, which knows nothing of the engines before."""
+        """``finished`` knows nothing of the engines before this one."""
         if self.handovers:
             finished = msgspec.structs.replace(
                 finished,
@@ -118,6 +125,10 @@ class EngineSequence:
                 last_token_time=self.last_token_time,
             )
         self.finished = finished
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is not SequenceState.ENDED
 
     @property
     def error(self) -> QuireError | None:
@@ -136,20 +147,22 @@ class EngineSequence:
         """How many tokens it got from the present engine, or the one that just died."""
         return len(self.generated) - self.resumed_at
 
-    def resumption(self) -> Submit | Embed:
-        """What asks another engine to go on where the last one stood."""
+    def resumption(self) -> Submit:
+        """The message that lets another engine continue where the last one stopped."""
         message = self.message
         assert message is not None
-        if isinstance(message, Embed):
+        task = message.task
+        if not isinstance(task, Generate):
             return message
-        params = message.params
-        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # they were told already
+        params = task.params
+        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # nothing is missing
             params = msgspec.structs.replace(params, prompt_logprobs=None)
-        return msgspec.structs.replace(message, params=params, output_token_ids=self.generated)
+        task = Generate(params, output_token_ids=self.generated)
+        return msgspec.structs.replace(message, task=task)
 
     def record(self, output_tokens: int, now: float) -> Finished:
-        """The engine's record; or what is known here, for a sequence that ended before the engine
-        said so (a stop string, a client that left, a dead engine)."""
+        """The engine's record; or what is known here, if the sequence ended before the engine
+        reported it (a stop string, a client that left, a dead engine)."""
         if self.finished is not None and self.finished.output_tokens == output_tokens:
             return self.finished
         return Finished(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from engine.messages import Embed, Submit
+from engine.messages import Generate, Submit
 from service.engine.sequence import EngineSequence
 from service.errors import CrashingRequestError
 
@@ -36,13 +36,14 @@ _MOST_REMEMBERED = 1024
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
-def fingerprint(message: Submit | Embed) -> bytes:
+def fingerprint(message: Submit) -> bytes:
     """Of what is asked for, whoever asks for it: prompt and parameters but the seed, which a client
     that retries leaves to chance."""
-    if isinstance(message, Submit):
-        asked: object = msgspec.structs.replace(message.params, seed=0)
+    task = message.task
+    if isinstance(task, Generate):
+        asked: object = msgspec.structs.replace(task.params, seed=0)
     else:
-        asked = (message.second_text, message.dimensions, message.activate)
+        asked = (task.second_text, task.dimensions, task.activate)
     data = _encoder.encode((message.prompt_token_ids, asked))
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -80,7 +81,7 @@ class Suspects:
         self._accused = _Memory(clock)
         self._convicted = _Memory(clock)
 
-    def check(self, message: Submit | Embed) -> None:
+    def check(self, message: Submit) -> None:
         """Raises CrashingRequestError for what has been convicted."""
         if self._convicted and self._convicted.count(fingerprint(message)):
             raise crashing_request()

@@ -13,9 +13,10 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
+from engine.messages import Finished, FinishReason, Generate, SamplingParams, TokenLogprobs
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.errors import EngineFailedError, InvalidRequestError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
@@ -103,9 +104,9 @@ class BeamGeneration(Generation):
         self._handovers = 0
         self._submit()
 
-    def take_in(self) -> list[Choice]:
+    def collect(self) -> list[Choice]:
         if self._filled:
-            return super().take_in()
+            return super().collect()
         self.waker.clear()
         for sequence in self._at_work:
             if sequence.error is not None:
@@ -123,7 +124,7 @@ class BeamGeneration(Generation):
             return []
         self._fill_choices()
         self._filled = True
-        return super().take_in()
+        return super().collect()
 
     def close(self) -> None:
         self._link.abort(self._at_work)
@@ -141,17 +142,16 @@ class BeamGeneration(Generation):
         request = self.request
         self._at_work = []
         for beam in self._beams:
-            sequence = self._link.submit(
-                self._tokens_of(beam),
-                self._params,
+            submission = Submission(
                 request_id=request.request_id,
-                waker=self.waker,
+                prompt_token_ids=self._tokens_of(beam),
+                task=Generate(self._params),
                 caller=self._caller,
+                arrival_time=request.arrival_time,
                 priority=request.priority,
                 cache_salt=request.cache_salt,
-                arrival_time=request.arrival_time,
             )
-            self._at_work.append(sequence)
+            self._at_work += self._link.submit(submission, self.waker)
         if self._first_step is None:
             self._first_step = self._at_work[0]
 

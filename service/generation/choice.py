@@ -88,40 +88,41 @@ class Choice:
             self._advance_partly(most)
             return not self.done
         sequence.tokens = []
-        if self._streams and sequence.finished is None and sequence.failure is None:
-            tokens = self.tokens  # nearly every call: a token or two, and nothing ends
+        ends = sequence.finished is not None or sequence.failure is not None
+        hidden = self._take_terminator(fresh) if ends else None
+        if self._streams:
+            tokens = self.tokens
             for token in fresh:
                 tokens.append(token)
                 piece = self._push(token)
                 if piece:
                     self._feed(piece, len(tokens))
-            if sequence.logprobs:
-                logprobs, sequence.logprobs = sequence.logprobs, []
-                self.logprobs += logprobs
+        elif self._read_to_stop_string(fresh):
             return False
-        self._advance_to_an_end(fresh)
-        return False
-
-    def _advance_to_an_end(self, fresh: list[int]) -> None:
-        """Where one may be among the tokens, or behind them."""
-        sequence = self.sequence
-        terminator = self._terminator()
-        hidden = terminator is not None and bool(fresh) and fresh[-1] == terminator
-        if hidden:
-            fresh.pop()  # its text is not part of the answer
-        self._use_fresh(fresh)
-        if self.finished is not None:
-            return
-        if hidden and terminator is not None:
-            self.tokens.append(terminator)
         if sequence.logprobs:
             logprobs, sequence.logprobs = sequence.logprobs, []
             self.logprobs += logprobs
-        error = sequence.error
+        if ends:
+            if hidden is not None:
+                self.tokens.append(hidden)
+            self._conclude()
+        return False
+
+    def _take_terminator(self, fresh: list[int]) -> int | None:
+        """Take the token that ended the sequence from ``fresh`` if its text is not part of the
+        answer."""
+        finished = self.sequence.finished
+        if finished is None or self._rules.show or not fresh:
+            return None
+        return fresh.pop() if fresh[-1] == finished.stop_token_id else None
+
+    def _conclude(self) -> None:
+        error = self.sequence.error
         if error is not None:
-            self._fail(error)
-        elif sequence.finished is not None:
-            self._finish(terminator)
+            self.failure = error
+            self.done = True
+        else:
+            self._finish()
 
     def _advance_partly(self, most: int) -> None:
         """Take ``most`` of the tokens, as if no more had arrived yet."""
@@ -134,29 +135,19 @@ class Choice:
         sequence.tokens, sequence.logprobs = tokens[most:], logprobs[most:]
         sequence.finished, sequence.failure = finished, failure
 
-    def _use_fresh(self, fresh: list[int]) -> None:
-        """Take these tokens in, up to a stop string's end."""
-        tokens, push, parser = self.tokens, self._detokenizer.push, self._parser
-        if not self._rules.strings:
-            for token in fresh:
-                tokens.append(token)
-                piece = push(token)
-                if piece:
-                    parser.feed_token(piece, len(tokens))
-            return
+    def _read_to_stop_string(self, fresh: list[int]) -> bool:
+        """True when a stop string was complete: what comes after it is not used."""
+        tokens, push = self.tokens, self._push
         for token in fresh:
             tokens.append(token)
             piece = push(token)
             if piece and self._push_text(piece):
                 used = len(tokens) - len(self.logprobs)
                 self.logprobs += self.sequence.logprobs[:used]
-                self._finish_at_stop_string()
-                return
-
-    def _terminator(self) -> int | None:
-        """The stop or end-of-sequence token that ended the sequence and is not to be shown."""
-        finished = self.sequence.finished
-        return None if finished is None or self._rules.show else finished.stop_token_id
+                self._parser.finish(truncated=False)
+                self._end("stop", self._matcher.matched)
+                return True
+        return False
 
     def _push_text(self, piece: str) -> bool:
         """True when a stop string is complete."""
@@ -168,12 +159,8 @@ class Choice:
             self._parser.feed(piece)
         return self._matcher.matched is not None
 
-    def _finish_at_stop_string(self) -> None:
-        self._parser.finish(truncated=False)
-        self._end("stop", self._matcher.matched)
-
-    def _finish(self, terminator: int | None) -> None:
-        """The sequence is whole, or as long as it may be."""
+    def _finish(self) -> None:
+        """The sequence is complete, or as long as it may be."""
         record = self.sequence.finished
         assert record is not None
         tail = self._detokenizer.flush()
@@ -189,10 +176,6 @@ class Choice:
         self._end(
             "length" if truncated else "stop", token if token in self._rules.token_ids else None
         )
-
-    def _fail(self, error: QuireError) -> None:
-        self.failure = error
-        self.done = True
 
     def _end(self, reason: str, matched: str | int | None) -> None:
         if reason == "stop" and self._parser.complete_calls:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 
+from engine.messages import Generate
 from service.checkpoint.checkpoint import Checkpoint
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
 from service.formats import PLAIN
 from service.generation.beam import BeamGeneration, unsubmitted
@@ -51,18 +53,17 @@ class Generator:
         choices: list[Choice] = []
         try:
             for prompt in request.prompts:
-                sequences = self._link.submit_choices(
-                    prompt,
-                    request.params,
-                    seeds,
+                submission = Submission(
                     request_id=request.request_id,
-                    waker=waker,
+                    prompt_token_ids=prompt,
+                    task=Generate(request.params),
+                    seeds=seeds,
                     caller=caller,
+                    arrival_time=request.arrival_time,
                     priority=request.priority,
                     cache_salt=request.cache_salt,
-                    arrival_time=request.arrival_time,
                 )
-                for sequence in sequences:
+                for sequence in self._link.submit(submission, waker):
                     choices.append(self._choice(request, len(choices), sequence))
         except (ConnectionError, ValueError, QuireError):
             self._link.abort([choice.sequence for choice in choices])

@@ -82,9 +82,9 @@ class Generation:
         future = self.waker.arm()
         if future is not None:
             await future
-        return self.take_in()
+        return self.collect()
 
-    def take_in(self) -> list[Choice]:
+    def collect(self) -> list[Choice]:
         """What ``advance`` does once ``waker`` has woken it; for a reader that waits itself."""
         self.waker.clear()
         changed = self._open
@@ -114,7 +114,7 @@ class Generation:
         self._open = [choice for choice in choices if not choice.done]
 
     def fail(self, error: QuireError) -> None:
-        """Make what still runs end by this error at the next ``take_in``; its blocks are freed
+        """Make what still runs end by this error at the next ``collect``; its blocks are freed
         now."""
         running = self._running()
         self._link.abort(running)

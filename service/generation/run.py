@@ -25,8 +25,8 @@ from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
 _END = b"\n\n"
-# What a reader is sent at a time: one that does not read it holds no more.
-PIECE_BYTES = 64 * 1024
+# The most that is sent to a reader at a time, and so held by one that does not read it.
+RUN_PIECE_BYTES = 64 * 1024
 MOST_READERS = 64  # of one run
 
 
@@ -123,8 +123,8 @@ class RunLog:
         return b"".join(pieces)
 
     def piece(self, number: int) -> tuple[bytes, int]:
-        """As many events from ``number`` on as ``PIECE_BYTES`` hold, but at least one if there is
-        one, and the number of the event behind them. ``number`` must not be before ``first``."""
+        """The events from ``number`` on that fit ``RUN_PIECE_BYTES``, but at least one if there is
+        one, and the number of the event after them. ``number`` must not be before ``first``."""
         events, place = self._events, number - self.first
         if place >= len(events):
             return b"", number
@@ -133,7 +133,7 @@ class RunLog:
         held, size = [events[place]], len(events[place])
         for index in range(place + 1, len(events)):
             size += len(events[index])
-            if size > PIECE_BYTES:
+            if size > RUN_PIECE_BYTES:
                 break
             held.append(events[index])
         return held[0] if len(held) == 1 else b"".join(held), number + len(held)
@@ -163,14 +163,14 @@ class RunLog:
                 future.set_result(None)
 
 
-class RunSubject(Protocol):
-    """What a run is about, for an API that can tell of it otherwise than as a stream."""
+class RunListener(Protocol):
+    """An API that reports on a run in another way than by its stream."""
 
     @property
     def body(self) -> bytes: ...
 
     def stopping(self) -> None:
-        """The run is about to be made to fail because nobody wants it."""
+        """The run is about to be stopped because no client reads it."""
 
     def ended(self, run: Run) -> None:
         """Its last event is in the log."""
@@ -188,7 +188,7 @@ class Run:
         *,
         timeout: float,
         background: bool,
-        subject: RunSubject | None = None,
+        subject: RunListener | None = None,
     ) -> None:
         self.subject = subject
         self.id = run_id
@@ -297,7 +297,7 @@ class RunRegistry:
         events: AsyncGenerator[bytes, None],
         *,
         background: bool = False,
-        subject: RunSubject | None = None,
+        subject: RunListener | None = None,
         held: int = 0,
         on_end: Callable[[], None],
     ) -> Run:

@@ -189,7 +189,7 @@ async def stream_events(
             waking = arm()
             if waking is not None:
                 await waking
-            changed = generation.take_in()
+            changed = generation.collect()
             if first and generation.first_token_time is not None:
                 exchange.note_first_token(generation.first_token_time)
                 first = False

@@ -14,7 +14,7 @@ from service.generation.request import Generation
 from service.http.answering import HttpRequest, exchange_of, unless_client_leaves
 from service.http.exchange import Exchange
 from service.http.services import Services
-from service.preparation.forms import WriteForm, constraint_of
+from service.preparation.forms import WriteForm, tried_constraint
 from service.preparation.jobs import (
     Form,
     FormJob,
@@ -153,7 +153,7 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
             return form
 
         constraint, freed = await client.unless_gone(
-            constraint_of(asked, write, services.grammar_trial, client.owner)
+            tried_constraint(asked, write, services.grammar_trial, client.owner)
         )
         client.exchange.ignored.add(*freed)
         if constraint is not None:

@@ -15,7 +15,7 @@ from litestar.params import FromPath
 
 from service.errors import ClientGoneError, InvalidRequestError, NotFoundError
 from service.generation.request import Generation
-from service.generation.run import PIECE_BYTES, Run, RunSubject
+from service.generation.run import RUN_PIECE_BYTES, Run, RunListener
 from service.http.answering import (
     Answer,
     AnswerStream,
@@ -62,7 +62,7 @@ def start_run(
     stream: AnswerStream[bytes],
     *,
     background: bool = False,
-    subject: RunSubject | None = None,
+    subject: RunListener | None = None,
     settle: Settle | None = None,
 ) -> Run:
     """From here on the generation belongs to the run, whatever becomes of the connection.
@@ -119,8 +119,8 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
             place = events.find(_END, place) + len(_END)
             if place < len(_END):
                 return
-        for start in range(place, len(events), PIECE_BYTES):
-            yield events[start : start + PIECE_BYTES]
+        for start in range(place, len(events), RUN_PIECE_BYTES):
+            yield events[start : start + RUN_PIECE_BYTES]
 
     return EventStream(
         rest(),

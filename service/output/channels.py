@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 from service.formats.format import Channels, ToolCallTags
-from service.output.calls.json_text import Ending, read_container
+from service.output.calls.json_text import ValueEnding, read_container
 from service.output.calls.reader import read_calls
 from service.output.calls.sink import CallSink, ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source, Waiting
@@ -87,7 +87,7 @@ def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Wait
     elif (yield from source.peek()) == "{":
         sink.begin(name)
         ending = yield from read_container(source, sink.arguments)
-        sink.end(whole=ending is Ending.WHOLE)
+        sink.end(whole=ending is ValueEnding.WHOLE)
     else:
         raise NotACallError
     yield from source.space()

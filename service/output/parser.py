@@ -1,69 +1,34 @@
 """Output text to events, incrementally: the one parser, run by a format's description.
 
 The same text cut anywhere gives the same events once adjacent deltas are joined. Half a tag is
-held back until it is a tag or a false alarm. Text in which no tag ever appears goes out untouched.
-White space next to a tag goes out as it stands where text of its kind came before and more of it
-follows; at the start and the end of a kind's text it belongs to the tag.
+held back until it is a tag or a false alarm. Text without any tag goes out untouched. White space
+next to a tag goes out as it is if there is text of its kind before and after it; at the start and
+the end of a kind's text it belongs to the tag.
 """
 
 from __future__ import annotations
 
-import enum
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from service.formats import Opening, OutputFormat
 from service.output.call_ids import new_call_id
-from service.output.calls.json_text import loads
 from service.output.calls.mark import read_mark
-from service.output.calls.reader import inner_opening, read_calls, resumes_at
-from service.output.calls.sink import ToolSchemas, check_name
-from service.output.calls.source import (
-    EndOfTextError,
-    NotACallError,
-    Source,
-    Stop,
-    Stops,
-    Waiting,
-)
+from service.output.calls.reader import read_calls, resumes_at
+from service.output.calls.sink import ToolSchemas
+from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.channels import read_header
-from service.output.events import (
-    Event,
-    ReasoningDelta,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallBegin,
-    ToolCallEnd,
-)
+from service.output.events import Event, ReasoningDelta, TextDelta
+from service.output.reading import CallLog, Finds, Header, OpenReading, Subject
 from service.output.spans import TokenSpans
-
-# Tokens' texts in which no tag can begin, by the tags' first characters. Tokens are few, so nearly
-# every look-up succeeds, and costs a third of the search that it spares.
-_PLAIN_TEXTS: dict[str, set[str]] = {}
-_MOST_PLAIN_TEXTS = 100_000
-
-
-class _Meaning(enum.Enum):
-    """What a tag does."""
-
-    REASONING = enum.auto()  # what follows is reasoning
-    TEXT = enum.auto()
-    NOTHING = enum.auto()
-    MARK = enum.auto()  # nothing either, but the white space around it is the text's
-    CALLS = enum.auto()
-    INNER_CALL = enum.auto()  # a call's own tag, without the one around it
-    NEXT_CALL = enum.auto()  # a further call behind one that was malformed
-    HEADER = enum.auto()
+from service.output.tags import FormatTags, Meaning
 
 
 class OutputParser:
     """Feed text in order, then call ``finish`` once. Both append to ``log`` what became certain.
 
-    Feed either each token's text by ``feed_token``, or, where text is held back in between, tell
-    ``spans`` of every piece and ``feed`` what comes through. ``tools``: those that may be called;
-    None: calls are not looked for. ``opening``: what the prompt's end left open. ``one_token``:
-    the tags that are tokens of their own; spelled by several tokens they are just text.
-    ``special``: those of them that no text is about.
+    Feed either each token's text by ``feed_token``, or, where text is held back in between, push
+    every piece to ``spans`` and ``feed`` what comes through. ``opening``: what the prompt's end
+    left open. For ``tools``, ``one_token`` and ``special`` see ``FormatTags``.
     """
 
     def __init__(
@@ -82,14 +47,16 @@ class OutputParser:
         self._reasoning = output_format.reasoning
         self._tags = output_format.tool_call if tools is not None else None
         self._channels = output_format.channels
-        self._tools: ToolSchemas = tools or {}
-        self._calls_in_channels = tools is not None
-        self._one_token = one_token
-        self._special = special
+        self._tools = tools
+        self._format_tags = FormatTags(output_format, tools, one_token, special)
+        self._stops = self._format_tags.stops(spans)
         self._spans = spans
-        self._mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
+        self._events = log
+        mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
+        self._calls = CallLog(log, spans, tools or {}, mint_id)
+        self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
-        self._calls_here = True  # calls may stand in this message
+        self._calls_here = True  # calls may come in this message
         self._shown = True  # False: the message is for somebody else, its text is dropped
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
@@ -97,47 +64,28 @@ class OutputParser:
         self._bare_reasoning = ""
         if self._reasoning is not None and opening is Opening.TEXT:
             self._bare_reasoning = self._reasoning.bare
-        # An answer begins here: what is not in tags may come.
+        # An answer begins here: calls or reasoning without their tag may come.
         self._fresh = self._reads_bare_calls or bool(self._bare_reasoning)
         self._held = ""
         self._offset = 0  # characters of the text that events or dropped tags account for
         self._end = 0  # tokens that events account for
-        self._source: Source | None = None  # while a reader is at work
-        self._reader: Waiting | None = None
-        self._opened = 0  # characters of the tag, and white space before it, that began the reading
-        self._known_only = False  # only the request's own tools make a call
-        self._calls_before = 0  # the reading
-        self._malformed = False  # a call was; others may come behind it
+        self._malformed = False  # a call was; others may come after it
         self._opening_shown = False  # a tag that opened no call is text, and so is its closing one
-        self._in_header = False  # the reader is at one
-        self._in_mark = False
-        self._call_open = False
-        self._arguments: list[str] = []  # of the open call
-        self.calls = 0  # tool calls begun
-        self.complete_calls = 0
-        self._events = log
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
         self._begun: set[type[Event]] = set()  # the kinds of text of which there was some
         self._gaps: dict[type[Event], str] = {}  # white space before the next text of a kind
-        self._gap_before = ""  # what that was before the tag that began the reading
-        self._stops = Stops(self._stop_tags(), self._stop_kind)
-        self._meanings: dict[str, _Meaning] = {}
-        self._spelled: tuple[str, ...] = ()  # tags that may come in pieces
-        self._search: re.Pattern[str] | None = None
-        self._trigger: re.Pattern[str] | None = None
-        self._plain: set[str] = set()
         self._watch()
         if opening is Opening.HEADER:
             self._start_header(0, "")
 
     @property
-    def in_reasoning(self) -> bool:
-        return self._in_reasoning
+    def complete_calls(self) -> int:
+        return self._calls.complete
 
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
-        free = not (self._held or self._after_tag or self._fresh) and self._source is None
-        if free and self._shown and (text in self._plain or self._is_plain(text)):
+        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
+        if free and self._shown and (text in self._plain or self._table.is_plain(text)):
             # Nothing before it is open, so its span needs no looking up.
             self._events.append(self._kind(text, self._end, tokens))
             self._end = tokens
@@ -153,38 +101,29 @@ class OutputParser:
 
     def _passes(self, text: str) -> bool:
         """Whether no part of this text can belong to a tag."""
-        if self._held or self._after_tag or self._fresh or self._source is not None:
+        if self._held or self._after_tag or self._fresh or self._reading is not None:
             return False
-        return self._is_plain(text)
-
-    def _is_plain(self, text: str) -> bool:
-        """Whether neither a tag nor white space before one can begin in this text."""
-        trigger = self._trigger
-        if trigger is not None and trigger.search(text) is not None:
-            return False
-        if len(self._plain) < _MOST_PLAIN_TEXTS:
-            self._plain.add(text)
-        return True
+        return self._table.is_plain(text)
 
     def _feed_held(self, text: str) -> None:
-        if self._source is not None:
-            self._source.feed(text)
+        if self._reading is not None:
+            self._reading.source.feed(text)
         else:
             self._held += text
         while self._step():
             pass
 
     def finish(self, *, truncated: bool) -> None:
-        """No more text comes. ``truncated``: the model was cut off (``length``), so that an
-        unfinished call is a call all the same and not text."""
-        while self._source is not None:
-            self._source.end(truncated=truncated)
-            if self._read(truncated=truncated) or self._source is None:
+        """No more text comes. ``truncated``: the model was cut off (``length``), so an unfinished
+        call is still a call and not text."""
+        while self._reading is not None:
+            self._reading.source.end(truncated=truncated)
+            if self._read(self._reading, truncated=truncated):
                 while self._step():
                     pass
         kept = len(self._held)
         if truncated:
-            held = self._possible_tag()
+            held = self._table.possible(self._held)
             half_tag = self._held[kept - held :].lstrip()
             if len(half_tag) > 1 and not "".join(half_tag.split()).isalnum():
                 kept -= held  # it would have been a tag; words may be the text's own
@@ -193,16 +132,16 @@ class OutputParser:
     # --- one step of the machine: True while there may be more to do -----------------------------
 
     def _step(self) -> bool:
-        return self._step_text() if self._source is None else self._read()
+        return self._step_text() if self._reading is None else self._read(self._reading)
 
     def _step_text(self) -> bool:
         if self._after_tag or self._fresh:
             started = self._step_start()
             if started is not None:
                 return started
-        found = self._first_tag()
+        found = self._table.first(self._held, self._offset, self._spans)
         if found is None:
-            self._emit_text(self._take_held(len(self._held) - self._possible_tag()))
+            self._emit_text(self._take_held(len(self._held) - self._table.possible(self._held)))
             return False
         start, tag = found
         if self._opening_shown and self._tags is not None and tag == self._tags.close:
@@ -211,7 +150,7 @@ class OutputParser:
             self._watch()
             return True
         before = self._held[:start]
-        if self._meanings[tag] is not _Meaning.MARK:
+        if self._table.meanings[tag] is not Meaning.MARK:
             before = before.rstrip()
         self._emit_text(self._take_held(len(before)))
         self._enter(tag)
@@ -242,37 +181,37 @@ class OutputParser:
         return None
 
     def _enter(self, tag: str) -> None:
-        """Do what the tag says that comes next, perhaps with white space before it."""
+        """Act on the tag that comes next, perhaps with white space before it."""
         if self._events and type(self._events[-1]) is self._kind:
             self._begun.add(self._kind)
         start = self._held.index(tag)
         size = start + len(tag)
-        meaning = self._meanings[tag]
-        if meaning is _Meaning.HEADER:
+        meaning = self._table.meanings[tag]
+        if meaning is Meaning.HEADER:
             assert self._channels is not None
             if tag in self._channels.message:
                 self._start_header(start, "")
             else:
                 self._start_header(size, tag)
             return
-        if meaning is _Meaning.MARK:
+        if meaning is Meaning.MARK:
             self._start_mark(size, tag)
             return
         self._opening_shown = False
-        if meaning in (_Meaning.INNER_CALL, _Meaning.NEXT_CALL):
+        if meaning in (Meaning.INNER_CALL, Meaning.NEXT_CALL):
             self._start_calls(start, tag, meaning)
             return
         if self._malformed:
             self._malformed = False
             self._watch()
-        if meaning is _Meaning.CALLS:
+        if meaning is Meaning.CALLS:
             self._start_calls(size)
             return
         self._leave_gap(start)
         self._drop(len(tag))
         self._after_tag = True
-        if meaning is not _Meaning.NOTHING:
-            self._switch(reasoning=meaning is _Meaning.REASONING)
+        if meaning is not Meaning.NOTHING:
+            self._switch(reasoning=meaning is Meaning.REASONING)
 
     def _switch(self, *, reasoning: bool) -> None:
         self._in_reasoning = reasoning
@@ -285,241 +224,125 @@ class OutputParser:
     def _reads_bare_calls(self) -> bool:
         return self._tags is not None and bool(self._tags.bare)
 
-    # --- calls -----------------------------------------------------------------------------------
+    # --- readings --------------------------------------------------------------------------------
 
-    def _start_calls(self, size: int, tag: str = "", meaning: _Meaning = _Meaning.CALLS) -> None:
-        """``size``: of the white space and tag in front of the calls. ``tag``: which begins the
-        first of them, where that means no more than this."""
+    def _start_calls(self, size: int, tag: str = "", meaning: Meaning = Meaning.CALLS) -> None:
+        """``size``: of the white space and tag in front of the calls. ``tag``: the one that begins
+        the first of them, if it means no more than this; it is text if it begins no call."""
         assert self._tags is not None
-        source = self._begin_reading(size, len(tag))
-        resumed, inner = meaning is _Meaning.NEXT_CALL, meaning is _Meaning.INNER_CALL
-        self._known_only = self._opened == 0 or (bool(tag) and bool(self._tools))
-        self._reader = read_calls(
-            source, self, self._tags, self._tools, resumed=resumed, inner=inner
+        source, gap = self._take_source(size)
+        opened = size + len(tag)
+        tools = self._calls.tools
+        finds = Finds(source, self._calls, known_only=opened == 0 or (bool(tag) and bool(tools)))
+        resumed, inner = meaning is Meaning.NEXT_CALL, meaning is Meaning.INNER_CALL
+        reader = read_calls(source, finds, self._tags, tools, resumed=resumed, inner=inner)
+        self._reading = OpenReading(
+            Subject.CALLS, source, reader, finds, opened, self._calls.begun, gap
         )
 
     def _start_header(self, size: int, opened: str) -> None:
         assert self._channels is not None
-        source = self._begin_reading(size)
-        tools = self._tools if self._calls_in_channels else None
-        self._reader = read_header(source, self, self._channels, self._tags, tools, opened)
-        self._in_header = True
+        source, gap = self._take_source(size)
+        finds = Finds(source, self._calls)
+        reader = read_header(source, finds, self._channels, self._tags, self._tools, opened)
+        self._reading = OpenReading(
+            Subject.HEADER, source, reader, finds, size, self._calls.begun, gap
+        )
 
     def _start_mark(self, size: int, tag: str) -> None:
         end = dict(self._format.marks)[tag]
         if not end:
             self._drop(size)
             return
-        source = self._begin_reading(size)
-        self._reader = read_mark(source, end)
-        self._in_mark = True
+        source, gap = self._take_source(size)
+        reader, finds = read_mark(source, end), Finds(source, self._calls)
+        self._reading = OpenReading(
+            Subject.MARK, source, reader, finds, size, self._calls.begun, gap
+        )
 
-    def _begin_reading(self, size: int, tag: int = 0) -> Source:
-        """``tag``: characters of what comes next that are text if it is no call."""
-        source = self._source = Source(self._held, self._offset, self._stops)
+    def _take_source(self, size: int) -> tuple[Source, str]:
+        """What is held, behind its first ``size`` characters, and the gap before those."""
+        source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
-        self._gap_before = self._gaps.get(self._kind, "")
+        gap = self._gaps.get(self._kind, "")
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self._in_header = self._in_mark = False
-        self._opened = size + tag
-        self._calls_before = self.calls
-        return source
+        self._calls.end = self._end
+        return source, gap
 
-    def _read(self, *, truncated: bool = False) -> bool:
-        """Let the reader go on with what has come."""
-        source, reader = self._source, self._reader
-        assert source is not None
-        assert reader is not None
+    def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
+        """Let the reader go on with what has come. False: it waits for more."""
         try:
-            next(reader)
-        except StopIteration:
-            self._stop_reading(source)
-        except NotACallError:
-            self._release(source)
-        except EndOfTextError:
-            # What stands between calls, or behind the last, is a tag that was not finished.
-            # A header that was not finished says nothing, but text without one is text.
-            header = self._in_header and self._opened > 0 and not self._in_mark
-            if truncated or header or self.calls > self._calls_before:
-                self._stop_reading(source)
+            next(reading.reader)
+        except (StopIteration, NotACallError, EndOfTextError) as error:
+            if reading.finds.header is not None:
+                self._enter_channel(reading.finds.header)
+            self._end = self._calls.end
+            if isinstance(error, StopIteration):
+                self._stop_reading(reading)
+            elif isinstance(error, EndOfTextError) and self._is_unfinished_tag(reading, truncated):
+                self._stop_reading(reading)
                 self._held = ""
             else:
-                self._release(source)
-        else:
-            return False
-        return True
+                self._release(reading)
+            return True
+        return False
 
-    def _stop_reading(self, source: Source) -> None:
-        self._offset = source.offset
-        self._held = source.rest
-        self._source = self._reader = None
-        self._call_open = False
-        self._after_tag = not self._in_mark
+    def _is_unfinished_tag(self, reading: OpenReading, truncated: bool) -> bool:
+        """At the end of the text: what stands between calls, or behind the last, is a tag that was
+        not finished. A header that was not finished says nothing, but text without one is text."""
+        header = reading.subject is Subject.HEADER and reading.opened > 0
+        return truncated or header or self._calls.begun > reading.calls_before
 
-    def _release(self, source: Source) -> None:
+    def _stop_reading(self, reading: OpenReading) -> None:
+        self._offset = reading.source.offset
+        self._held = reading.source.rest
+        self._reading = None
+        self._after_tag = reading.subject is not Subject.MARK
+
+    def _release(self, reading: OpenReading) -> None:
         """It was no call: what looked like one is text. A later tag in it still counts, and so does
         another call."""
-        raw = "" if self._call_open else source.unsettled
-        self._stop_reading(source)
+        raw = "" if reading.finds.call_open else reading.source.unsettled
+        self._stop_reading(reading)
         self._after_tag = False
         self._offset -= len(raw)
         self._held = raw + self._held
-        if not (self._in_header or self._in_mark) and self._was_meant_as_call(raw):
+        if reading.subject is Subject.CALLS and self._was_meant_as_call(reading, raw):
             self._malformed = True
             self._watch()
-        if self.calls == self._calls_before:
-            self._gaps[self._kind] = self._gap_before
-            self._opening_shown = self._opened > 0
-            self._emit_text(self._take_held(self._opened))
+        if self._calls.begun == reading.calls_before:
+            self._gaps[self._kind] = reading.gap_before
+            self._opening_shown = reading.opened > 0
+            self._emit_text(self._take_held(reading.opened))
 
-    def _was_meant_as_call(self, text: str) -> bool:
-        """Whether further calls may be looked for behind this, which is none."""
-        if self._opened > 0 or self.calls > self._calls_before:
+    def _was_meant_as_call(self, reading: OpenReading, text: str) -> bool:
+        """Whether further calls may be looked for behind this text, which holds no call."""
+        if reading.opened > 0 or self._calls.begun > reading.calls_before:
             return True
         assert self._tags is not None
         start = "".join(text.split()).lstrip("[")
-        openings = resumes_at(self._tags, self._tools)
+        openings = resumes_at(self._tags, self._calls.tools)
         return start.startswith(tuple(opening[:-1] for opening in openings))
 
-    # --- what readers find (CallSink) ------------------------------------------------------------
-
-    def begin(self, name: str, call_id: str | None = None) -> None:
-        check_name(name, self._tools, known=self._known_only and not self._in_header)
-        source = self._source
-        assert source is not None
-        source.settle()
-        self._call_open = True
-        self._arguments = []
-        end = self._account(source)
-        self._events.append(
-            ToolCallBegin(self.calls, call_id or self._mint_id(), name, self._end, end)
-        )
-        self.calls += 1
-        self._end = end
-
-    def arguments(self, text: str) -> None:
-        source = self._source
-        assert source is not None
-        self._arguments.append(text)
-        end = self._account(source)
-        self._events.append(ToolArgumentsDelta(self.calls - 1, text, self._end, end))
-        self._end = end
-
-    def end(self, *, whole: bool = True) -> None:
-        source = self._source
-        assert source is not None
-        source.watch()
-        self._call_open = False
-        if whole and isinstance(loads("".join(self._arguments)), dict):
-            end = self._account(source)
-            self._events.append(ToolCallEnd(self.calls - 1, self._end, end))
-            self._end = end
-            self.complete_calls += 1
-        self._arguments = []
-
-    def _account(self, source: Source) -> int:
-        """How many tokens made what was read so far."""
-        self._offset = source.offset
-        return self._spans.tokens_before(self._offset)
-
-    # --- what a header says (HeaderSink) ---------------------------------------------------------
-
-    def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
-        """What follows is text, or reasoning, or not shown; with calls in it, or not."""
-        self._in_reasoning = reasoning
-        self._shown = shown
-        self._calls_here = calls
+    def _enter_channel(self, header: Header) -> None:
+        self._in_reasoning = header.reasoning
+        self._shown = header.shown
+        self._calls_here = header.calls
         self._fresh = False
         self._watch()
-        if shown and not self._gaps.get(self._kind):
+        if header.shown and not self._gaps.get(self._kind):
             self._gaps[self._kind] = "\n"  # two messages are not one word
 
     # --- text and its offsets --------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Which tags mean something in the present channel, and what its text is."""
+        """Look for the tags that mean something in the present channel."""
         self._kind = ReasoningDelta if self._in_reasoning else TextDelta
-        meanings = self._meanings = dict(self._meanings_now())
-        tags = sorted(meanings, key=len, reverse=True)
-        self._spelled = tuple(tag for tag in tags if tag not in self._one_token)
-        self._search = re.compile("|".join(map(re.escape, tags))) if tags else None
-        starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
-        self._trigger = re.compile(rf"[{starts}]|\s\Z") if tags else None
-        self._plain = _PLAIN_TEXTS.setdefault(starts if tags else "", set())
-
-    def _meanings_now(self) -> Iterable[tuple[str, _Meaning]]:
-        form = self._format
-        yield from ((tag, _Meaning.NOTHING) for tag in form.ignored)
-        yield from ((tag, _Meaning.NOTHING) for tag in self._out_of_place() if _is_markup(tag))
-        yield from ((tag, _Meaning.MARK) for tag, _ in form.marks)
-        if self._reasoning is not None:
-            if self._in_reasoning:
-                yield from ((tag, _Meaning.TEXT) for tag in self._reasoning.closes)
-            else:
-                yield from ((tag, _Meaning.REASONING) for tag in self._reasoning.opens)
-        if self._channels is not None:
-            yield from ((tag, _Meaning.TEXT) for tag in self._channels.closes)
-            yield from ((tag, _Meaning.HEADER) for tag in self._channels.opens)
-        if self._tags is not None and self._calls_here:
-            yield from ((tag, _Meaning.NOTHING) for tag in self._tags.around)
-            if inner := inner_opening(self._tags):
-                yield inner, _Meaning.INNER_CALL
-            if self._malformed:
-                openings = resumes_at(self._tags, self._tools)
-                yield from ((opening, _Meaning.NEXT_CALL) for opening in openings)
-            yield from ((tag, _Meaning.CALLS) for tag in self._tags.opens)
-
-    def _out_of_place(self) -> Iterable[str]:
-        """Tags that close what is not open, or open what is."""
-        if self._reasoning is not None:
-            yield from self._reasoning.opens if self._in_reasoning else self._reasoning.closes
-        if self._tags is not None and self._tags.close and self._calls_here:
-            yield self._tags.close
-
-    def _stop_tags(self) -> tuple[str, ...]:
-        """What ends a call that has no end of its own."""
-        tags: list[str] = []
-        if self._tags is not None:
-            tags += (*self._tags.opens, self._tags.close, *self._tags.around, *self._tags.section)
-        if self._channels is not None:
-            tags += (*self._channels.opens, *self._channels.closes)
-        return tuple(dict.fromkeys(tag for tag in tags if tag and not tag.split()[0][0].isalnum()))
-
-    def _stop_kind(self, tag: str, offset: int) -> Stop:
-        if tag not in self._one_token:
-            return Stop.PERHAPS
-        if not self._spans.is_one_piece(offset, len(tag)):
-            return Stop.TEXT
-        return Stop.CERTAIN if tag in self._special else Stop.PERHAPS
-
-    def _first_tag(self) -> tuple[int, str] | None:
-        if self._search is None:
-            return None
-        start = 0
-        while (match := self._search.search(self._held, start)) is not None:
-            tag = match[0]
-            if tag not in self._one_token or self._spans.is_one_piece(
-                self._offset + match.start(), len(tag)
-            ):
-                return match.start(), tag
-            start = match.start() + 1
-        return None
-
-    def _possible_tag(self) -> int:
-        """Length of the longest end of the held text that may turn out to begin a tag, with the
-        white space before it."""
-        if not self._meanings:
-            return 0
-        held = self._held
-        longest = max(map(len, self._spelled), default=1) - 1
-        partial = 0
-        for length in range(min(longest, len(held)), 0, -1):
-            end = held[-length:]
-            if any(tag.startswith(end) and len(tag) > length for tag in self._spelled):
-                partial = length
-                break
-        return len(held) - len(held[: len(held) - partial].rstrip())
+        self._table = self._format_tags.table(
+            in_reasoning=self._in_reasoning, calls=self._calls_here, malformed=self._malformed
+        )
+        self._plain = self._table.plain
 
     def _take_held(self, size: int) -> str:
         text, self._held = self._held[:size], self._held[size:]
@@ -549,8 +372,3 @@ class OutputParser:
         end = self._spans.tokens_before(self._offset)
         self._events.append(self._kind(text, self._end, end))
         self._end = end
-
-
-def _is_markup(tag: str) -> bool:
-    """Whether no sentence holds it by chance."""
-    return not tag.split()[0][0].isalnum() and any(map(str.isalnum, tag))

@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.messages import Finished, FinishReason
+from engine.messages import Embed, Finished, FinishReason
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.errors import EngineUnavailableError, InternalError, InvalidRequestError
 from service.pooling.inputs import Input
 from service.tenants.caller import Caller
@@ -72,19 +73,21 @@ class PooledTexts:
 
     def _submit(self, index: int) -> None:
         request, one = self.request, self.request.inputs[index]
-        try:
-            sequence = self._link.embed(
-                list(one.token_ids),
+        submission = Submission(
+            request_id=request.request_id,
+            prompt_token_ids=list(one.token_ids),
+            task=Embed(
                 second_text=one.second_text,
                 dimensions=request.dimensions,
                 activate=request.activate,
-                request_id=request.request_id,
-                waker=self._waker,
-                caller=self._caller,
-                priority=request.priority,
-                cache_salt=request.cache_salt,
-                arrival_time=request.arrival_time,
-            )
+            ),
+            caller=self._caller,
+            arrival_time=request.arrival_time,
+            priority=request.priority,
+            cache_salt=request.cache_salt,
+        )
+        try:
+            [sequence] = self._link.submit(submission, self._waker)
         except ConnectionError as error:
             raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
         except ValueError as error:

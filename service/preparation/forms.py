@@ -1,7 +1,7 @@
 """The form that an output must have: written as grammars, then tried before the engine gets it.
 
 Grammars are written where requests are prepared (``form_of``); they are tried, and a fault traced
-to the field that it is in, by the API worker (``constraint_of``).
+to the field that it is in, by the API worker (``tried_constraint``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from engine.messages import Constraint
 from service.checkpoint.checkpoint import Checkpoint
 from service.constraint.build import (
     asks_anything,
+    build_constraint,
     check_size,
-    constraint_for,
     eased_requests,
     is_gbnf,
 )
@@ -76,7 +76,7 @@ def write_form(
     while True:
         left_out: list[str] = []
         try:
-            constraint = constraint_for(
+            constraint = build_constraint(
                 request, output_format, token_ids, exact=what.exact, left_out=left_out
             )
             break
@@ -100,7 +100,7 @@ def _eased(
 ) -> list[EasedForm]:
     found: list[EasedForm] = []
     for easier, paths in eased_requests(request):
-        constraint = constraint_for(easier, output_format, token_ids)
+        constraint = build_constraint(easier, output_format, token_ids)
         if constraint is not None:
             found.append(EasedForm(constraint, [*before, *paths]))
     return found
@@ -127,7 +127,7 @@ def _alone(request: ConstraintRequest) -> PartForm | None:
     when it is too late."""
     if request.answer is None:
         return None
-    alone = constraint_for(ConstraintRequest(answer=request.answer), PLAIN, _no_tokens)
+    alone = build_constraint(ConstraintRequest(answer=request.answer), PLAIN, _no_tokens)
     return None if alone is None else PartForm(request.answer.param, alone)
 
 
@@ -142,7 +142,7 @@ def _parts(
     size = 0
     for tool in request.tools[:_MOST_PARTS]:
         alone = ConstraintRequest(tools=(tool,), tool_choice="required")
-        constraint = constraint_for(alone, output_format, token_ids)
+        constraint = build_constraint(alone, output_format, token_ids)
         if constraint is not None:
             size += len(constraint.grammar)
             if size > _MOST_PART_CHARS:
@@ -158,7 +158,7 @@ class Formed(NamedTuple):
     freed: list[str]
 
 
-async def constraint_of(
+async def tried_constraint(
     asked: Asked,
     write: Callable[[WriteForm], Awaitable[Form]],
     trial: GrammarTrial,

@@ -193,7 +193,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 class FormJob(Job, frozen=True, kw_only=True):
     """The grammar of ``asked``; ``body`` is empty. ``lark``: its GBNF grammar in Lark's notation;
-    ``exact``: as in ``constraint_for``; ``eased``: also with less asked of the answer;
+    ``exact``: as in ``build_constraint``; ``eased``: also with less asked of the answer;
     ``parts``: of each tool alone, too."""
 
     asked: Asked

@@ -137,7 +137,7 @@ from service.wire.sampling import (
     stop_rules,
     truncated,
 )
-from service.wire.structured_output import answer_shape, conversation_constraint
+from service.wire.structured_output import answer_shape, constraint_request
 from service.wire.texts.embeddings import EmbeddingRequest, decode_embeddings
 from service.wire.texts.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
 from service.wire.texts.tokenize import (
@@ -273,7 +273,7 @@ def _generation(
         cache_salt=sampling.cache_salt or "",
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
-    request = conversation_constraint(
+    request = constraint_request(
         conversation,
         answer,
         tools=tools,

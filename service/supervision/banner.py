@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from service.supervision.listener import Address
+from service.supervision.listener import ServerAddress
 from service.version import VERSION
 
 
 def banner(
-    address: Address,
+    address: ServerAddress,
     *,
     model: str,
     path: str,

@@ -34,7 +34,7 @@ _OWN_SIGNALS = frozenset(
 
 _log = get_logger()
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class ChildStartError(RuntimeError):
@@ -87,7 +87,9 @@ class ChildWorker:
         ChildStartError or ChildKilledError."""
         await self._running()
 
-    async def ask(self, request: bytes, read: Callable[[bytes], T | None], *, seconds: float) -> T:
+    async def ask(
+        self, request: bytes, read: Callable[[bytes], _T | None], *, seconds: float
+    ) -> _T:
         """What ``read`` makes of the answer's frames: of the first one for which it is not None.
         The time counts once the process is ready.
 
@@ -100,8 +102,8 @@ class ChildWorker:
             return await self._ask_once(request, read, seconds)
 
     async def _ask_once(
-        self, request: bytes, read: Callable[[bytes], T | None], seconds: float
-    ) -> T:
+        self, request: bytes, read: Callable[[bytes], _T | None], seconds: float
+    ) -> _T:
         child = await self._running()
         try:
             async with asyncio.timeout(seconds):

@@ -27,7 +27,7 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """``host`` is what listens; ``local_host`` is where this machine reaches it."""
 
     host: str
@@ -35,7 +35,7 @@ class Address:
     local_host: str
 
     @classmethod
-    def of(cls, listener: socket.socket) -> Address:
+    def of(cls, listener: socket.socket) -> ServerAddress:
         host, port = listener.getsockname()[:2]
         local = host
         if ipaddress.ip_address(host).is_unspecified:

@@ -48,12 +48,12 @@ from service.supervision.child_process import (
     spawn,
 )
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
-from service.supervision.listener import Address, open_listening_socket
+from service.supervision.listener import ServerAddress, open_listening_socket
 from service.supervision.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
 from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
 
-TICK_SECONDS = 0.2
-LONGEST_TICK_SECONDS = 1.0
+_TICK_SECONDS = 0.2
+_LONGEST_TICK_SECONDS = 1.0
 KILLED_WAIT_SECONDS = 5.0
 ENGINE_STOP_SECONDS = 5.0
 # Beyond the drain: closing connections, sending the last spans and log lines.
@@ -153,7 +153,7 @@ class Supervisor:
         self._stderr = line_writer(sys.stderr)
         self._page = Page()  # what workers are told
         limits = filter(None, (service.worker_hang_timeout, service.engine_hang_timeout))
-        self._tick = min(LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
+        self._tick = min(_LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
 
     def run(self) -> int:
         """Serve until told to stop (exit status 0), or until a child finds at the first start that
@@ -175,7 +175,7 @@ class Supervisor:
             self._stderr.write(f"quire: cannot listen on {where}: {error.strerror or error}")
             return 1
         with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
-            address = Address.of(listener)
+            address = ServerAddress.of(listener)
             try:
                 worker, engine = self._plan(directory, listener)
             except OSError as error:
@@ -250,13 +250,13 @@ class Supervisor:
         )
         return worker, engine
 
-    def _keep_alive(self, address: Address, wakeups: int) -> None:
+    def _keep_alive(self, address: ServerAddress, wakeups: int) -> None:
         """Until a stop signal comes or a child cannot even be started."""
         while not (self._stopping or self._failure):
             pending = self._loading_since is not None or any(
                 child.restart_at is not None for child in self._children
             )
-            self._wait(wakeups, min(TICK_SECONDS, self._tick) if pending else self._tick)
+            self._wait(wakeups, min(_TICK_SECONDS, self._tick) if pending else self._tick)
             now = time.monotonic()
             for child in self._children:
                 if child.restart_at is not None and child.restart_at <= now:
@@ -339,7 +339,7 @@ class Supervisor:
 
     # --- rim ------------------------------------------------------------------------------------
 
-    def _print_banner(self, address: Address) -> None:
+    def _print_banner(self, address: ServerAddress) -> None:
         text = banner(
             address,
             model=self._model,
@@ -375,7 +375,7 @@ class Supervisor:
             os.close(writer)
 
 
-def _is_ready(address: Address) -> bool:
+def _is_ready(address: ServerAddress) -> bool:
     connection = http.client.HTTPConnection(
         address.local_host, address.port, timeout=_PROBE_TIMEOUT_SECONDS
     )

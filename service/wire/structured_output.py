@@ -12,12 +12,12 @@ from msgspec import Meta
 
 from service.constraint.request import (
     AnswerShape,
-    Choice,
+    AnyJsonObject,
     ConstraintRequest,
     Grammar,
-    JsonObject,
     JsonSchema,
     NamedTool,
+    OneOf,
     Regex,
     ToolShape,
 )
@@ -143,7 +143,7 @@ def _of_response_format(asked: ResponseFormat | None) -> AnswerShape | None:
         case JsonObjectFormat(schema=schema) if schema is not None:
             return JsonSchema(schema=schema, param="response_format.schema")
         case JsonObjectFormat():
-            return JsonObject(param="response_format")
+            return AnyJsonObject(param="response_format")
         case JsonSchemaFormat(json_schema=named):
             param = "response_format.json_schema.schema"
             if named.schema is None:
@@ -164,7 +164,7 @@ def _of_structured_outputs(asked: StructuredOutputs | None) -> AnswerShape | Non
         }
     )
     if asked.json_object:
-        shapes.append(JsonObject(param="structured_outputs.json_object"))
+        shapes.append(AnyJsonObject(param="structured_outputs.json_object"))
     if len(shapes) != 1:
         raise InvalidRequestError(
             "'structured_outputs' takes exactly one of json, json_object, regex, choice, grammar.",
@@ -197,7 +197,7 @@ def _shapes(given: dict[str, Any]) -> list[AnswerShape]:
         elif param.endswith("regex"):
             shapes.append(Regex(pattern=value, param=param))
         elif param.endswith("choice"):
-            shapes.append(Choice(options=tuple(value), param=param))
+            shapes.append(OneOf(options=tuple(value), param=param))
         else:
             shapes.append(Grammar(text=value, param=param))
     return shapes
@@ -245,7 +245,7 @@ def tool_choice(asked: Any) -> ToolChoice:
         ) from None
 
 
-def conversation_constraint(
+def constraint_request(
     conversation: Conversation,
     answer: AnswerShape | None,
     *,

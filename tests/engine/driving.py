@@ -10,13 +10,7 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore, Runner
-from engine.messages import (
-    Finished,
-    SamplingParams,
-    StepOutputs,
-    Submit,
-    TokenLogprobs,
-)
+from engine.messages import Finished, Generate, SamplingParams, StepOutputs, Submit, TokenLogprobs
 from engine.run.model_runner import ModelRunner
 
 CONNECTION = 1
@@ -65,7 +59,7 @@ class Engine:
                 handle=first + i,
                 request_id=f"request-{first + i}",
                 prompt_token_ids=list(prompt),
-                params=wanted,
+                task=Generate(wanted),
                 arrival_time=0.0,
             )
             self.core.add(CONNECTION, submit)

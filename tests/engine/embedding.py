@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.loop.core import EngineCore
-from engine.messages import Embed, Finished, SamplingParams, StepOutputs, Submit
+from engine.messages import Embed, Finished, Generate, SamplingParams, StepOutputs, Submit
 
 CONNECTION = 1
 
@@ -26,18 +26,19 @@ class Embedder:
         self.steps = 0
         self._next = 0
 
-    def embed(self, token_ids: list[int], **fields: Any) -> int:
+    def embed(self, token_ids: list[int], *, priority: int = 0, **fields: Any) -> int:
         """The handle under which its vector will be found."""
         handle = self._next
         self._next += 1
-        self.core.embed(
+        self.core.add(
             CONNECTION,
-            Embed(
+            Submit(
                 handle=handle,
                 request_id=f"e{handle}",
                 prompt_token_ids=list(token_ids),
+                task=Embed(**fields),
+                priority=priority,
                 arrival_time=0.0,
-                **fields,
             ),
         )
         return handle
@@ -51,7 +52,9 @@ class Embedder:
                 handle=handle,
                 request_id=f"g{handle}",
                 prompt_token_ids=list(token_ids),
-                params=SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True),
+                task=Generate(
+                    SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+                ),
                 arrival_time=0.0,
             ),
         )

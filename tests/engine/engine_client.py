@@ -15,6 +15,7 @@ from engine.frames import FrameReader
 from engine.messages import (
     Finished,
     FromEngine,
+    Generate,
     SamplingParams,
     StepOutputs,
     Submit,
@@ -55,7 +56,9 @@ class EngineClient:
                 handle=handle,
                 request_id=request_id or f"r{handle}",
                 prompt_token_ids=prompt,
-                params=SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True),
+                task=Generate(
+                    SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+                ),
                 arrival_time=time.monotonic(),
             )
         )

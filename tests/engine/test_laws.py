@@ -22,6 +22,7 @@ from engine.loop.core import EngineCore
 from engine.messages import (
     Finished,
     FinishReason,
+    Generate,
     SamplingParams,
     StepOutputs,
     Submit,
@@ -91,15 +92,20 @@ class Told:
 
     @property
     def all_output(self) -> list[int]:
-        return self.submit.output_token_ids + self.token_ids
+        return generation(self.submit).output_token_ids + self.token_ids
+
+
+def generation(submit: Submit) -> Generate:
+    assert isinstance(submit.task, Generate)
+    return submit.task
 
 
 def expected_output(submit: Submit, max_len: int) -> tuple[list[int], FinishReason]:
     """What the sequence yields when it has the engine to itself."""
-    params = submit.params
+    params = generation(submit).params
     room = min(params.max_tokens, max_len - len(submit.prompt_token_ids))
     free_run = continue_alone(submit.prompt_token_ids, room, VOCAB_SIZE)
-    given = len(submit.output_token_ids)
+    given = len(generation(submit).output_token_ids)
     for count in range(given + 1, room + 1):
         token_id = free_run[count - 1]
         stops = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
@@ -273,7 +279,8 @@ class EngineLaws(RuleBasedStateMachine):
             elif finished.reason is not FinishReason.ABORT:
                 assert (told.all_output, finished.reason) == told.expected
                 prompt = told.submit.prompt_token_ids
-                asked = told.submit.params.prompt_logprobs is not None and told.admitted
+                params = generation(told.submit).params
+                asked = params.prompt_logprobs is not None and told.admitted
                 # Reported once, however often the prompt was computed; the first token has none.
                 assert told.prompt_logprobs == (prompt_logprobs_alone(prompt) if asked else [])
 
@@ -303,11 +310,12 @@ class EngineLaws(RuleBasedStateMachine):
             handle=self.handles,
             request_id=f"r{self.handles}",
             prompt_token_ids=wish.prompt,
-            output_token_ids=continue_alone(wish.prompt, min(wish.num_given, room), VOCAB_SIZE),
             priority=wish.priority,
             cache_salt=wish.salt,
             arrival_time=0.0,
-            params=wish.params,
+            task=Generate(
+                wish.params, continue_alone(wish.prompt, min(wish.num_given, room), VOCAB_SIZE)
+            ),
         )
         if wish.poisoned:
             self.runner.poison.add(submit.request_id)

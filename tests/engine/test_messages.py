@@ -17,11 +17,13 @@ from engine.messages import (
     MAX_FRAME_BYTES,
     Abort,
     Copy,
+    Embed,
     EngineStats,
     Fatal,
     Finished,
     FinishReason,
     FromEngine,
+    Generate,
     Heartbeat,
     Loading,
     SamplingParams,
@@ -82,8 +84,13 @@ SUBMITS = st.builds(
     handle=st.integers(0, 2**63 - 1),
     request_id=st.text(),
     prompt_token_ids=st.lists(st.integers(0, 2**31 - 1), max_size=20),
-    params=PARAMS,
-    output_token_ids=st.lists(st.integers(0, 2**31 - 1), max_size=5),
+    task=st.builds(Generate, PARAMS, st.lists(st.integers(0, 2**31 - 1), max_size=5))
+    | st.builds(
+        Embed,
+        second_text=st.none() | st.integers(0, 9),
+        dimensions=st.none() | st.integers(1, 9),
+        activate=st.none() | st.booleans(),
+    ),
     priority=st.integers(-(2**31), 2**31),
     arrival_time=st.floats(allow_nan=False),
     cache_salt=st.text(),
@@ -154,7 +161,7 @@ def test_sampling_parameters_out_of_bounds_are_refused_on_arrival(wrong: dict[st
         "request_id": "r",
         "prompt_token_ids": [1],
         "arrival_time": 0.0,
-        "params": {"max_tokens": 1} | wrong,
+        "task": {"type": "generate", "params": {"max_tokens": 1} | wrong},
     }
     with pytest.raises(msgspec.ValidationError, match=next(iter(wrong))):
         decode_to_engine(msgspec.msgpack.encode(submit))

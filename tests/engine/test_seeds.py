@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from tests.engine.driving import CONNECTION, Engine, Output
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
@@ -109,8 +109,7 @@ def test_continued_in_another_engine_from_the_tokens_so_far(
             handle=0,
             request_id="continued",
             prompt_token_ids=REQUEST,
-            output_token_ids=alone[:cut],
-            params=params,
+            task=Generate(params, output_token_ids=alone[:cut]),
             arrival_time=0.0,
         ),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.formats.format import JsonBody, NamedJsonBody
 from service.output.calls.json_text import (
-    Ending,
+    ValueEnding,
     dumps,
     loads,
     read_container,
@@ -22,7 +22,7 @@ _MAX_HEADER_CHARS = 512
 _MOST_NAMES = 64
 
 
-def read_json(
+def read_json_calls(
     source: Source,
     sink: CallSink,
     body: JsonBody,
@@ -92,9 +92,9 @@ def _call(
         key = yield from _key(source, begun=begun)
         begun = False
         ending = yield from call.member(key)
-        if ending is Ending.IN_CALL:
+        if ending is ValueEnding.IN_CALL:
             return True
-        if ending is Ending.AT_CALL:
+        if ending is ValueEnding.AT_CALL:
             return False
         yield from source.space()
         if not (yield from source.accept(",")) and (yield from source.at("}")) is None:
@@ -118,7 +118,7 @@ class _Call:
         self._id: str | None = None
         self._whole: Any = {}  # arguments that could not be passed on as they came
 
-    def member(self, key: str) -> Generator[None, None, Ending]:
+    def member(self, key: str) -> Generator[None, None, ValueEnding]:
         body, source = self._body, self._source
         if body.keyed_by_name:
             self._name = key
@@ -135,9 +135,9 @@ class _Call:
             return (yield from self._stream())
         else:
             self._whole = yield from read_value(source)
-        return Ending.WHOLE
+        return ValueEnding.WHOLE
 
-    def _stream(self) -> Generator[None, None, Ending]:
+    def _stream(self) -> Generator[None, None, ValueEnding]:
         self.begun = True
         keys = self._first_keys
         return (yield from _arguments(self._source, self._sink, self._name, self._id, keys))
@@ -177,12 +177,12 @@ def _arguments(
     name: str,
     call_id: str | None = None,
     first_keys: tuple[str, ...] = (),
-) -> Generator[None, None, Ending]:
+) -> Generator[None, None, ValueEnding]:
     if (yield from source.peek()) != "{":
         raise NotACallError
     sink.begin(name, call_id)
     ending = yield from read_container(source, sink.arguments, first_keys=first_keys)
-    sink.end(whole=ending is Ending.WHOLE)
+    sink.end(whole=ending is ValueEnding.WHOLE)
     return ending
 
 

@@ -192,7 +192,7 @@ class JsonScanner:
         return True
 
 
-class Ending(enum.Enum):
+class ValueEnding(enum.Enum):
     """How an object or array came to its end."""
 
     WHOLE = enum.auto()
@@ -203,7 +203,7 @@ class Ending(enum.Enum):
 
 def read_container(
     source: Source, emit: Emit, *, first_keys: tuple[str, ...] = ()
-) -> Generator[None, None, Ending]:
+) -> Generator[None, None, ValueEnding]:
     """Emit the object or array that begins here, with the control characters in its strings
     escaped. What is no JSON is emitted too, up to where its brackets balance or one of the format's
     own tags stands, or another call: an object that begins with one of ``first_keys``.
@@ -228,7 +228,7 @@ def read_container(
                     checked = source.offset + goes_on
                     kind = Stop.TEXT
             if kind is not Stop.TEXT:
-                return Ending.BROKEN
+                return ValueEnding.BROKEN
             text = tag
         end = scanner.scan(text)
         broken = scanner.broken_at
@@ -237,7 +237,7 @@ def read_container(
             taken = source.take(used)
             emit(_escaped(taken, scanner.raw_controls) if scanner.raw_controls else taken)
         if end is not None:
-            return Ending.WHOLE
+            return ValueEnding.WHOLE
         if broken is not None:
             return (yield from _read_broken(source, emit, scanner, first_keys))
 
@@ -258,12 +258,12 @@ def _string_goes_on(source: Source, scanner: JsonScanner) -> Generator[None, Non
 
 def _read_broken(
     source: Source, emit: Emit, scanner: JsonScanner, first_keys: tuple[str, ...]
-) -> Generator[None, None, Ending]:
+) -> Generator[None, None, ValueEnding]:
     """Emit the rest of what turned out to be no JSON."""
     keys = tuple(map(dumps, first_keys))
     rests = tuple(key[1:] for key in keys)
     if scanner.string_ended_in_a_brace and (yield from _begins(source, "", rests)):
-        return Ending.IN_CALL
+        return ValueEnding.IN_CALL
     depth, in_string = scanner.depth, False
     while True:
         text, found = yield from source.stretch(*'"\\{}[]', *source.stop_tags)
@@ -272,9 +272,9 @@ def _read_broken(
             continue
         assert found is not None
         if found in source.stop_tags and source.stop(found) is not Stop.TEXT:
-            return Ending.BROKEN
+            return ValueEnding.BROKEN
         if found == "{" and (yield from _begins(source, "{", keys)):
-            return Ending.AT_CALL
+            return ValueEnding.AT_CALL
         size = len(found)
         if found == "\\":
             size = len((yield from source.peek(2)))
@@ -284,7 +284,7 @@ def _read_broken(
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(found, 0)
         emit(source.take(size))
         if depth <= 0:
-            return Ending.BROKEN
+            return ValueEnding.BROKEN
 
 
 def _begins(source: Source, brace: str, keys: tuple[str, ...]) -> Generator[None, None, bool]:
@@ -319,7 +319,7 @@ def read_value(source: Source) -> Generator[None, None, Any]:
         return (yield from read_string(source))
     pieces: list[str] = []
     if first in ("{", "["):
-        if (yield from read_container(source, pieces.append)) is not Ending.WHOLE:
+        if (yield from read_container(source, pieces.append)) is not ValueEnding.WHOLE:
             raise NotACallError
     else:
         yield from source.run(_SCALAR, pieces.append)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from service.formats.format import ParametersBody
 from service.output.calls.coercion import parameter_types, to_json
-from service.output.calls.json_text import Ending, dumps, read_container, string_inside
+from service.output.calls.json_text import ValueEnding, dumps, read_container, string_inside
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiting
 
@@ -115,7 +115,7 @@ class _Call:
         yield from source.text_until(body.tag_end, limit=MAX_NAME_CHARS)
         yield from source.space()
         if (yield from source.peek()) == "{":
-            whole = (yield from read_container(source, sink.arguments)) is Ending.WHOLE
+            whole = (yield from read_container(source, sink.arguments)) is ValueEnding.WHOLE
         else:
             whole = False
             sink.arguments("{")

@@ -14,7 +14,7 @@ from service.formats.format import (
     ToolCallTags,
 )
 from service.output.calls.elements import read_elements
-from service.output.calls.json_body import first_keys, read_json, read_named_json
+from service.output.calls.json_body import first_keys, read_json_calls, read_named_json
 from service.output.calls.json_text import dumps
 from service.output.calls.parameters import read_parameters
 from service.output.calls.python_body import read_python
@@ -49,7 +49,7 @@ def read_calls(
     match body:
         case JsonBody():
             listed = True if resumed and body.array else None
-            yield from read_json(source, sink, body, tools, listed=listed)
+            yield from read_json_calls(source, sink, body, tools, listed=listed)
         case NamedJsonBody():
             yield from read_named_json(source, sink, body, tags.close)
         case ParametersBody():

@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
 from engine.loop.core import EngineCore
-from engine.messages import Constraint, Finished, SamplingParams, StepOutputs, Submit
+from engine.messages import Constraint, Finished, Generate, SamplingParams, StepOutputs, Submit
 from engine.run.model_runner import ModelRunner
 
 DEADLINE_SECONDS = 60.0
@@ -75,16 +75,18 @@ class Engine:
         self._handles = 0
 
     def submit(self, grammar: str | None, prompt: list[int] | None = None, **fields: Any) -> int:
-        """A sequence's handle. ``fields`` are those of SamplingParams and Submit."""
+        """A sequence's handle. ``fields`` are those of SamplingParams, Generate and Submit."""
         self._handles += 1
         constraint = None if grammar is None else Constraint(grammar=grammar)
         names = SamplingParams.__struct_fields__
         params = {name: fields.pop(name) for name in list(fields) if name in names}
+        output = fields.pop("output_token_ids", [])
+        chosen = SamplingParams(**{"max_tokens": 400, "constraint": constraint, **params})
         submit = Submit(
             handle=self._handles,
             request_id=f"r{self._handles}",
             prompt_token_ids=prompt or [5, 6, 7],
-            params=SamplingParams(**{"max_tokens": 400, "constraint": constraint, **params}),
+            task=Generate(chosen, output),
             arrival_time=time.monotonic(),
             **fields,
         )

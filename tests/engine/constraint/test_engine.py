@@ -18,6 +18,7 @@ from engine.loop.core import EngineCore
 from engine.messages import (
     Constraint,
     FinishReason,
+    Generate,
     SamplingParams,
     Submit,
     WaitingReason,
@@ -148,7 +149,9 @@ def test_an_engine_without_grammars_refuses_constraints_only(model: Model) -> No
     params = SamplingParams(max_tokens=4, constraint=Constraint(grammar=WORD))
     core.add(
         1,
-        Submit(handle=1, request_id="r", prompt_token_ids=[5], params=params, arrival_time=0.0),
+        Submit(
+            handle=1, request_id="r", prompt_token_ids=[5], task=Generate(params), arrival_time=0.0
+        ),
     )
     [finished] = core.step()[1].finished
     assert finished.reason is FinishReason.ERROR

@@ -15,6 +15,7 @@ import pytest
 from engine.messages import (
     Constraint,
     FinishReason,
+    Generate,
     Ready,
     SamplingParams,
     StepOutputs,
@@ -81,7 +82,7 @@ def submit(client: EngineClient, handle: int, grammar: str) -> None:
             handle=handle,
             request_id=f"hostile-{handle}",
             prompt_token_ids=_PROMPT,
-            params=SamplingParams(max_tokens=300, seed=handle, constraint=constraint),
+            task=Generate(SamplingParams(max_tokens=300, seed=handle, constraint=constraint)),
             arrival_time=time.monotonic(),
         )
     )

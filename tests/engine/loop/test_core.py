@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import cast
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from engine.messages import (
     Copy,
     Finished,
     FinishReason,
+    Generate,
     SamplingParams,
     StepOutputs,
     StepPhase,
@@ -47,11 +49,12 @@ def submit(handle: int, prompt: list[int] | None = None, **fields: object) -> Su
     params = {"max_tokens": 4, "ignore_eos": True} | {
         name: fields.pop(name) for name in list(fields) if name in SamplingParams.__struct_fields__
     }
+    output = cast("list[int]", fields.pop("output_token_ids", []))
     return Submit(
         handle=handle,
         request_id=str(fields.pop("request_id", f"r{handle}")),
         prompt_token_ids=[1, 2, 3] if prompt is None else prompt,
-        params=SamplingParams(**params),  # type: ignore[arg-type]  # a test names what it needs
+        task=Generate(SamplingParams(**params), output),  # type: ignore[arg-type]  # a test's own
         arrival_time=5.0,
         **fields,  # type: ignore[arg-type]
     )

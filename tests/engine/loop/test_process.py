@@ -32,6 +32,7 @@ from engine.messages import (
     Loading,
     Ready,
     StepOutputs,
+    Submit,
 )
 from tests.e2e.quire_server import is_running
 from tests.engine.checking_runner import continue_alone
@@ -212,7 +213,8 @@ def test_a_malformed_submission_is_answered_and_its_connection_lives_on(shared: 
     client = EngineClient(shared)
     client.submit(1, [1, 2, 3], 50)
     broken = {"type": "submit", "handle": 2, "request_id": "r", "prompt_token_ids": [1],
-              "arrival_time": 0.0, "params": {"max_tokens": 0}}  # fmt: skip
+              "arrival_time": 0.0,
+              "task": {"type": "generate", "params": {"max_tokens": 0}}}  # fmt: skip
     client.socket.sendall(raw(broken))
     client.wait_finished(1, 2)
     assert client.finished[2].reason is FinishReason.ERROR
@@ -222,8 +224,8 @@ def test_a_malformed_submission_is_answered_and_its_connection_lives_on(shared: 
 
 def test_a_malformed_text_to_embed_is_answered_too(shared: Path) -> None:
     client = EngineClient(shared)
-    broken = {"type": "embed", "handle": 2, "request_id": "r", "prompt_token_ids": [1],
-              "arrival_time": 0.0, "dimensions": 0}  # fmt: skip
+    broken = {"type": "submit", "handle": 2, "request_id": "r", "prompt_token_ids": [1],
+              "arrival_time": 0.0, "task": {"type": "embed", "dimensions": 0}}  # fmt: skip
     client.socket.sendall(raw(broken))
     client.wait_finished(2)
     assert client.finished[2].reason is FinishReason.ERROR
@@ -232,7 +234,9 @@ def test_a_malformed_text_to_embed_is_answered_too(shared: Path) -> None:
 
 def test_a_model_without_vectors_says_so(shared: Path) -> None:
     client = EngineClient(shared)
-    client.send(Embed(handle=3, request_id="r", prompt_token_ids=[1], arrival_time=0.0))
+    client.send(
+        Submit(handle=3, request_id="r", prompt_token_ids=[1], task=Embed(), arrival_time=0.0)
+    )
     client.wait_finished(3)
     assert client.finished[3].error == "checking does not support embeddings"
 

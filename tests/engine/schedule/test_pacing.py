@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.loop.core import EngineCore
-from engine.messages import SamplingParams, Submit
+from engine.messages import Generate, SamplingParams, Submit
 from engine.schedule.pacing import PrefillPacer
 from engine.step.step import ModelInfo, SampledToken, StepPlan, StepResult
 
@@ -84,7 +84,7 @@ class Streams:
             handle=handle,
             request_id=f"r{handle}",
             prompt_token_ids=prompt,
-            params=params,
+            task=Generate(params),
             arrival_time=self.runner.now,
         )
         self.core.add(CONNECTION, submit)

@@ -10,12 +10,7 @@ import pytest
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
-from engine.messages import (
-    FinishReason,
-    SamplingParams,
-    Submit,
-    token_mask,
-)
+from engine.messages import FinishReason, Generate, SamplingParams, Submit, token_mask
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.script import ScriptError
 from engine.simulation.spec import with_tokenizer
@@ -235,7 +230,7 @@ def test_an_abort_gives_the_blocks_back() -> None:
         handle=1,
         request_id="one",
         prompt_token_ids=prompt(100),
-        params=greedy(1000, ignore_eos=True),
+        task=Generate(greedy(1000, ignore_eos=True)),
         arrival_time=0.0,
     )
     engine.core.add(CONNECTION, submit)

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from engine.messages import Constraint
-from service.constraint.build import constraint_for
+from service.constraint.build import build_constraint
 from service.constraint.request import (
     AnswerShape,
-    Choice,
+    AnyJsonObject,
     ConstraintRequest,
     Grammar,
-    JsonObject,
     JsonSchema,
     NamedTool,
+    OneOf,
     Regex,
     ToolShape,
 )
@@ -52,7 +52,7 @@ CLOCK = ToolShape(name="get_time", param="tools.1")
 
 
 def constraint(tags: OutputFormat, **fields: Any) -> Constraint | None:
-    return constraint_for(ConstraintRequest(**fields), tags, token_id)
+    return build_constraint(ConstraintRequest(**fields), tags, token_id)
 
 
 def call(tags: OutputFormat, name: str, arguments: object, close: bool = True) -> str:
@@ -69,9 +69,9 @@ def thought(tags: OutputFormat, text: str) -> str:
 SHAPES: list[tuple[AnswerShape, str, str]] = [
     (JsonSchema(schema=CITY, param="p"), '{"city": "Oslo"}', '{"city": "Bonn"}'),
     (JsonSchema(schema=True, param="p"), '[1, {"a": null}]', "[1,"),
-    (JsonObject(param="p"), '{"a": [1]}', "[1]"),
+    (AnyJsonObject(param="p"), '{"a": [1]}', "[1]"),
     (Regex(pattern=r"\d{2}/\d{2}", param="p"), "12/31", "12/3"),
-    (Choice(options=("yes", "no", 'may "be"\n'), param="p"), 'may "be"\n', "maybe"),
+    (OneOf(options=("yes", "no", 'may "be"\n'), param="p"), 'may "be"\n', "maybe"),
     (Grammar(text='start: "a" b+\nb: "x" | "y"\n', param="p"), "axy", "ax!"),
 ]
 
@@ -98,10 +98,10 @@ def test_reasoning_that_the_prompt_began_is_ended_before_the_answer(tags: Output
 
 
 def test_without_reasoning_the_answer_comes_at_once() -> None:
-    asked = constraint(THINKING, answer=JsonObject(param="p"), reasoning=False)
+    asked = constraint(THINKING, answer=AnyJsonObject(param="p"), reasoning=False)
     assert accepts(asked, "{}")
     assert not accepts(asked, thought(THINKING, "hm") + "{}")
-    assert accepts(constraint(PLAIN, answer=JsonObject(param="p")), "{}")
+    assert accepts(constraint(PLAIN, answer=AnyJsonObject(param="p")), "{}")
 
 
 HARMONY = OutputFormat(channels=named_format("tool_calls", "openai").channels)
@@ -110,7 +110,7 @@ HARMONY = OutputFormat(channels=named_format("tool_calls", "openai").channels)
 @pytest.mark.parametrize(
     ("fields", "answer"),
     [
-        ({"answer": JsonObject(param="p")}, "<|channel|>final<|message|>{}"),
+        ({"answer": AnyJsonObject(param="p")}, "<|channel|>final<|message|>{}"),
         (
             {"tools": (CLOCK,), "tool_choice": "required"},
             "<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}",
@@ -275,8 +275,8 @@ def test_a_custom_tool_s_text_follows_its_grammar() -> None:
     [
         ({"tool_choice": "required"}, "tool_choice", "no 'tools'"),
         ({"tools": (CLOCK,), "tool_choice": NamedTool("x")}, "tool_choice", "'x'"),
-        ({"answer": Choice(options=(), param="c")}, "c", "at least one"),
-        ({"answer": Choice(options=("a",) * 20_000, param="c")}, "c", "may be at most"),
+        ({"answer": OneOf(options=(), param="c")}, "c", "at least one"),
+        ({"answer": OneOf(options=("a",) * 20_000, param="c")}, "c", "may be at most"),
         ({"answer": Regex(pattern="a" * 200_000, param="r")}, "r", "may have at most"),
         ({"answer": Grammar(text="a" * 200_000, param="g")}, "g", "may have at most"),
         (
@@ -301,7 +301,7 @@ def test_a_model_without_tool_calls_cannot_be_made_to_call() -> None:
 
 
 def test_grammars_of_clients_may_be_less_ambiguous_than_ours() -> None:
-    ours = constraint(THINKING, answer=JsonObject(param="p"))
+    ours = constraint(THINKING, answer=AnyJsonObject(param="p"))
     theirs = constraint(THINKING, answer=Grammar(text='start: "a"', param="p"))
     assert ours is not None
     assert theirs is not None

@@ -12,8 +12,8 @@ import pytest
 
 from engine.constraint.grammar import compile_grammar
 from engine.messages import Constraint
-from service.constraint.build import constraint_for
-from service.constraint.request import ConstraintRequest, JsonObject, NamedTool, ToolShape
+from service.constraint.build import build_constraint
+from service.constraint.request import AnyJsonObject, ConstraintRequest, NamedTool, ToolShape
 from service.formats import Opening, OutputFormat, ShippedFormat, shipped_formats
 from service.formats.format import token_like
 from tests.service.constraint.grammars import (
@@ -72,7 +72,7 @@ def opening(shipped: ShippedFormat) -> Opening:
 
 def constraint(shipped: ShippedFormat, **fields: Any) -> Constraint:
     request = ConstraintRequest(tools=TOOLS, opening=opening(shipped), **fields)
-    made = constraint_for(request, form(shipped), token_id)
+    made = build_constraint(request, form(shipped), token_id)
     assert made is not None
     return made
 
@@ -173,7 +173,7 @@ def test_a_message_that_the_prompt_began_is_ended_before_what_comes_next(
 
     def asked(at: Opening, tools: tuple[ToolShape, ...] = ping, **fields: Any) -> Constraint | None:
         request = ConstraintRequest(tools=tools, opening=at, **fields)
-        return constraint_for(request, form(shipped), token_id)
+        return build_constraint(request, form(shipped), token_id)
 
     forced = next(filter(None, (walk(constraint_of_ping(shipped), seed) for seed in range(8))))
     for at in (Opening.TEXT, Opening.REASONING):
@@ -185,7 +185,7 @@ def test_a_message_that_the_prompt_began_is_ended_before_what_comes_next(
         assert accepts(required, f" and so on{end}{forced}")
         assert not accepts(required, " and so on")
         assert not accepts(required, forced)
-    answer = JsonObject(param="p")
+    answer = AnyJsonObject(param="p")
     assert accepts(asked(Opening.TEXT, (), answer=answer), "{}")
     behind = asked(Opening.REASONING, (), answer=answer)
     assert accepts(behind, f" and so on{end}{channels.text_headers[0]}{{}}")
@@ -225,7 +225,7 @@ def test_the_formats_own_examples_are_texts_of_its_grammar(shipped: ShippedForma
         ToolShape(name="ping", parameters=EMPTY, strict=True, param="t"),
     )
     request = ConstraintRequest(tools=tools, opening=opening(shipped))
-    asked = constraint_for(request, form(shipped), token_id)
+    asked = build_constraint(request, form(shipped), token_id)
     for example in shipped.examples:
         if example.lenient or not example.calls:
             continue
@@ -244,7 +244,7 @@ def test_the_same_where_the_delimiters_hold_special_tokens() -> None:
     )
     for shipped in SHIPPED:
         request = ConstraintRequest(tools=tools, opening=opening(shipped))
-        asked = constraint_for(request, form(shipped), made.token_to_id)
+        asked = build_constraint(request, form(shipped), made.token_to_id)
         assert asked is not None
         for example in shipped.examples:
             if example.lenient or not example.calls:

@@ -18,18 +18,18 @@ from engine.messages import Constraint
 from service.constraint import trial as constraint_trial
 from service.constraint.request import (
     AnswerShape,
-    Choice,
+    AnyJsonObject,
     ConstraintRequest,
     Grammar,
-    JsonObject,
     JsonSchema,
+    OneOf,
     Regex,
     ToolShape,
 )
 from service.constraint.trial import GrammarTrial
 from service.errors import HelperKilledError, InvalidRequestError
 from service.formats import OutputFormat, ReasoningTags, ToolCallTags
-from service.preparation.forms import WriteForm, asked_of, constraint_of, write_form
+from service.preparation.forms import WriteForm, asked_of, tried_constraint, write_form
 from service.preparation.jobs import Form, Noted
 from tests.engine.constraint.hostile import GRAMMARS
 from tests.service.constraint.grammars import accepts, token_id
@@ -68,7 +68,7 @@ async def constrained(request: ConstraintRequest, trial: GrammarTrial) -> Constr
     async def write(what: WriteForm) -> Form:
         return write_form(form, what, FORMAT, token_id, Noted())
 
-    constraint = (await constraint_of(form, write, trial)).constraint
+    constraint = (await tried_constraint(form, write, trial)).constraint
     assert constraint is not None
     return constraint
 
@@ -124,7 +124,7 @@ async def test_the_tool_at_fault_is_named(trial: GrammarTrial) -> None:
         strict=True,
         param="tools.1.function.parameters",
     )
-    request = ConstraintRequest(tools=(good, bad), answer=JsonObject(param="response_format"))
+    request = ConstraintRequest(tools=(good, bad), answer=AnyJsonObject(param="response_format"))
     with pytest.raises(InvalidRequestError) as refused:
         await constrained(request, trial)
     assert refused.value.param == "tools.1.function.parameters"
@@ -148,7 +148,7 @@ async def test_llama_cpp_s_notation_is_understood(trial: GrammarTrial) -> None:
 
 async def test_choices_are_taken_literally(trial: GrammarTrial) -> None:
     options = ('a"b', "c\\d", "e\nf", "g/h", "(i)", "ü", "")
-    answer = Choice(options=options, param="choice")
+    answer = OneOf(options=options, param="choice")
     constraint = await constrained(asked(answer, reasoning=False), trial)
     assert all(accepts(constraint, option) for option in options)
     assert not accepts(constraint, 'a"')

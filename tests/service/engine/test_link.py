@@ -21,10 +21,12 @@ from engine.messages import (
     Abort,
     Admitted,
     Copy,
+    Embed,
     EngineStats,
     Fatal,
     Finished,
     FinishReason,
+    Generate,
     Heartbeat,
     Loading,
     PromptLogprobs,
@@ -37,7 +39,8 @@ from engine.messages import (
     encode_frame,
 )
 from service.engine.link import EngineLink, EngineState, LinkPhase
-from service.engine.sequence import EngineSequence, Waker
+from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.submission import Submission
 from service.errors import CutByShutdownError, EngineFailedError, EngineUnavailableError
 from service.tenants.caller import ANYBODY, Caller
 
@@ -57,6 +60,11 @@ READY = Ready(
     kv_cache_bytes=1,
     load_seconds=0.1,
 )
+
+
+def generation(submit: Submit) -> Generate:
+    assert isinstance(submit.task, Generate)
+    return submit.task
 
 
 def stats(**values: int) -> EngineStats:
@@ -130,6 +138,22 @@ class OtherEnd:
 KEY = Caller("0a" * 32, shares=True, may_hurry=False)
 
 
+def submission(
+    prompt: list[int],
+    task: SamplingParams | Embed = PARAMS,
+    caller: Caller = ANYBODY,
+    **fields: Any,
+) -> Submission:
+    return Submission(
+        request_id=fields.pop("request_id", "r"),
+        prompt_token_ids=prompt,
+        task=task if isinstance(task, Embed) else Generate(task),
+        caller=caller,
+        arrival_time=time.monotonic(),
+        **fields,
+    )
+
+
 class Ends:
     """A link and the other end, connected and ready."""
 
@@ -151,15 +175,10 @@ class Ends:
         caller: Caller = ANYBODY,
         **fields: Any,
     ) -> EngineSequence:
-        return self.link.submit(
-            [1, 2, 3],
-            params,
-            request_id="r",
-            waker=waker or Waker(),
-            caller=caller,
-            arrival_time=time.monotonic(),
-            **fields,
+        [sequence] = self.link.submit(
+            submission([1, 2, 3], params, caller, **fields), waker or Waker()
         )
+        return sequence
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
@@ -244,7 +263,7 @@ async def test_the_last_token_and_the_end_are_seen_together(ends: Ends) -> None:
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.tokens == [7]
     assert sequence.finished is not None
-    assert ends.link.open_sequences == 0
+    assert sequence.state is SequenceState.ENDED
     ends.link.abort([sequence])  # has ended: nothing is sent
     probe = ends.submit()
     assert isinstance(await ends.engine.hear(), Submit)
@@ -382,8 +401,10 @@ async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends
     assert patient.link.waiting_sequences == 2
     await patient.come_back()
     first, second = await patient.hear_submit(), await patient.hear_submit()
-    assert (first.handle, first.output_token_ids) == (running.handle, [7, 8])
-    assert first.params == SamplingParams(max_tokens=8, logprobs=0)  # the prompt's were told
+    assert (first.handle, generation(first).output_token_ids) == (running.handle, [7, 8])
+    assert generation(first).params == SamplingParams(
+        max_tokens=8, logprobs=0
+    )  # the prompt's were told
     assert second == waiting.message
     patient.engine.say(
         step({}, admitted=[Admitted(running.handle, 9.0, 0)]),
@@ -463,10 +484,7 @@ async def test_who_leaves_during_a_trial_holds_nobody_up(patient: Ends, who: str
 async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: Ends) -> None:
     prompt = [1] * 200_000  # together more than the socket takes while nobody reads
     sequences = [
-        patient.link.submit(
-            prompt, PARAMS, request_id="r", waker=Waker(), caller=ANYBODY, arrival_time=1.0
-        )
-        for _ in range(20)
+        sequence for _ in range(20) for sequence in patient.link.submit(submission(prompt), Waker())
     ]
     await patient.die()
     await patient.come_back()
@@ -493,8 +511,9 @@ async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
     assert (sequence.finished, sequence.failure) == (None, None)
     await patient.come_back()
     heard = await patient.hear_submit()
-    assert (heard.handle, heard.output_token_ids) == (sequence.handle, [7])
-    assert patient.link.open_sequences == 1
+    assert (heard.handle, generation(heard).output_token_ids) == (sequence.handle, [7])
+    assert sequence.is_open
+    assert not aborted.is_open
 
 
 def test_nobody_notices_before_the_link_that_the_socket_has_broken(tmp_path: Path) -> None:
@@ -640,13 +659,14 @@ async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
 
 
 async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
-    sequence = patient.link.embed(
-        [1, 2], request_id="r", waker=Waker(), caller=KEY, cache_salt="mine", arrival_time=1.0
-    )
+    asked = submission([1, 2], Embed(dimensions=8), KEY, cache_salt="mine")
+    [sequence] = patient.link.submit(asked, Waker())
     await patient.die()
     await patient.come_back()
     heard = await patient.engine.hear()
     assert heard == sequence.message
+    assert isinstance(heard, Submit)
+    assert heard.task == Embed(dimensions=8)
     assert heard.cache_salt == KEY.cache_salt("mine")
 
 
@@ -694,17 +714,9 @@ async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
 async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
     patient: Ends,
 ) -> None:
-    first, second = patient.link.submit_choices(
-        [1, 2, 3],
-        PARAMS,
-        [5, 6],
-        request_id="r",
-        waker=Waker(),
-        caller=ANYBODY,
-        arrival_time=1.0,
-    )
+    first, second = patient.link.submit(submission([1, 2, 3], seeds=[5, 6]), Waker())
     told = await patient.hear_submit()
-    assert (told.handle, told.params.seed) == (first.handle, 5)
+    assert (told.handle, generation(told).params.seed) == (first.handle, 5)
     assert told.copies == [Copy(second.handle, 6)]
     patient.engine.say(
         step({}, admitted=[admitted(first), admitted(second)]),
@@ -715,7 +727,11 @@ async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
     await patient.come_back()
     for sequence, seed in ((first, 5), (second, 6)):
         again = await patient.hear_submit()
-        assert (again.handle, again.params.seed, again.copies) == (sequence.handle, seed, [])
+        assert (again.handle, generation(again).params.seed, again.copies) == (
+            sequence.handle,
+            seed,
+            [],
+        )
 
 
 async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_some(
@@ -738,7 +754,7 @@ async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_s
     await patient.die()
     await patient.come_back()
     again = await patient.hear_submit()
-    assert again.params.prompt_logprobs == (0 if length > 1 else None)
+    assert generation(again).params.prompt_logprobs == (0 if length > 1 else None)
     patient.engine.say(
         step(
             {sequence.handle: 2},

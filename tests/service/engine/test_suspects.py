@@ -18,6 +18,7 @@ from engine.messages import (
     Admitted,
     Constraint,
     Finished,
+    Generate,
     Heartbeat,
     SamplingParams,
     StepPhase,
@@ -26,8 +27,7 @@ from engine.messages import (
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.suspects import Suspects, fingerprint
 from service.errors import CrashingRequestError
-from service.tenants.caller import ANYBODY
-from tests.service.engine.test_link import Ends, finished, stats, step
+from tests.service.engine.test_link import Ends, finished, generation, stats, step, submission
 
 POISON = 255
 TOKENS = 40
@@ -102,7 +102,9 @@ class DyingEngine:
                 while not heard.empty():
                     message = heard.get_nowait()
                     assert isinstance(message, Submit)
-                    waiting.append(Running(message, tokens=list(message.output_token_ids)))
+                    waiting.append(
+                        Running(message, tokens=list(generation(message).output_token_ids))
+                    )
                 if self._kills(running, waiting):
                     return
                 admitted = waiting[: SLOTS - len(running)]
@@ -129,7 +131,7 @@ class DyingEngine:
             tokens[one.submit.handle] = token_at(prompt, len(one.tokens))
             one.tokens.append(tokens[one.submit.handle])
             one.made += 1
-            if len(one.tokens) == one.submit.params.max_tokens:
+            if len(one.tokens) == generation(one.submit).params.max_tokens:
                 ended.append(finished(one.submit.handle, len(one.tokens)))
                 running.remove(one)
         if tokens:
@@ -137,14 +139,9 @@ class DyingEngine:
 
 
 def submit(ends: Ends, prompt: list[int], seed: int = 0) -> EngineSequence:
-    return ends.link.submit(
-        prompt,
-        SamplingParams(max_tokens=200 if POISON in prompt else TOKENS, seed=seed),
-        request_id=f"r{prompt}",
-        waker=Waker(),
-        caller=ANYBODY,
-        arrival_time=1.0,
-    )
+    params = SamplingParams(max_tokens=200 if POISON in prompt else TOKENS, seed=seed)
+    [sequence] = ends.link.submit(submission(prompt, params, request_id=f"r{prompt}"), Waker())
+    return sequence
 
 
 async def ended(sequence: EngineSequence) -> None:
@@ -223,7 +220,7 @@ async def test_deaths_at_random_convict_nobody(tmp_path: Path) -> None:
 def sequence(prompt: list[int], tokens: int = 0) -> EngineSequence:
     params = SamplingParams(max_tokens=8)
     message = Submit(
-        handle=1, request_id="r", prompt_token_ids=prompt, params=params, arrival_time=0.0
+        handle=1, request_id="r", prompt_token_ids=prompt, task=Generate(params), arrival_time=0.0
     )
     return EngineSequence(1, len(prompt), 0.0, Waker(), message, generated=[0] * tokens)
 
@@ -268,11 +265,15 @@ def test_a_request_is_known_again_by_what_is_asked_and_nothing_else() -> None:
         message, handle=9, request_id="other", priority=3, cache_salt="t", arrival_time=7.0
     )
     assert fingerprint(same) == fingerprint(message)
-    seeded = replace(message, params=replace(message.params, seed=5))
+
+    def changed(**fields: object) -> Submit:
+        return replace(message, task=Generate(replace(generation(message).params, **fields)))
+
+    seeded = changed(seed=5)
     assert fingerprint(seeded) == fingerprint(message)
     for other in (
         replace(message, prompt_token_ids=[1, 2, 3]),
-        replace(message, params=replace(message.params, top_k=3)),
-        replace(message, params=replace(message.params, constraint=Constraint(grammar="g"))),
+        changed(top_k=3),
+        changed(constraint=Constraint(grammar="g")),
     ):
         assert fingerprint(other) != fingerprint(message)

@@ -67,7 +67,7 @@ def step(generation: BeamGeneration, numbers: random.Random) -> None:
         top = sorted(((token, -numbers.random() * 4) for token in ids), key=lambda one: -one[1])
         sequence.logprobs = [TokenLogprobs(top[0][1], 1, packed_top(top))]
         finish(sequence, 1, FinishReason.LENGTH)
-    generation.take_in()
+    generation.collect()
 
 
 def nodes(beams: list[Beam]) -> set[int]:
@@ -130,7 +130,7 @@ def test_a_beam_that_fails_in_the_engine_fails_the_search_with_its_reason(
     _, second = generation._at_work
     fail(second, "the prompt leaves no room", is_refusal=is_refusal)
     with pytest.raises(error, match="leaves no room") as raised:  # the first is still running
-        generation.take_in()
+        generation.collect()
     assert raised.value.status == status
     generation.close()
     assert generation._at_work == []

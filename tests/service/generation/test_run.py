@@ -16,7 +16,7 @@ from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
 from service.generation.run import (
     MOST_READERS,
-    PIECE_BYTES,
+    RUN_PIECE_BYTES,
     Run,
     RunLimits,
     RunLog,
@@ -284,7 +284,7 @@ async def test_a_reader_that_does_not_read_holds_one_piece_which_is_counted(
     kept = registry._memory.used
     readers = [run.follow(0, lost) for _ in range(MOST_READERS)]
     held = [await anext(reader) for reader in readers]
-    assert max(map(len, held)) <= PIECE_BYTES
+    assert max(map(len, held)) <= RUN_PIECE_BYTES
     assert registry._memory.used == kept + sum(map(len, held))
     with pytest.raises(OverloadedError, match="readers, the limit"):
         run.check_readers()

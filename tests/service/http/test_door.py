@@ -17,7 +17,7 @@ from litestar.testing import TestClient
 from service.http.connections import RESERVED_DESCRIPTORS, connection_limit
 from service.http.origins import OriginRules
 from service.http.server import HttpServer
-from service.supervision.listener import Address, open_listening_socket
+from service.supervision.listener import ServerAddress, open_listening_socket
 from tests.service.test_app import new_app
 
 EVIL = "http://evil.example"
@@ -277,7 +277,7 @@ async def test_idle_connections_make_room_for_those_that_ask(
     monkeypatch.setattr("service.http.application.connection_limit", lambda: most)
     app = new_app(tiny_model, tmp_path)
     listener = open_listening_socket("127.0.0.1", 0)
-    address = Address.of(listener)
+    address = ServerAddress.of(listener)
     server = HttpServer(app, listener, max_connections=most)
     await server.start()
     watch = asyncio.create_task(app.state.connections.watch(address.port))

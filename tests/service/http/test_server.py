@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.http.server import HttpServer
-from service.supervision.listener import Address, open_listening_socket
+from service.supervision.listener import ServerAddress, open_listening_socket
 
 PIECE = b"x" * 4096
 
@@ -66,7 +66,7 @@ class App:
 class Running:
     app: App
     server: HttpServer
-    address: Address
+    address: ServerAddress
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
@@ -83,7 +83,7 @@ class Running:
 async def running() -> AsyncIterator[Running]:
     app = App()
     listener = open_listening_socket("127.0.0.1", 0)
-    address = Address.of(listener)
+    address = ServerAddress.of(listener)
     server = HttpServer(app, listener)
     await server.start()
     yield Running(app, server, address)
@@ -162,4 +162,4 @@ def test_a_port_in_use_is_refused_at_once() -> None:
 )
 def test_an_address_tells_how_this_machine_reaches_it(host: str, local: str) -> None:
     with open_listening_socket(host, 0) as listener:
-        assert Address.of(listener).url == f"{local}{listener.getsockname()[1]}"
+        assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"

@@ -129,7 +129,7 @@ async def test_every_piece_of_an_answer_with_logprobs_is_short_work(
         begin = time.thread_time()
 
     while not generation.done:
-        changed = generation.take_in()
+        changed = generation.collect()
         for piece in stream.advance(changed) if streams else ():
             count(piece)
     if not streams:
@@ -147,7 +147,7 @@ def test_pieces_of_a_whole_answer_are_its_json(checkpoint: Checkpoint) -> None:
     desk.sequences[0].prompt_logprobs = [TokenLogprobs(-0.5, 1, TOP)] * 2
     feed(checkpoint, desk, 3, end=True)
     while not generation.done:
-        generation.take_in()
+        generation.collect()
     told = json.loads(b"".join(answer.whole()))
     assert [choice["index"] for choice in told["choices"]] == [0, 1]
     for choice in told["choices"]:
@@ -183,7 +183,7 @@ def test_continuous_usage_of_a_choice_leaves_out_the_others(checkpoint: Checkpoi
     answer = answer_to(checkpoint, generation, n=2, stream=True, stream_options=options)
     stream = answer.stream()
     feed(checkpoint, desk, 2, end=True)
-    out = stream.begin() + b"".join(stream.advance(generation.take_in()))
+    out = stream.begin() + b"".join(stream.advance(generation.collect()))
     counts: dict[int, list[int]] = {0: [], 1: []}
     for event in out.decode().split("\n\n")[:-1]:
         chunk = json.loads(event.removeprefix("data: "))

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from engine.messages import SamplingParams
-from service.engine.sequence import EngineSequence
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
 from service.tenants.caller import ANYBODY
 from tests.service.wire.chat.test_answer import Desk, fail
-
-
-class PoolingDesk(Desk):
-    def embed(self, prompt_token_ids: list[int], **rest: Any) -> EngineSequence:
-        [sequence] = self.submit_choices(
-            prompt_token_ids, SamplingParams(max_tokens=1), [0], **rest
-        )
-        return sequence
 
 
 @pytest.mark.parametrize(
@@ -32,7 +21,7 @@ def test_a_text_that_fails_in_the_engine_fails_its_request_with_the_reason(
     is_refusal: bool, error: type[QuireError], status: int
 ) -> None:
     async def ask() -> None:
-        desk = PoolingDesk()
+        desk = Desk()
         request = PoolingRequest(
             request_id="r",
             inputs=[Input([1, 2]), Input([3])],

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from service.constraint.request import (
-    Choice,
+    AnyJsonObject,
     Grammar,
-    JsonObject,
     JsonSchema,
     NamedTool,
+    OneOf,
     Regex,
 )
 from service.conversation import Conversation, ToolDefinition
@@ -21,7 +21,7 @@ from service.errors import InvalidRequestError
 from service.formats import Opening
 from service.wire.chat.request import chat_conversation, decode_chat
 from service.wire.completions.request import decode_completion
-from service.wire.structured_output import answer_shape, conversation_constraint, tool_choice
+from service.wire.structured_output import answer_shape, constraint_request, tool_choice
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -42,7 +42,7 @@ def test_each_field_gives_its_form_and_remembers_its_name() -> None:
     named = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
     assert shape() is None
     assert shape(response_format={"type": "text"}) is None
-    assert shape(response_format={"type": "json_object"}) == JsonObject(param="response_format")
+    assert shape(response_format={"type": "json_object"}) == AnyJsonObject(param="response_format")
     assert shape(response_format=named) == JsonSchema(schema=SCHEMA, param=path, strict=True)
     for prefix, fields in (("structured_outputs.", "structured_outputs"), ("guided_", None)):
 
@@ -52,9 +52,9 @@ def test_each_field_gives_its_form_and_remembers_its_name() -> None:
         assert form("json", SCHEMA) == JsonSchema(schema=SCHEMA, param=f"{prefix}json")
         assert form("json", json.dumps(SCHEMA)) == form("json", SCHEMA)
         assert form("regex", "a+") == Regex(pattern="a+", param=f"{prefix}regex")
-        assert form("choice", ["a"]) == Choice(options=("a",), param=f"{prefix}choice")
+        assert form("choice", ["a"]) == OneOf(options=("a",), param=f"{prefix}choice")
         assert form("grammar", "g") == Grammar(text="g", param=f"{prefix}grammar")
-    assert shape(structured_outputs={"json_object": True}) == JsonObject(
+    assert shape(structured_outputs={"json_object": True}) == AnyJsonObject(
         param="structured_outputs.json_object"
     )
     dense = shape(structured_outputs={"json": SCHEMA, "disable_any_whitespace": True})
@@ -110,7 +110,7 @@ def test_a_chat_s_tools_are_carried_with_their_places() -> None:
     request = decode_chat(
         chat(tools=tools, tool_choice="required", parallel_tool_calls=False), max_choices=4
     )
-    asked = conversation_constraint(chat_conversation(request), None, opening=Opening.REASONING)
+    asked = constraint_request(chat_conversation(request), None, opening=Opening.REASONING)
     first, second = asked.tools
     assert (first.name, first.parameters, first.strict) == ("f", SCHEMA, True)
     assert (second.name, second.parameters, second.strict) == ("g", None, False)
@@ -135,6 +135,6 @@ def test_reasoning_is_left_out_where_it_is_switched_off(
     fields: dict[str, Any], reasons: bool
 ) -> None:
     conversation = Conversation(messages=[], tools=(ToolDefinition(name="f"),), **fields)
-    asked = conversation_constraint(conversation, None, opening=Opening.TEXT)
+    asked = constraint_request(conversation, None, opening=Opening.TEXT)
     assert asked.reasoning is reasons
     assert msgspec.json.encode(asked)  # plain data throughout

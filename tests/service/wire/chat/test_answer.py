@@ -19,7 +19,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from engine.messages import Finished, FinishReason, SamplingParams
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineLink
-from service.engine.sequence import EngineSequence
+from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.formats import Opening
 from service.generation.choice import StopRules
 from service.generation.generator import Generator
@@ -40,14 +41,11 @@ class Desk(EngineLink):
         self.handles = itertools.count(1)
         self.sequences: list[EngineSequence] = []
 
-    def submit_choices(
-        self, prompt_token_ids: list[int], params: SamplingParams, seeds: list[int], **rest: Any
-    ) -> list[EngineSequence]:
+    def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
+        length = len(submission.prompt_token_ids)
         sequences = [
-            EngineSequence(
-                next(self.handles), len(prompt_token_ids), rest["arrival_time"], rest["waker"]
-            )
-            for _ in seeds
+            EngineSequence(next(self.handles), length, submission.arrival_time, waker)
+            for _ in submission.seeds or [0]
         ]
         self.sequences += sequences
         return sequences

@@ -1,0 +1,161 @@
+"""What the death of an engine means for the sequences it had, and for those that wait for the next.
+
+Who waits and for how long, who fails, who is suspected of having killed it, and in which order the
+next engine gets them: decided here, without a socket. ``service.engine.link`` reports deaths and
+sends what ``order`` yields. The rules for suspects are in ``service.engine.suspects``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from observability.logging import get_logger
+from service.engine.open_sequences import OpenSequences
+from service.engine.sequence import EngineSequence, SequenceState
+from service.engine.suspects import Suspects, crashing_request
+from service.errors import EngineFailedError, EngineUnavailableError
+
+_MOST_SUSPECTS = 100  # named in the log
+
+_log = get_logger()
+
+
+class Handover:
+    """Sequences wait ``restart_timeout`` seconds for an engine after theirs died, or for one that
+    completes a step. They fail at once if that is 0, or less than the last engine took to load."""
+
+    def __init__(
+        self,
+        sequences: OpenSequences,
+        restart_timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.restart_timeout = restart_timeout
+        self.load_seconds: float | None = None  # how long the last engine took to load
+        self.on_trial = False  # suspects run one at a time: new sequences wait their turn
+        self.suspects = Suspects(clock)
+        self._sequences = sequences
+        self._clock = clock
+        self._lost_since: float | None = None  # None: an engine has run a step since
+        self._tried: EngineSequence | None = None
+        self._tried_alone = False
+        self._were_running: list[EngineSequence] = []  # when the last engine died
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether an engine that dies now will not be replaced in time."""
+        return self.restart_timeout == 0 or (self.load_seconds or 0.0) > self.restart_timeout
+
+    # --- what happens to engines -----------------------------------------------------------------
+
+    def engine_ran_a_step(self) -> None:
+        self._lost_since = None
+
+    def engine_lost(self, what: str) -> float | None:
+        """Returns how many seconds to wait for the next engine; None: nobody waits, all have
+        failed."""
+        running = self._sequences.in_state(SequenceState.RUNNING)
+        _log_running(running)
+        self._blame(running)
+        self._end_trial()
+        self._were_running = running
+        if self.is_hopeless:
+            self._sequences.fail(self._sequences, EngineFailedError(what))
+            return None
+        self._sequences.take_back()
+        now = self._clock()
+        if self._lost_since is None:
+            self._lost_since = now
+        return max(0.0, self.restart_timeout - (now - self._lost_since))
+
+    def give_up(self, seconds: float) -> None:
+        """No engine came within ``seconds``."""
+        what = f"the engine died and was not replaced within {seconds:g} s"
+        never_begun = [sequence for sequence in self._sequences if sequence.deaths == 0]
+        self._sequences.fail(never_begun, EngineUnavailableError(f"{what}; retry."))
+        self._sequences.fail(self._sequences, EngineFailedError(what))
+
+    def _blame(self, running: list[EngineSequence]) -> None:
+        """Suspect those that may have killed the engine; fail the one proved to have."""
+        tried = self._tried
+        convicted = self.suspects.engine_died(
+            running,
+            self._sequences.in_state(SequenceState.QUEUED),
+            tried=tried if tried is not None and tried.is_open else None,
+            alone=self._tried_alone,
+        )
+        if convicted:
+            same = [one for one in self._sequences if self.suspects.is_convicted(one)]
+            ids = dict.fromkeys(one.message.request_id for one in same if one.message is not None)
+            _log.error("refused a request that kills engines", request_ids=" ".join(ids))
+            self._sequences.fail(same, crashing_request())
+
+    # --- in which order the next engine gets them ------------------------------------------------
+
+    def order(self) -> Iterator[EngineSequence | None]:
+        """Yields each sequence to send, first come, first served except for suspects; None where
+        the next step depends on what the engine, or a client, does first."""
+        if any(sequence.trial_tokens for sequence in self._unsent()):
+            self.on_trial = True
+            yield from self._trials()
+        while unsent := self._unsent():  # more may come while these are sent
+            for sequence in unsent:
+                if sequence.state is SequenceState.UNSENT:
+                    yield sequence
+        self.on_trial = False
+
+    def _trials(self) -> Iterator[EngineSequence | None]:
+        """The accused run alone; then come those that were running and are trusted, and beside
+        them the other suspects, one at a time."""
+        suspects = [sequence for sequence in self._unsent() if sequence.trial_tokens]
+        _log.info("suspects run one at a time", count=len(suspects))
+        accused = [sequence for sequence in suspects if self.suspects.is_accused(sequence)]
+        if accused:
+            yield None  # an engine that dies by itself does so before its first message
+        for sequence in accused:
+            yield from self._trial(sequence, alone=True)
+        trusted = [
+            sequence
+            for sequence in self._were_running
+            if sequence.state is SequenceState.UNSENT and not sequence.trial_tokens
+        ]
+        for sequence in trusted:
+            if sequence.state is SequenceState.UNSENT:  # its client may have left meanwhile
+                yield sequence
+        for sequence in trusted:
+            while sequence.is_open and sequence.life_tokens == 0:
+                yield None
+        for sequence in suspects:
+            if sequence.trial_tokens:
+                yield from self._trial(sequence, alone=False)
+
+    def _trial(self, sequence: EngineSequence, *, alone: bool) -> Iterator[EngineSequence | None]:
+        """Let a suspect run until it has as many tokens as make it trusted."""
+        if not sequence.is_open:
+            return
+        self._tried, self._tried_alone = sequence, alone
+        yield sequence
+        while sequence.is_open and sequence.life_tokens < sequence.trial_tokens:
+            yield None
+        self._tried = None
+        self.suspects.acquit(sequence)
+
+    def _unsent(self) -> list[EngineSequence]:
+        return self._sequences.in_state(SequenceState.UNSENT)
+
+    def _end_trial(self) -> None:
+        self.on_trial = False
+        self._tried = None
+
+
+def _log_running(running: list[EngineSequence]) -> None:
+    """Helps to find the request that kills engines."""
+    messages = (sequence.message for sequence in running)
+    ids = list(dict.fromkeys(message.request_id for message in messages if message is not None))
+    if ids:
+        _log.warning(
+            "requests running when the engine died",
+            count=len(ids),
+            request_ids=" ".join(ids[:_MOST_SUSPECTS]),
+        )

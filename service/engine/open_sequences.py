@@ -1,0 +1,143 @@
+"""The sequences that have not ended, and what the engine reports of them.
+
+Only this module changes a sequence's state.
+"""
+
+from __future__ import annotations
+
+import collections
+import time
+from collections.abc import Iterable, Iterator
+
+from engine.messages import FinishReason, StepOutputs
+from service.engine.sequence import EngineSequence, SequenceState
+from service.errors import QuireError
+from service.tenants.waiting_places import WaitingPlaces
+
+ADMISSION_WINDOW_SECONDS = 30.0
+
+
+class OpenSequences:
+    """By handle, and in the order of their handles: those are given out in rising order."""
+
+    def __init__(self) -> None:
+        self._by_handle: dict[int, EngineSequence] = {}
+        self._waiting = WaitingPlaces()  # of those that are unsent or queued
+        self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
+
+    def __len__(self) -> int:
+        return len(self._by_handle)
+
+    def __iter__(self) -> Iterator[EngineSequence]:
+        return iter(list(self._by_handle.values()))
+
+    def handles(self) -> frozenset[int]:
+        return frozenset(self._by_handle)
+
+    def in_state(self, state: SequenceState) -> list[EngineSequence]:
+        return [sequence for sequence in self._by_handle.values() if sequence.state is state]
+
+    @property
+    def waiting(self) -> WaitingPlaces:
+        """Counts those that no engine has begun to run."""
+        return self._waiting
+
+    def admissions_per_second(self) -> float | None:
+        """How fast sequences left the queue recently; None when none did."""
+        now = time.monotonic()
+        admissions = self._admissions
+        while admissions and admissions[0] < now - ADMISSION_WINDOW_SECONDS:
+            admissions.popleft()
+        if len(admissions) < 2:
+            return None
+        return len(admissions) / max(now - admissions[0], 1e-3)
+
+    # --- changes of state ------------------------------------------------------------------------
+
+    def add(self, sequence: EngineSequence) -> None:
+        """A new one, unsent or queued."""
+        self._by_handle[sequence.handle] = sequence
+        self._waiting.add(sequence.owner)
+
+    def mark_sent(self, sequence: EngineSequence) -> None:
+        """The present engine has it in its queue, perhaps after one that died."""
+        sequence.state = SequenceState.QUEUED
+        sequence.resumed_at = len(sequence.generated)
+        sequence.handovers += sequence.deaths > 0
+
+    def take_back(self) -> None:
+        """The engine is gone: all wait for the next one."""
+        for sequence in self._by_handle.values():
+            if sequence.state is SequenceState.RUNNING:
+                self._waiting.add(sequence.owner)
+            sequence.state = SequenceState.UNSENT
+
+    def remove(self, sequence: EngineSequence) -> bool:
+        """False for one that has ended already."""
+        if self._by_handle.pop(sequence.handle, None) is None:
+            return False
+        if sequence.state is not SequenceState.RUNNING:
+            self._waiting.remove(sequence.owner)
+        sequence.state = SequenceState.ENDED
+        return True
+
+    def fail(self, sequences: Iterable[EngineSequence], why: QuireError) -> None:
+        for sequence in sequences:
+            self.remove(sequence)
+            sequence.failure = why
+            sequence.waker.wake()
+
+    # --- what the engine reports -----------------------------------------------------------------
+
+    def apply(self, step: StepOutputs, *, keep_aborted: bool) -> None:
+        """``keep_aborted``: another engine can go on with what this one stopped unasked."""
+        sequences = self._by_handle
+        now = step.time
+        if step.admitted:
+            self._admit(step)
+        if step.prompt_logprobs or step.embedded:
+            self._apply_prompts(step)
+        handles = memoryview(step.handles).cast("q")
+        for handle, token in zip(handles, memoryview(step.token_ids).cast("i"), strict=True):
+            sequence = sequences.get(handle)
+            if sequence is not None:
+                sequence.tokens.append(token)
+                sequence.generated.append(token)
+                if sequence.first_token_time is None:
+                    sequence.first_token_time = now
+                sequence.last_token_time = now
+                sequence.waker.wake()
+        for entry in sorted(step.logprobs):
+            sequence = sequences.get(handles[entry])
+            if sequence is not None:
+                sequence.logprobs.append(step.logprobs[entry])
+        for finished in step.finished:
+            if finished.reason is FinishReason.ABORT and keep_aborted:
+                continue  # what a client aborted is gone from here: the engine is shutting down
+            sequence = sequences.get(finished.handle)
+            if sequence is not None:
+                self.remove(sequence)
+                sequence.end(finished)
+                sequence.waker.wake()
+
+    def _admit(self, step: StepOutputs) -> None:
+        for admitted in step.admitted:
+            sequence = self._by_handle.get(admitted.handle)
+            if sequence is None:
+                continue
+            if sequence.state is not SequenceState.RUNNING:
+                self._waiting.remove(sequence.owner)
+            sequence.state = SequenceState.RUNNING
+            sequence.admit(admitted)
+            self._admissions.append(time.monotonic())
+
+    def _apply_prompts(self, step: StepOutputs) -> None:
+        """What was computed from the prompts themselves: logprobs and vectors."""
+        for prompt in step.prompt_logprobs:
+            sequence = self._by_handle.get(prompt.handle)
+            if sequence is not None:
+                sequence.add_prompt_logprobs(prompt)
+        for embedded in step.embedded:
+            sequence = self._by_handle.get(embedded.handle)
+            if sequence is not None:
+                sequence.vector = embedded.vector

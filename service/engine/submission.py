@@ -1,0 +1,60 @@
+"""From what a request asks of the engine to the message that asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from engine.messages import Copy, Generate, Submit, Task
+from service.tenants.caller import Caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One prompt and what to do with it. ``seeds``: one for each choice of a generation; empty:
+    there is one choice, with the task's own seed. ``priority`` and ``cache_salt`` are the
+    request's; the engine gets what ``caller`` may have."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    task: Task
+    caller: Caller
+    arrival_time: float
+    seeds: Sequence[int] = ()
+    priority: int = 0
+    cache_salt: str = ""
+
+    def messages(self, handles: Iterator[int]) -> list[Submit]:
+        """One for each choice, as if it was sent by itself."""
+        priority = self.caller.priority(self.priority)
+        cache_salt = self.caller.cache_salt(self.cache_salt)
+        return [
+            Submit(
+                handle=next(handles),
+                request_id=self.request_id,
+                prompt_token_ids=self.prompt_token_ids,
+                task=task,
+                priority=priority,
+                arrival_time=self.arrival_time,
+                cache_salt=cache_salt,
+            )
+            for task in self._tasks()
+        ]
+
+    def _tasks(self) -> list[Task]:
+        task = self.task
+        if not self.seeds or not isinstance(task, Generate):
+            return [task]
+        replace = msgspec.structs.replace
+        return [Generate(replace(task.params, seed=seed)) for seed in self.seeds]
+
+
+def together(messages: list[Submit]) -> Submit:
+    """All choices of a request in one message, so that what they share is sent once."""
+    first, *others = messages
+    copies = [
+        Copy(one.handle, one.task.params.seed) for one in others if isinstance(one.task, Generate)
+    ]
+    return msgspec.structs.replace(first, copies=copies) if copies else first

@@ -1,0 +1,166 @@
+"""Which tags of a format mean something at a point of the output, and how they are found."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+
+from service.formats.format import OutputFormat
+from service.output.calls.reader import inner_opening, resumes_at
+from service.output.calls.sink import ToolSchemas
+from service.output.calls.source import Stop, Stops
+from service.output.spans import TokenSpans
+
+# Tokens' texts in which no tag can begin, by the tags' first characters. Tokens are few, so nearly
+# every look-up succeeds, and costs a third of the search that it spares.
+_PLAIN_TEXTS: dict[str, set[str]] = {}
+_MOST_PLAIN_TEXTS = 100_000
+
+
+class Meaning(enum.Enum):
+    """What a tag does."""
+
+    REASONING = enum.auto()  # what follows is reasoning
+    TEXT = enum.auto()
+    NOTHING = enum.auto()
+    MARK = enum.auto()  # nothing either, but the white space around it is the text's
+    CALLS = enum.auto()
+    INNER_CALL = enum.auto()  # a call's own tag, without the one around it
+    NEXT_CALL = enum.auto()  # a further call after one that was malformed
+    HEADER = enum.auto()
+
+
+class TagTable:
+    """The tags that mean something now. ``one_token``: those that are tokens of their own; spelled
+    by several tokens they are just text. ``plain``: texts known to hold no part of a tag."""
+
+    def __init__(self, meanings: dict[str, Meaning], one_token: Set[str]) -> None:
+        tags = sorted(meanings, key=len, reverse=True)
+        starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
+        self.meanings = meanings
+        self.plain = _PLAIN_TEXTS.setdefault(starts, set())
+        self._one_token = one_token
+        self._spelled = tuple(tag for tag in tags if tag not in one_token)  # may come in pieces
+        self._longest = max(map(len, self._spelled), default=1) - 1
+        self._search = re.compile("|".join(map(re.escape, tags))) if tags else None
+        self._trigger = re.compile(rf"[{starts}]|\s\Z") if tags else None
+
+    def is_plain(self, text: str) -> bool:
+        """Whether neither a tag nor white space before one can begin in this text."""
+        if self._trigger is not None and self._trigger.search(text) is not None:
+            return False
+        if len(self.plain) < _MOST_PLAIN_TEXTS:
+            self.plain.add(text)
+        return True
+
+    def first(self, text: str, offset: int, spans: TokenSpans) -> tuple[int, str] | None:
+        """The first tag and its place in ``text``, which begins at ``offset`` of the output."""
+        if self._search is None:
+            return None
+        start = 0
+        while (match := self._search.search(text, start)) is not None:
+            tag = match[0]
+            start = match.start()
+            if tag not in self._one_token or spans.is_one_piece(offset + start, len(tag)):
+                return start, tag
+            start += 1
+        return None
+
+    def possible(self, text: str) -> int:
+        """Length of the longest end of ``text`` that may turn out to begin a tag, with the white
+        space before it."""
+        if not self.meanings:
+            return 0
+        partial = 0
+        for length in range(min(self._longest, len(text)), 0, -1):
+            end = text[-length:]
+            if any(tag.startswith(end) and len(tag) > length for tag in self._spelled):
+                partial = length
+                break
+        return len(text) - len(text[: len(text) - partial].rstrip())
+
+
+@dataclass(frozen=True, slots=True)
+class FormatTags:
+    """The tags of a format for one request. ``tools``: those that may be called; None: calls are
+    not looked for. ``one_token``: see ``TagTable``; ``special``: those of them that no text is
+    about."""
+
+    form: OutputFormat
+    tools: ToolSchemas | None
+    one_token: Set[str] = frozenset()
+    special: Set[str] = frozenset()
+    _tables: dict[tuple[bool, bool, bool], TagTable] = field(default_factory=dict)
+
+    def table(self, *, in_reasoning: bool, calls: bool, malformed: bool) -> TagTable:
+        """``calls``: they may come in this message. ``malformed``: one was, others may follow."""
+        calls = calls and self.tools is not None and self.form.tool_call is not None
+        key = in_reasoning, calls, malformed
+        table = self._tables.get(key)
+        if table is None:
+            meanings = dict(self._meanings(*key))
+            table = self._tables[key] = TagTable(meanings, self.one_token)
+        return table
+
+    def stops(self, spans: TokenSpans) -> Stops:
+        """What ends a call that has no end of its own."""
+
+        def kind(tag: str, offset: int) -> Stop:
+            if tag not in self.one_token:
+                return Stop.PERHAPS
+            if not spans.is_one_piece(offset, len(tag)):
+                return Stop.TEXT
+            return Stop.CERTAIN if tag in self.special else Stop.PERHAPS
+
+        tags: list[str] = []
+        calls, channels = self.form.tool_call, self.form.channels
+        if self.tools is not None and calls is not None:
+            tags += (*calls.opens, calls.close, *calls.around, *calls.section)
+        if channels is not None:
+            tags += (*channels.opens, *channels.closes)
+        return Stops(tuple(dict.fromkeys(tag for tag in tags if tag and not _is_word(tag))), kind)
+
+    def _meanings(
+        self, in_reasoning: bool, calls: bool, malformed: bool
+    ) -> Iterable[tuple[str, Meaning]]:
+        """Later ones go before earlier ones."""
+        form = self.form
+        yield from ((tag, Meaning.NOTHING) for tag in form.ignored)
+        misplaced = self._misplaced(in_reasoning, calls)
+        yield from ((tag, Meaning.NOTHING) for tag in misplaced if _is_markup(tag))
+        yield from ((tag, Meaning.MARK) for tag, _ in form.marks)
+        if form.reasoning is not None:
+            if in_reasoning:
+                yield from ((tag, Meaning.TEXT) for tag in form.reasoning.closes)
+            else:
+                yield from ((tag, Meaning.REASONING) for tag in form.reasoning.opens)
+        if form.channels is not None:
+            yield from ((tag, Meaning.TEXT) for tag in form.channels.closes)
+            yield from ((tag, Meaning.HEADER) for tag in form.channels.opens)
+        if calls and form.tool_call is not None:
+            yield from ((tag, Meaning.NOTHING) for tag in form.tool_call.around)
+            if inner := inner_opening(form.tool_call):
+                yield inner, Meaning.INNER_CALL
+            if malformed:
+                openings = resumes_at(form.tool_call, self.tools or {})
+                yield from ((opening, Meaning.NEXT_CALL) for opening in openings)
+            yield from ((tag, Meaning.CALLS) for tag in form.tool_call.opens)
+
+    def _misplaced(self, in_reasoning: bool, calls: bool) -> Iterable[str]:
+        """Tags that close what is not open, or open what is."""
+        form = self.form
+        if form.reasoning is not None:
+            yield from form.reasoning.opens if in_reasoning else form.reasoning.closes
+        if calls and form.tool_call is not None and form.tool_call.close:
+            yield form.tool_call.close
+
+
+def _is_word(tag: str) -> bool:
+    return tag.split()[0][0].isalnum()
+
+
+def _is_markup(tag: str) -> bool:
+    """Whether no sentence holds it by chance."""
+    return not _is_word(tag) and any(map(str.isalnum, tag))
