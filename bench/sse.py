@@ -157,16 +157,8 @@ class StandInEngine:
             stats=EngineStats(
                 time=now,
                 running=len(self._running),
-                waiting=0,
-                waiting_reason=None,
                 kv_blocks_free=1,
-                kv_blocks_cached=0,
-                kv_blocks_active=0,
-                prompt_tokens_computed=0,
-                prompt_tokens_cached=0,
-                tokens_recomputed=0,
                 tokens_generated=self._steps * len(handles),
-                preemptions=0,
                 steps=self._steps,
             ),
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import observability.catalogue as catalogue
 from dashboard.series import History
+from observability.outcomes import OutcomeGroup, group_of
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 30.0
@@ -66,6 +67,12 @@ class Reading:
     @property
     def requests_total(self) -> float:
         return _total(self.requests)
+
+    def ended(self, group: OutcomeGroup) -> float:
+        """Requests per second whose outcome belongs to ``group``."""
+        if not self.requests:
+            return math.nan
+        return sum(rate for outcome, rate in self.requests.items() if group_of(outcome) is group)
 
 
 def read(time: float, history: History) -> Reading:

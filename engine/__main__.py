@@ -155,7 +155,7 @@ def _log_progress(phase: str, done: int, total: int) -> None:
 def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
     parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
     add_arguments(parser, ProcessOptions, "process")
-    add_arguments(parser, EngineConfig, "engine")
+    add_arguments(parser, EngineConfig)
     try:
         for struct_type in (ProcessOptions, EngineConfig):
             parser.set_defaults(**environment_defaults(struct_type, os.environ))

@@ -9,11 +9,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+
+from engine.options import setting
 
 
 class DeviceError(ValueError):
     """The asked-for device is not there; the message says what is."""
+
+
+# Groups, in the order of the documentation.
+_MODEL = "Model"
+_HARDWARE = "Hardware"
+_BATCHING = "Batching"
+_KV_CACHE = "KV cache"
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,135 +29,143 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     model: Annotated[
         str,
-        Meta(
-            description="Hugging Face model directory (config.json inside), or "
-            "simulated:[PROFILE][,KEY=VALUE...] for a timed stand-in without weights."
+        setting(
+            _MODEL,
+            "Hugging Face model directory (config.json inside), or "
+            "simulated:[PROFILE][,KEY=VALUE...] for a timed stand-in without weights.",
         ),
     ]
     load_format: Annotated[
         Literal["auto", "safetensors", "dummy"],
-        Meta(description="Where weights come from; dummy: random weights in the model's shape."),
+        setting(_MODEL, "Where weights come from; dummy: random weights in the model's shape."),
     ] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        Meta(
-            description="Weights and activations. auto: the checkpoint's own where the device "
-            "computes in it natively, else float32."
+        setting(
+            _MODEL,
+            "Weights and activations. auto: the checkpoint's own where the device computes "
+            "in it natively, else float32.",
+        ),
+    ] = "auto"
+    quantization: Annotated[
+        Literal["none", "int8"],
+        setting(
+            _MODEL,
+            "Quantize weight matrices while loading. int8: one scale for every 64 inputs; "
+            "CPU only, float32 arithmetic, all decoders but GPT-2.",
+        ),
+    ] = "none"
+    seed: Annotated[int, setting(_MODEL, "Seed of dummy weights.", ge=0, le=2**63 - 1)] = 0
+    max_model_len: (
+        Annotated[
+            int, setting(_MODEL, "Longest prompt plus output, in tokens.", ge=1, le=16_777_216)
+        ]
+        | None
+    ) = None
+    pooling: Annotated[
+        Literal["auto", "mean", "last", "cls"],
+        setting(
+            _MODEL,
+            "How an embedding is pooled: mean of all tokens, last or first (cls). auto: as "
+            "the checkpoint says, else last for a decoder and mean for an encoder.",
         ),
     ] = "auto"
     device: Annotated[
-        Literal["auto", "cpu", "cuda"],
-        Meta(description="auto: a CUDA device if there is one."),
+        Literal["auto", "cpu", "cuda"], setting(_HARDWARE, "auto: a CUDA device if there is one.")
     ] = "auto"
     tensor_parallel_size: Annotated[
         int,
-        Meta(
+        setting(
+            _HARDWARE,
+            "Devices that share the model, each with a part of every layer: GPUs of this "
+            "machine (or processes on a CPU, to try it).",
             ge=1,
             le=64,
-            description="Devices that share the model, each with a part of every layer: GPUs of "
-            "this machine (or processes on a CPU, to try it).",
         ),
     ] = 1
     cpu_path: Annotated[
         Literal["auto", "torch"],
-        Meta(
-            description="How a CPU computes in float32. auto: by our own C code, compiled at the "
-            "first start, if there is a compiler; torch: by torch alone."
+        setting(
+            _HARDWARE,
+            "How a CPU computes in float32. auto: by our own C code, compiled at the first "
+            "start, if there is a compiler; torch: by torch alone.",
         ),
     ] = "auto"
     gpu_path: Annotated[
         Literal["auto", "torch", "triton"],
-        Meta(
-            description="How a GPU computes. auto: by our own Triton kernels if triton is "
-            "installed and support the model; torch: by torch alone; triton: fail without them."
+        setting(
+            _HARDWARE,
+            "How a GPU computes. auto: by our own Triton kernels if triton is installed "
+            "and support the model; torch: by torch alone; triton: fail without them.",
         ),
     ] = "auto"
     cuda_graphs: Annotated[
-        bool,
-        Meta(description="On a GPU, record decode steps as CUDA graphs and replay them."),
+        bool, setting(_HARDWARE, "On a GPU, record decode steps as CUDA graphs and replay them.")
     ] = True
-    quantization: Annotated[
-        Literal["none", "int8"],
-        Meta(
-            description="Quantize weight matrices while loading. int8: one scale for every 64 "
-            "inputs; CPU only, float32 arithmetic, all decoders but GPT-2."
-        ),
-    ] = "none"
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Seed of dummy weights.")] = 0
-    max_model_len: (
+    gpu_memory_utilization: Annotated[
+        float, setting(_HARDWARE, "Share of GPU memory that the engine may fill.", gt=0, le=1)
+    ] = 0.9
+    threads: (
         Annotated[
-            int, Meta(ge=1, le=16_777_216, description="Longest prompt plus output, in tokens.")
+            int,
+            setting(
+                _HARDWARE,
+                "CPU threads; default: OMP_NUM_THREADS, else physical cores - 1, and 1 for a "
+                "tiny model.",
+                ge=1,
+                le=512,
+            ),
         ]
         | None
     ) = None
-    max_num_seqs: Annotated[int, Meta(ge=1, le=4096, description="Most sequences in one step.")] = (
-        64
-    )
+    max_num_seqs: Annotated[
+        int, setting(_BATCHING, "Most sequences in one step.", ge=1, le=4096)
+    ] = 64
     max_num_batched_tokens: Annotated[
-        int, Meta(ge=16, le=1_048_576, description="Token budget of one step.")
+        int, setting(_BATCHING, "Token budget of one step.", ge=16, le=1_048_576)
     ] = 2048
     max_decode_slowdown: Annotated[
         float,
-        Meta(
+        setting(
+            _BATCHING,
+            "While answers are generated, prompts may lengthen a step at most by this "
+            "factor, estimated from earlier steps.",
             gt=1,
             le=1000,
-            description="While answers are generated, prompts may lengthen a step at most by this "
-            "factor, estimated from earlier steps.",
         ),
     ] = 1.6
+    async_scheduling: (
+        Annotated[
+            bool,
+            setting(
+                _BATCHING,
+                "Plan and launch a step before the last one's tokens are read. Default: only "
+                "on a GPU.",
+            ),
+        ]
+        | None
+    ) = None
     block_size: Annotated[
-        Literal[8, 16, 32, 64], Meta(description="Tokens held by one KV-cache block.")
+        Literal[8, 16, 32, 64], setting(_KV_CACHE, "Tokens held by one KV-cache block.")
     ] = 16
     num_kv_blocks: (
         Annotated[
             int,
-            Meta(ge=2, le=16_777_216, description="KV-cache blocks; default: as memory allows."),
+            setting(_KV_CACHE, "KV-cache blocks; default: as memory allows.", ge=2, le=16_777_216),
         ]
         | None
     ) = None
     kv_cache_memory: Annotated[
-        int,
-        Meta(ge=1 << 20, description="Most bytes for the KV cache on a CPU."),
+        int, setting(_KV_CACHE, "Most bytes for the KV cache on a CPU.", ge=1 << 20)
     ] = 1 << 30
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],
-        Meta(
-            description="What the KV cache holds. auto: the model's dtype; fp8: 8-bit floats "
-            "(e4m3), which halve its memory and cost some precision."
+        setting(
+            _KV_CACHE,
+            "What the KV cache holds. auto: the model's dtype; fp8: 8-bit floats (e4m3), "
+            "which halve its memory and cost some precision.",
         ),
     ] = "auto"
-    gpu_memory_utilization: Annotated[
-        float, Meta(gt=0, le=1, description="Share of GPU memory that the engine may fill.")
-    ] = 0.9
-    async_scheduling: (
-        Annotated[
-            bool,
-            Meta(
-                description="Plan and launch a step before the last one's tokens are read. "
-                "Default: only on a GPU."
-            ),
-        ]
-        | None
-    ) = None
     enable_prefix_caching: Annotated[
-        bool, Meta(description="Reuse the KV-cache blocks of equal prompt prefixes.")
+        bool, setting(_KV_CACHE, "Reuse the KV-cache blocks of equal prompt prefixes.")
     ] = True
-    pooling: Annotated[
-        Literal["auto", "mean", "last", "cls"],
-        Meta(
-            description="How an embedding is pooled: mean of all tokens, last or first (cls). "
-            "auto: as the checkpoint says, else last for a decoder and mean for an encoder."
-        ),
-    ] = "auto"
-    threads: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=512,
-                description="CPU threads; default: OMP_NUM_THREADS, else physical cores - 1, and 1 "
-                "for a tiny model.",
-            ),
-        ]
-        | None
-    ) = None

@@ -293,27 +293,35 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     finished_time: float
 
 
-class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """State after a step (gauges), and totals since start (counters)."""
+class EngineCounters(msgspec.Struct):
+    """Totals since the engine's start, each counted where its work is done; those with a metric of
+    their own are named there (``observability.catalogue``, ``totals``). For each sequence that was
+    prefilled to its end, prompt tokens computed plus cached is exactly its prompt's length, however
+    often it was preempted."""
 
-    time: float
-    running: int
-    waiting: int
-    waiting_reason: WaitingReason | None
-    kv_blocks_free: int  # holding nothing
-    kv_blocks_cached: int  # held by no sequence, content kept for the prefix cache
-    kv_blocks_active: int  # held by at least one sequence
-    prompt_tokens_computed: int
-    prompt_tokens_cached: int
-    tokens_recomputed: int  # computed again after a preemption
-    tokens_generated: int
-    preemptions: int
-    steps: int
+    prompt_tokens_computed: int = 0
+    prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
+    tokens_recomputed: int = 0  # computed again after a preemption; what a cache gave back is not
+    tokens_generated: int = 0
+    preemptions: int = 0
+    steps: int = 0
     grammars_compiled: int = 0
     grammars_cached: int = 0  # found compiled
     grammars_failed: int = 0  # sequences that their grammar ended with an error
     grammar_compile_seconds: float = 0.0
     grammar_mask_seconds: float = 0.0
+
+
+class EngineStats(EngineCounters, kw_only=True):
+    """The counters, and the state after a step (gauges)."""
+
+    time: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    waiting_reason: WaitingReason | None = None
+    kv_blocks_free: int = 0  # holding nothing
+    kv_blocks_cached: int = 0  # held by no sequence, content kept for the prefix cache
+    kv_blocks_active: int = 0  # held by at least one sequence
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):

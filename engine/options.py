@@ -1,14 +1,17 @@
 """Command-line flags and environment variables out of a settings struct.
 
-A settings struct is a msgspec struct whose fields are annotated with ``msgspec.Meta``: bounds and
-a description. Field ``max_model_len`` becomes ``--max-model-len`` and ``QUIRE_MAX_MODEL_LEN``;
+A settings struct is a msgspec struct whose fields are annotated with ``setting(…)``: group,
+description, bounds. ``max_model_len`` becomes ``--max-model-len`` and ``QUIRE_MAX_MODEL_LEN``;
 a bool becomes ``--x`` and ``--no-x``; a list's items are separated by commas, and its flag may be
 given several times. Every value is checked on its own as it is read, and the message names the
 flag or variable at fault. A flag wins over a variable, a variable over the default.
 
-A field marked ``extra=SECRET`` may also be read from a file that ``QUIRE_X_FILE`` names. It reaches
+A field declared ``secret`` may also be read from a file that ``QUIRE_X_FILE`` names. It reaches
 child processes by environment (``secret_environment``) and never by argument, which every user of
 the machine can read, and no message quotes its value.
+
+From the same table ``service.settings_page`` writes docs/settings.md, and ``helm.generate`` what
+the chart knows of settings.
 
     parser = argparse.ArgumentParser()
     add_arguments(parser, EngineConfig)
@@ -25,16 +28,21 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import inspect
+from msgspec import Meta, inspect
 
 ENVIRONMENT_PREFIX = "QUIRE_"
-SECRET = {"secret": True}  # a field's Meta(extra=…)
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class OptionError(ValueError):
     """A flag or variable is missing or has a value that its field does not take."""
+
+
+def setting(group: str, description: str, *, secret: bool = False, **bounds: Any) -> Meta:
+    """The declaration of one field, beside its type. ``group`` is a heading of ``--help`` and of
+    the documentation; ``bounds`` are those of ``msgspec.Meta``."""
+    return Meta(description=description, extra={"group": group, "secret": secret}, **bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ class Option:
     description: str
     required: bool
     default: Any
+    group: str = ""
     secret: bool = False
 
     @property
@@ -87,23 +96,27 @@ def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
     info = inspect.type_info(struct_type)
     assert isinstance(info, inspect.StructType)
     for field in info.fields:
-        kind, description, secret = _unwrap(field.type)
+        kind, declared = _unwrap(field.type)
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         yield Option(
-            field.name, annotations[field.name], kind, description, field.required, default, secret
+            name=field.name,
+            annotation=annotations[field.name],
+            kind=kind,
+            required=field.required,
+            default=default,
+            **declared,
         )
 
 
-def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str, bool]:
-    """A field's type without ``| None`` and wrappers, and the description and whether it is a
-    secret, found on the way."""
-    description, secret = "", False
+def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
+    """A field's type without ``| None`` and wrappers, and what ``setting`` declared of it."""
+    declared: dict[str, Any] = {"description": ""}
     while True:
         if isinstance(kind, inspect.Metadata):
-            description = (kind.extra_json_schema or {}).get("description", description)
-            secret = secret or bool((kind.extra or {}).get("secret"))
+            schema, extra = kind.extra_json_schema or {}, kind.extra or {}
+            declared |= {name: schema[name] for name in ("description",) if name in schema} | extra
             kind = kind.type
         elif isinstance(kind, inspect.UnionType):
             members = [t for t in kind.types if not isinstance(_bare(t), inspect.NoneType)]
@@ -111,7 +124,7 @@ def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, str, bool]:
                 raise TypeError(f"a setting of several types: {kind}")
             kind = members[0]
         else:
-            return kind, description, secret
+            return kind, declared
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
@@ -121,11 +134,12 @@ def _bare(kind: inspect.Type) -> inspect.Type:
 def add_arguments(
     parser: argparse.ArgumentParser, struct_type: type[msgspec.Struct], group: str | None = None
 ) -> None:
-    """Add a flag for each field, under a heading ``group`` in ``--help`` if given.
+    """Add a flag for each field, under the heading of its group in ``--help``, or of ``group``
+    where the field has none.
 
     A flag that is not given leaves no attribute, so that defaults stay in one place: the struct.
     """
-    target = parser.add_argument_group(group) if group else parser
+    headings: dict[str | None, argparse._ActionsContainer] = {None: parser}
     for option in options(struct_type):
         settings: dict[str, Any] = {
             "dest": option.name,
@@ -139,7 +153,10 @@ def add_arguments(
             settings["type"] = _split if option.is_list else _converter(option)
             if option.is_list:
                 settings["action"] = _Gather
-        target.add_argument(option.flag, **settings)
+        heading = option.group or group
+        if heading not in headings:
+            headings[heading] = parser.add_argument_group(heading)
+        headings[heading].add_argument(option.flag, **settings)
 
 
 class _Gather(argparse.Action):

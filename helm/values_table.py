@@ -1,6 +1,6 @@
-"""Writes the table of values in the chart's README: ``python -m helm.values_table``.
+"""The table of values in the chart's README; ``helm.generate`` writes it.
 
-Keys and meanings come from values.schema.json, defaults from values.yaml. A test compares.
+Keys and meanings come from values.schema.json, defaults from values.yaml.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 CHART = Path(__file__).parent / "quire"
-BEGIN = "<!-- values: written by python -m helm.values_table -->"
+BEGIN = "<!-- values: written by python -m helm.generate -->"
 END = "<!-- end of values -->"
 
 
@@ -39,16 +37,3 @@ def table(schema: dict[str, Any], defaults: dict[str, Any]) -> str:
         escaped = meaning.replace("|", "\\|")
         lines.append(f"| `{key}` | `{default}` | {escaped} |")
     return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    readme = CHART / "README.md"
-    before, rest = readme.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    readme.write_text(f"{before}{BEGIN}\n{table(schema, defaults)}{END}{after}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""``python -m observability.generate [--check]``: writes docs/metrics.md from the catalogue."""
+"""``python -m observability.generate [--check]``: writes docs/metrics.md from the tables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from observability import catalogue
-from observability.catalogue import Kind, Label, Metric
+from observability import catalogue, schema
+from observability.catalogue import Label, Metric, MetricKind
+from observability.outcomes import OUTCOMES, WAITING_REASONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
 _INTRODUCTION = """\
 # What Quire shows of itself
 
-Written by `python -m observability.generate` from `observability/catalogue.py`; a test fails when
-the two differ.
+Written by `python -m observability.generate` (`make docs`) from `observability/catalogue.py`,
+`outcomes.py` and `schema.py`; a test fails when they differ.
 
 `GET /metrics` serves these metrics in the Prometheus text format, and in OpenMetrics (with
 exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that ask for
@@ -34,49 +35,57 @@ def page() -> str:
     parts = [
         _INTRODUCTION + "\n",
         "## Metrics\n",
-        _table(("Metric", "Kind", "Labels", "Meaning"), map(_metric_row, catalogue.METRICS)),
+        _table(("Metric", "MetricKind", "Labels", "Meaning"), map(_metric_row, catalogue.METRICS)),
         "\n### Histogram bounds\n",
         _table(
             ("Metric", "Upper bounds"),
             (
                 (f"`{metric.name}`", " ".join(f"{bound:g}" for bound in metric.buckets))
                 for metric in catalogue.METRICS
-                if metric.kind is Kind.HISTOGRAM
+                if metric.kind is MetricKind.HISTOGRAM
             ),
         ),
         "\n### Outcomes\n",
-        "Each request ends in exactly one of these; the same word stands in metric, span and log "
-        "line.\n\n",
-        ", ".join(f"`{outcome}`" for outcome in catalogue.OUTCOMES) + ".\n",
+        "\nEach request ends in exactly one of these; the same word is in metric, span and log "
+        "line.\n",
+        _table(
+            ("Outcome", "Group", "Meaning"),
+            ((f"`{each.name}`", each.group.value, each.sentence) for each in OUTCOMES),
+        ),
+        "\n### What sequences wait for\n",
+        _table(
+            ("Reason", "Meaning"),
+            ((f"`{name}`", f"{sentence}") for name, sentence in WAITING_REASONS.items()),
+        ),
         "\n## Spans\n",
         *_spans(),
         "\n## The request log line\n",
         "One JSON line a request, on stderr, with `ts`, `level`, `event` "
-        f"(`{catalogue.REQUEST_LOG_EVENT}`) and these fields; never a prompt, an answer or a "
+        f"(`{schema.REQUEST_LOG_EVENT}`) and these fields; never a prompt, an answer or a "
         "key.\n\n",
         _table(
             ("Field", "Meaning"),
-            ((f"`{field.name}`", field.help) for field in catalogue.REQUEST_LOG_FIELDS),
+            ((f"`{field.name}`", field.help) for field in schema.REQUEST_LOG_FIELDS),
         ),
     ]
     return "".join(parts)
 
 
-def _metric_row(metric: Metric) -> tuple[str, str, str, str]:
+def _metric_row(metric: Metric) -> tuple[str, ...]:
     labels = "<br>".join(_label(label) for label in metric.labels)
-    return f"`{metric.name}`", metric.kind.value, labels, metric.help
+    return f"`{metric.name}`", metric.kind.value, metric.scope.value, labels, metric.help
 
 
 def _label(label: Label) -> str:
     if label.values is None:
         return f"`{label.name}`"
-    if label.values is catalogue.OUTCOMES:
+    if label is catalogue.OUTCOME:
         return f"`{label.name}` (see below)"
     return f"`{label.name}`: {', '.join(label.values)}"
 
 
 def _spans() -> Iterator[str]:
-    for span in catalogue.SPANS:
+    for span in schema.SPANS:
         yield f"\n### `{span.name}`\n\n{span.help}\n\n"
         rows = ((f"`{attribute.name}`", attribute.help) for attribute in span.attributes)
         yield _table(("Attribute", "Meaning"), rows)

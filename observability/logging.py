@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Literal, TextIO
 
 import msgspec
 
-from observability import catalogue
 from observability.hidden_packages import hidden_packages
+from observability.schema import REQUEST_LOG_EVENT, REQUEST_LOG_FIELDS
 
 with hidden_packages("rich"):  # for tracebacks in colours; ours are plain
     import structlog
@@ -34,7 +34,7 @@ MAX_QUEUED_LINES = 10_000
 MAX_VALUE_CHARS = 8_192
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _FIRST_KEYS = ("ts", "level", "process", "event")
-_REQUEST_FIELDS = tuple(field.name for field in catalogue.REQUEST_LOG_FIELDS)
+_REQUEST_FIELDS = tuple(field.name for field in REQUEST_LOG_FIELDS)
 
 # Libraries that log each connection or request of their own, where ours is the one line a request,
 # or each part of them that they load.
@@ -157,7 +157,7 @@ def configure(
     def name_process(
         logger: Any, name: str, event_dict: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        if process and event_dict.get("event") != catalogue.REQUEST_LOG_EVENT:
+        if process and event_dict.get("event") != REQUEST_LOG_EVENT:
             event_dict["process"] = process
         return event_dict
 
@@ -203,13 +203,13 @@ def sound_client_request_id(value: str | None) -> str | None:
 
 
 def log_request(values: Mapping[str, Any], *, failed: bool = False) -> None:
-    """The canonical line of one request: exactly the catalogue's fields, None where unknown.
+    """The canonical line of one request: exactly the declared fields, None where unknown.
 
-    Raises KeyError when ``values`` holds a field that the catalogue does not declare.
+    Raises KeyError when ``values`` holds a field that ``REQUEST_LOG_FIELDS`` does not declare.
     """
     undeclared = values.keys() - set(_REQUEST_FIELDS)
     if undeclared:
-        raise KeyError(f"not in the catalogue: {sorted(undeclared)}")
+        raise KeyError(f"not declared: {sorted(undeclared)}")
     line = {name: values.get(name) for name in _REQUEST_FIELDS}
     logger = structlog.get_logger()
-    (logger.error if failed else logger.info)(catalogue.REQUEST_LOG_EVENT, **line)
+    (logger.error if failed else logger.info)(REQUEST_LOG_EVENT, **line)

@@ -28,13 +28,10 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from observability import catalogue
-from observability.catalogue import Kind, Metric
+from observability.catalogue import OTHER_MODEL, Metric, MetricKind, Scope
 
 # A time of creation per series would double the page, and Prometheus does not use it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-
-OTHER_MODEL = "other"
-"""The ``model`` label of requests that name no model this server serves."""
 
 
 class BulkHistogramSeries:
@@ -93,16 +90,6 @@ class BulkHistogram(Collector):
         yield family
 
 
-_BULK = frozenset(
-    {
-        catalogue.INTER_TOKEN_LATENCY,
-        catalogue.STEP_SECONDS,
-        catalogue.STEP_TOKENS,
-        catalogue.STEP_SEQUENCES,
-    }
-)
-
-
 _END_OF_PAGE = b"# EOF\n"  # of the OpenMetrics format
 
 
@@ -126,13 +113,13 @@ def _encoded(encoder: Callable[[CollectorRegistry], bytes], family: MetricFamily
 
 def _build(metric: Metric, registry: CollectorRegistry) -> Any:
     names = tuple(label.name for label in metric.labels)
-    if metric.kind is Kind.COUNTER:
+    if metric.kind is MetricKind.COUNTER:
         return Counter(metric.name, metric.help, names, registry=registry)
-    if metric.kind is Kind.GAUGE:
+    if metric.kind is MetricKind.GAUGE:
         return Gauge(metric.name, metric.help, names, registry=registry)
-    if metric.kind is Kind.INFO:
+    if metric.kind is MetricKind.INFO:
         return Info(metric.name.removesuffix("_info"), metric.help, registry=registry)
-    if metric in _BULK:
+    if metric.bulk:
         return BulkHistogram(metric, registry)
     return Histogram(metric.name, metric.help, names, buckets=metric.buckets, registry=registry)
 
@@ -140,13 +127,19 @@ def _build(metric: Metric, registry: CollectorRegistry) -> Any:
 class MetricRegistry:
     """Collectors of every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
 
-    ``models`` are the names the server answers to. Every combination of model and closed label
-    values is created at once, so that ``increase()`` sees the first event of each; the open label
-    ``model`` also takes ``OTHER_MODEL``.
+    ``models`` are the names the server answers to, the engine's own first. Every combination of
+    closed label values, and of the names that a metric's scope allows, is created at once, so that
+    ``increase()`` sees the first event of each.
     """
 
     def __init__(self, models: Sequence[str]) -> None:
         self.models = tuple(dict.fromkeys(models))
+        self._names = {
+            Scope.PROCESS: (),
+            Scope.ENGINE: self.models[:1],
+            Scope.MODEL: self.models,
+            Scope.REQUEST: (*self.models, OTHER_MODEL),
+        }
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -161,12 +154,9 @@ class MetricRegistry:
         return self._collectors[metric.name]
 
     def _create_closed_series(self, metric: Metric) -> None:
-        if metric.kind is Kind.INFO or not metric.labels:
+        if metric.kind is MetricKind.INFO or not metric.labels:
             return
-        if metric in _WITH_OTHER_MODEL:
-            models = (*self.models, OTHER_MODEL)
-        else:
-            models = self.models[:1] if metric in _PER_ENGINE else self.models
+        models = self._names[metric.scope]
         sets = [models if label is catalogue.MODEL else label.values for label in metric.labels]
         for values in itertools.product(*(values for values in sets if values is not None)):
             self[metric].labels(*values)
@@ -225,28 +215,3 @@ def _takes_openmetrics(accept: str | None) -> bool:
             if version.partition(".")[0] == "1":
                 return True
     return False
-
-
-# A request can end before it named a model, or name one that is not served.
-_WITH_OTHER_MODEL = frozenset({catalogue.REQUESTS, catalogue.E2E_SECONDS})
-
-# The engine has one model, under its first name; request metrics know every name.
-_PER_ENGINE = frozenset(
-    {
-        catalogue.SEQUENCES_RUNNING,
-        catalogue.SEQUENCES_WAITING,
-        catalogue.KV_BLOCKS,
-        catalogue.KV_USAGE_RATIO,
-        catalogue.PROMPT_TOKENS,
-        catalogue.RECOMPUTED_TOKENS,
-        catalogue.GENERATED_TOKENS,
-        catalogue.PREEMPTIONS,
-        catalogue.STEP_SECONDS,
-        catalogue.STEP_TOKENS,
-        catalogue.STEP_SEQUENCES,
-        catalogue.ENGINE_LAST_MESSAGE,
-        catalogue.ENGINE_READY,
-        catalogue.ENGINE_LOAD_SECONDS,
-        catalogue.INTER_TOKEN_LATENCY,
-    }
-)

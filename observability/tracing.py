@@ -16,7 +16,7 @@ from typing import Protocol
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from observability.catalogue import Attribute, Span
+from observability.schema import Attribute, Span
 
 AttributeValue = str | int | float | bool | Sequence[str]
 

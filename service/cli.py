@@ -11,16 +11,15 @@ from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from client import chat_terminal
 from engine.config import EngineConfig
 from engine.options import (
-    SECRET,
     OptionError,
     add_arguments,
     environment_defaults,
     from_namespace,
+    setting,
 )
 from engine.python_command import python_command
 from engine.simulation.spec import SpecError
@@ -71,8 +70,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODEL",
         help="model directory, or simulated:... (same as --model)",
     )
-    add_arguments(serve, ServiceSettings, "service")
-    add_arguments(serve, EngineConfig, "engine")
+    add_arguments(serve, EngineConfig)
+    add_arguments(serve, ServiceSettings)
     serve.set_defaults(command=_serve)
 
     chat = commands.add_parser(
@@ -147,7 +146,7 @@ def _serve(namespace: argparse.Namespace) -> int:
 class _ClientOptions(msgspec.Struct, frozen=True):
     """What a client takes from the environment, where a server on this machine may have it too."""
 
-    api_key: Annotated[tuple[str, ...], Meta(extra=SECRET)] = ()
+    api_key: Annotated[tuple[str, ...], setting("Keys", "Key to send.", secret=True)] = ()
 
 
 def _open_standard_streams() -> None:

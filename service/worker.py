@@ -211,7 +211,7 @@ class Worker:
 def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
     parser = argparse.ArgumentParser(prog="python -m service.worker", description=__doc__)
     add_arguments(parser, WorkerOptions, "worker")
-    add_arguments(parser, ServiceSettings, "service")
+    add_arguments(parser, ServiceSettings)
     try:
         parser.set_defaults(**environment_defaults(ServiceSettings, os.environ))
         forget_secrets(ServiceSettings, os.environ)

@@ -33,7 +33,7 @@ PUBLIC = {
         "engine.simulation.spec",
     },
     ("service", "pocket"): {"pocket"},
-    ("dashboard", "observability"): {"observability.catalogue"},
+    ("dashboard", "observability"): {"observability.catalogue", "observability.outcomes"},
 }
 
 

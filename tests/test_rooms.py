@@ -22,7 +22,15 @@ ORDER = {
         *("simulation", "loop", "__main__"),
     ),
     "service": (
-        *("version", "errors", "settings", "conversation", "served_model", "tenants"),
+        *(
+            "version",
+            "errors",
+            "settings",
+            "settings_page",
+            "conversation",
+            "served_model",
+            "tenants",
+        ),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
         *("generation", "pooling", "telemetry", "store", "wire", "preparation", "http", "grpc"),
         *("doctor", "app", "worker", "cli"),

@@ -6,13 +6,13 @@ import math
 
 import streamlit as st
 
-import observability.catalogue as catalogue
 from dashboard.charts import Chart, Line, columns, specification
 from dashboard.poller import View
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.server import State
 from dashboard.session import chosen_server, poller_for, remembered
 from dashboard.words import UNKNOWN, duration, number, percent, plain_markdown
+from observability.outcomes import OUTCOMES, WAITING_REASONS, OutcomeGroup
 
 REFRESH_SECONDS = 1.0
 STALE_SECONDS = 5.0
@@ -27,21 +27,16 @@ _STATES = {
     State.UNREACHABLE: ("Unreachable", "red"),
 }
 
-_REASONS = {
-    "slots": "all batch slots are taken",
-    "kv_blocks": "the KV cache is full",
-    "budget": "this step's token budget is spent",
+_COLORS = {
+    OutcomeGroup.FAILED: _RED,
+    OutcomeGroup.REFUSED: _AMBER,
+    OutcomeGroup.LEFT: _GREY,
+    OutcomeGroup.ANSWERED: _TEAL,
 }
 
-_ANSWERED = ("stop", "length", "tool_calls")
-assert set(_ANSWERED) < set(catalogue.OUTCOMES)
 
-
-def _outcomes(reading: Reading, *prefixes: str) -> float:
-    """Requests per second whose outcome begins with one of ``prefixes``."""
-    if not reading.requests:
-        return math.nan
-    return sum(rate for outcome, rate in reading.requests.items() if outcome.startswith(prefixes))
+def _ended_line(group: OutcomeGroup) -> Line:
+    return Line(group.value, _COLORS[group], lambda reading: reading.ended(group))
 
 
 CHARTS = (
@@ -73,12 +68,7 @@ CHARTS = (
     Chart(
         "Requests per second",
         "requests/s",
-        (
-            Line("error", _RED, lambda r: _outcomes(r, "error")),
-            Line("refused", _AMBER, lambda r: _outcomes(r, "refused")),
-            Line("client gone", _GREY, lambda r: _outcomes(r, "client_gone")),
-            Line("answered", _TEAL, lambda r: _outcomes(r, *_ANSWERED)),
-        ),
+        tuple(map(_ended_line, reversed(OutcomeGroup))),
     ),
     Chart(
         "Time to first token",
@@ -180,7 +170,9 @@ def _tiles(reading: Reading) -> None:
     with top[2]:
         _tile("KV cache in use", percent(reading.kv_ratio), _blocks(reading))
     with top[3]:
-        _tile("Requests", _per_second(reading.requests_total, "/s"), _ended(reading))
+        _tile(
+            "Requests", _per_second(reading.requests_total, "/s"), _ended(reading), _ends(reading)
+        )
     with bottom[0]:
         _tile("Generated", _per_second(reading.generated, "tok/s"), _preempted(reading))
     with bottom[1]:
@@ -191,8 +183,10 @@ def _tiles(reading: Reading) -> None:
         _latency_tile("Inter-token latency", reading, reading.itl)
 
 
-def _tile(label: str, value: str, note: str) -> None:
-    st.metric(label, value, note, delta_color="off", delta_arrow="off", border=True)
+def _tile(label: str, value: str, note: str, explanation: str | None = None) -> None:
+    st.metric(
+        label, value, note, delta_color="off", delta_arrow="off", border=True, help=explanation
+    )
 
 
 def _latency_tile(label: str, reading: Reading, quantiles: Quantiles) -> None:
@@ -213,7 +207,7 @@ def _in_progress(reading: Reading) -> str:
 
 
 def _why_waiting(reading: Reading) -> str:
-    reasons = [_REASONS.get(reason, reason) for reason, n in reading.waiting.items() if n > 0]
+    reasons = [WAITING_REASONS[reason] for reason, n in reading.waiting.items() if n > 0]
     return ", ".join(reasons) or "nothing waits"
 
 
@@ -225,11 +219,20 @@ def _blocks(reading: Reading) -> str:
 def _ended(reading: Reading) -> str:
     if not reading.requests_total > 0:
         return _nothing(reading.requests_total)
-    failed = _outcomes(reading, "error", "refused")
-    gone = _outcomes(reading, "client_gone")
-    parts = [f"{number(failed)} failed or refused"] if failed else []
-    parts += [f"{number(gone)} client gone"] if gone else []
+    others = [group for group in reversed(OutcomeGroup) if group is not OutcomeGroup.ANSWERED]
+    rates = {group: reading.ended(group) for group in others}
+    parts = [f"{number(rate)} {group.value}" for group, rate in rates.items() if rate]
     return ", ".join(parts) or "all answered"
+
+
+def _ends(reading: Reading) -> str | None:
+    """The outcomes that occurred, each with its rate and its meaning."""
+    lines = [
+        f"- `{outcome.name}`, {number(rate)} /s: {outcome.sentence}"
+        for outcome in OUTCOMES
+        if (rate := reading.requests.get(outcome.name, 0.0)) > 0
+    ]
+    return "\n".join(lines) or None
 
 
 def _nothing(rate: float) -> str:

@@ -30,7 +30,7 @@ from engine.constraint.grammar import (
     explain,
 )
 from engine.constraint.workers import Workers
-from engine.messages import Constraint, SamplingParams
+from engine.messages import Constraint, EngineCounters, SamplingParams
 from engine.step.grammar_state import GrammarError, GrammarState
 from engine.step.mask import Allowed, without
 
@@ -70,23 +70,12 @@ class Advance(NamedTuple):
     token_id: int
 
 
-@dataclass(slots=True)
-class ConstraintCounters:
-    """Totals since start."""
-
-    compiled: int = 0
-    cached: int = 0  # found compiled
-    failed: int = 0  # sequences that their grammar ended with an error
-    compile_seconds: float = 0.0
-    mask_seconds: float = 0.0
-
-
 class Constraints:
     """Its methods are called on the engine's thread. ``wake`` is called on another one when a
     sequence that the engine waits for can go on."""
 
     def __init__(self, tokens: Tokens, *, wake: Callable[[], None]) -> None:
-        self.counters = ConstraintCounters()
+        self.counters = EngineCounters()
         self._tokens = tokens
         self._wake = wake
         self._lock = threading.Lock()  # of the cache, what is being compiled, and the counters
@@ -118,7 +107,7 @@ class Constraints:
             compiled = self._cache.get(constraint)
             if compiled is not None:
                 self._cache.move_to_end(constraint)
-                self.counters.cached += 1
+                self.counters.grammars_cached += 1
             else:
                 compiling = self._compiling.get(constraint)
                 if compiling is None:
@@ -165,8 +154,8 @@ class Constraints:
             error = f"the grammar failed: {failure}"
         with self._lock:
             waiting = self._compiling.pop(constraint).waiting
-            self.counters.compiled += 1
-            self.counters.compile_seconds += time.monotonic() - begin
+            self.counters.grammars_compiled += 1
+            self.counters.grammar_compile_seconds += time.monotonic() - begin
             if compiled is not None:
                 self._keep(constraint, compiled)
         for grammar_state, output in waiting:
@@ -210,7 +199,7 @@ class Constraints:
             else:
                 self._allow(grammar_state, allowed)
         with self._lock:
-            self.counters.mask_seconds += time.monotonic() - begin
+            self.counters.grammar_mask_seconds += time.monotonic() - begin
         self._tell(grammar_state)
 
     def _consume(self, grammar_state: GrammarState, token_ids: list[int]) -> Allowed | None:
@@ -236,7 +225,7 @@ class Constraints:
 
     def _fail(self, grammar_state: GrammarState, constraint: Constraint | None, error: str) -> None:
         with self._lock:
-            self.counters.failed += 1
+            self.counters.grammars_failed += 1
             # Copies share what was built of the lexer: one that overflowed it must not stay.
             dropped = self._cache.pop(constraint, None) if constraint is not None else None
             if dropped is not None and constraint is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.constraint.constraints import Advance, ConstraintCounters, Constraints
-from engine.messages import FinishReason
+from engine.constraint.constraints import Advance, Constraints
+from engine.messages import EngineCounters, FinishReason
 from engine.step.grammar_state import GrammarState, Phase
 from engine.step.sequence import Sequence
 
@@ -30,7 +30,7 @@ class GuidedSequences:
         self._members: dict[int, tuple[Sequence, GrammarState]] = {}  # by uid
         self._preparing: set[int] = set()  # uids of those that cannot be scheduled yet
         self._advances: list[Advance] = []
-        self.counters = ConstraintCounters() if constraints is None else constraints.counters
+        self.counters = EngineCounters() if constraints is None else constraints.counters
 
     def __bool__(self) -> bool:
         return bool(self._members)

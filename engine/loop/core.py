@@ -32,6 +32,7 @@ from engine.messages import (
     Admitted,
     Embed,
     Embedded,
+    EngineCounters,
     EngineStats,
     Finished,
     FinishReason,
@@ -158,8 +159,10 @@ class EngineCore:
         self.runner = runner
         self._pacer = None if max_decode_slowdown is None else PrefillPacer(max_decode_slowdown)
         self.info = runner.info
+        self._guided = GuidedSequences(constraints)
         self.scheduler = _new_scheduler(
             self.info,
+            counters=self._guided.counters,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
@@ -170,7 +173,6 @@ class EngineCore:
         self._entries: dict[int, _Entry] = {}  # by uid
         self._connections: dict[Connection, dict[int, _Entry]] = {}  # live ones, by handle
         self._outboxes: dict[Connection, Outbox] = {}
-        self._guided = GuidedSequences(constraints)
         self._on_admitted = on_admitted
         self._on_planned = on_planned
         self._progress = 0
@@ -630,28 +632,17 @@ class EngineCore:
     # --- what goes out -----------------------------------------------------------------------
 
     def stats(self) -> EngineStats:
-        pool, counters = self.scheduler.pool, self.scheduler.counters
-        counts = BlockCounts(0, 0, 0) if pool is None else pool.counts()
-        grammars = self._guided.counters
+        pool = self.scheduler.pool
+        blocks = BlockCounts(0, 0, 0) if pool is None else pool.counts()
         return EngineStats(
+            *msgspec.structs.astuple(self.scheduler.counters),  # whose fields it inherits
             time=self._clock(),
             running=self.scheduler.num_running,
             waiting=self.scheduler.num_waiting + self._guided.num_preparing,
             waiting_reason=self._waiting_reason(),
-            kv_blocks_free=counts.free,
-            kv_blocks_cached=counts.cached,
-            kv_blocks_active=counts.active,
-            prompt_tokens_computed=counters.prompt_tokens_computed,
-            prompt_tokens_cached=counters.prompt_tokens_cached,
-            tokens_recomputed=counters.tokens_recomputed,
-            tokens_generated=counters.tokens_generated,
-            preemptions=counters.preemptions,
-            steps=counters.steps,
-            grammars_compiled=grammars.compiled,
-            grammars_cached=grammars.cached,
-            grammars_failed=grammars.failed,
-            grammar_compile_seconds=grammars.compile_seconds,
-            grammar_mask_seconds=grammars.mask_seconds,
+            kv_blocks_free=blocks.free,
+            kv_blocks_cached=blocks.cached,
+            kv_blocks_active=blocks.active,
         )
 
     def _waiting_reason(self) -> WaitingReason | None:
@@ -730,6 +721,7 @@ def _output_of(submit: Submit) -> list[int]:
 def _new_scheduler(
     info: ModelInfo,
     *,
+    counters: EngineCounters,
     max_num_seqs: int,
     max_num_batched_tokens: int,
     enable_prefix_caching: bool,
@@ -743,6 +735,7 @@ def _new_scheduler(
             max_model_len=info.max_model_len,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
+            counters=counters,
         )
     return Scheduler(
         num_kv_blocks=info.num_kv_blocks,
@@ -752,4 +745,5 @@ def _new_scheduler(
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching,
         pacer=pacer,
+        counters=counters,
     )

@@ -25,26 +25,13 @@ from bisect import bisect_left, insort
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from engine.messages import WaitingReason
+from engine.messages import EngineCounters, WaitingReason
 from engine.schedule.blocks import BlockPool
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
-
-
-@dataclass(slots=True)
-class SchedulerCounters:
-    """Totals since start. For each sequence that was prefilled to its end, prompt tokens computed
-    plus cached is exactly its prompt's length, however often it was preempted."""
-
-    prompt_tokens_computed: int = 0
-    prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
-    tokens_recomputed: int = 0  # computed again after a preemption; what a cache gave back is not
-    tokens_generated: int = 0
-    preemptions: int = 0
-    steps: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +80,7 @@ class Scheduler:
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
         pacer: PrefillPacer | None = None,
+        counters: EngineCounters | None = None,
     ) -> None:
         self._pacer = pacer
         self.block_size = block_size
@@ -103,7 +91,7 @@ class Scheduler:
         self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
         self.pool = BlockPool(num_kv_blocks)
         self.prefix = PrefixCache(self.pool, block_size, enabled=enable_prefix_caching)
-        self.counters = SchedulerCounters()
+        self.counters = counters or EngineCounters()
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue()
         self._running: list[Sequence] = []  # by rank, first in rank first

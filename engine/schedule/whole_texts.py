@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from engine.messages import WaitingReason
-from engine.schedule.scheduler import SchedulerCounters
+from engine.messages import EngineCounters, WaitingReason
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
@@ -25,13 +24,18 @@ class InputScheduler:
     pool = None
 
     def __init__(
-        self, *, max_model_len: int, max_num_seqs: int, max_num_batched_tokens: int
+        self,
+        *,
+        max_model_len: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        counters: EngineCounters | None = None,
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_sequence_len = max_model_len
         # A text that the model takes must fit into a step.
         self.max_num_batched_tokens = max(max_num_batched_tokens, max_model_len)
-        self.counters = SchedulerCounters()
+        self.counters = counters or EngineCounters()
         self.waiting_reason: WaitingReason | None = None
         self._waiting = WaitingQueue()
         self._running: dict[int, Sequence] = {}

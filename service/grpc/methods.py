@@ -102,7 +102,7 @@ async def abort(call: Call, message: bytes) -> None:
 
 
 class Served(NamedTuple):
-    """``route``: one of observability.catalogue.ROUTES."""
+    """``route``: one of observability.outcomes.ROUTES."""
 
     route: str
     method: Method

@@ -11,41 +11,8 @@ from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingR
 from observability import catalogue
 from observability.metrics import MetricRegistry
 
-_NO_STATE = EngineStats(
-    time=0.0,
-    running=0,
-    waiting=0,
-    waiting_reason=None,
-    kv_blocks_free=0,
-    kv_blocks_cached=0,
-    kv_blocks_active=0,
-    prompt_tokens_computed=0,
-    prompt_tokens_cached=0,
-    tokens_recomputed=0,
-    tokens_generated=0,
-    preemptions=0,
-    steps=0,
-)
-
-
-def _totals(stats: EngineStats) -> tuple[float, ...]:
-    """In the order of ``EngineTelemetry._counters``."""
-    return (
-        stats.prompt_tokens_computed,
-        stats.prompt_tokens_cached,
-        stats.tokens_recomputed,
-        stats.tokens_generated,
-        stats.preemptions,
-        stats.grammars_compiled,
-        stats.grammars_cached,
-        stats.grammars_failed,
-        stats.grammar_compile_seconds,
-        stats.grammar_mask_seconds,
-    )
-
-
-def _sum(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+_NO_STATE = EngineStats()
+_FIELDS = tuple(total.field for metric in catalogue.METRICS for total in metric.totals)
 
 
 class EngineTelemetry:
@@ -79,21 +46,14 @@ class EngineTelemetry:
         self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
-        self._counters = (
-            metrics[catalogue.PROMPT_TOKENS].labels(model, "computed"),
-            metrics[catalogue.PROMPT_TOKENS].labels(model, "cached"),
-            metrics[catalogue.RECOMPUTED_TOKENS].labels(model),
-            metrics[catalogue.GENERATED_TOKENS].labels(model),
-            metrics[catalogue.PREEMPTIONS].labels(model),
-            metrics[catalogue.GRAMMARS].labels(model, "compiled"),
-            metrics[catalogue.GRAMMARS].labels(model, "cached"),
-            metrics[catalogue.GRAMMARS].labels(model, "failed"),
-            metrics[catalogue.GRAMMAR_SECONDS].labels(model, "compile"),
-            metrics[catalogue.GRAMMAR_SECONDS].labels(model, "mask"),
-        )
+        self._counters = {
+            total.field: metrics[metric].labels(*filter(None, (model, total.value)))
+            for metric in catalogue.METRICS
+            for total in metric.totals
+        }
         self._state = _NO_STATE
-        self._earlier = _totals(_NO_STATE)  # of the engine's former lives
-        self._published = _totals(_NO_STATE)
+        self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of the engine's former lives
+        self._published = dict(self._earlier)
         self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
@@ -127,7 +87,7 @@ class EngineTelemetry:
     def on_stats(self, stats: EngineStats) -> None:
         before = self._state
         if stats.steps < before.steps or stats.tokens_generated < before.tokens_generated:
-            self._earlier = _sum(self._earlier, _totals(before))
+            self._earlier = self._totals(before)
         self._state = stats
         self._is_lost = False
         self._heard_at = time.time()
@@ -153,10 +113,14 @@ class EngineTelemetry:
         blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
         self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
         self._last_message.set(self._heard_at)
-        totals = _sum(self._earlier, _totals(self._state))
-        for counter, now, then in zip(self._counters, totals, self._published, strict=True):
-            counter.inc(now - then)
+        totals = self._totals(self._state)
+        for field, counter in self._counters.items():
+            counter.inc(totals[field] - self._published[field])
         self._published = totals
+
+    def _totals(self, stats: EngineStats) -> dict[str, float]:
+        """Of all lives up to this state of the engine."""
+        return {field: before + getattr(stats, field) for field, before in self._earlier.items()}
 
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only the gaps of these go on."""

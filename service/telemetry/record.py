@@ -17,7 +17,7 @@ class RequestRecord:
     """Times are ``time.monotonic()`` seconds; ``received_wall_ns`` anchors them to the epoch."""
 
     request_id: str
-    route: str  # one of observability.catalogue.ROUTES
+    route: str  # one of observability.outcomes.ROUTES
     http_method: str
     http_route: str
     received_time: float
@@ -42,7 +42,7 @@ class RequestRecord:
 
     status: int = 0  # of HTTP; for gRPC the one that HTTP would have sent
     grpc_status: int | None = None  # None: the request came by HTTP
-    outcome: str = ""  # one of observability.catalogue.OUTCOMES
+    outcome: str = ""  # one of observability.outcomes.OUTCOMES
     ignored: str | None = None  # paths of fields that did nothing, without their values
     error: str | None = None  # what went wrong, without content
     finish_reasons: list[str] = field(default_factory=list)

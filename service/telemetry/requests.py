@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.messages import Finished, Heartbeat, StepOutputs
 from observability import catalogue
+from observability.catalogue import OTHER_MODEL, MetricKind, Scope
 from observability.logging import get_logger, log_request, sound_client_request_id
-from observability.metrics import OTHER_MODEL, MetricRegistry
+from observability.metrics import MetricRegistry
+from observability.outcomes import OutcomeGroup, group_of, is_outcome
 from observability.tracing import IdentityTracer, Tracer
 from service.engine.link import EngineState, LinkPhase
 from service.telemetry.engine import EngineTelemetry
@@ -55,12 +57,8 @@ class Telemetry:
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._histograms = {
             metric: self.metrics.series(metric)
-            for metric in (
-                *(catalogue.TIME_TO_FIRST_TOKEN, catalogue.QUEUE_SECONDS),
-                *(catalogue.PREFILL_SECONDS, catalogue.DECODE_SECONDS, catalogue.E2E_SECONDS),
-                *(catalogue.REQUEST_PROMPT_TOKENS, catalogue.REQUEST_GENERATED_TOKENS),
-                catalogue.REQUEST_PREEMPTIONS,
-            )
+            for metric in catalogue.METRICS
+            if metric.kind is MetricKind.HISTOGRAM and metric.scope in (Scope.MODEL, Scope.REQUEST)
         }
         self.metrics[catalogue.BUILD_INFO].info(
             {"version": version, "python": platform.python_version()}
@@ -90,7 +88,7 @@ class Telemetry:
     def request_finished(self, record: RequestRecord) -> None:
         """Count, trace and log a request whose outcome and status are set. Sets ``ended_time`` if
         nobody did."""
-        if record.outcome not in catalogue.OUTCOMES:
+        if not is_outcome(record.outcome):
             _log.error(
                 "request ended without a known outcome",
                 request_id=record.request_id,
@@ -106,7 +104,7 @@ class Telemetry:
         self._observe_at_end(record, record.ended_time)
         if record.identity is not None and record.identity.sampled:
             self._tracer.write(record.identity, server_span(record), phase_spans(record))
-        log_request(log_fields(record), failed=record.outcome.startswith("error:"))
+        log_request(log_fields(record), failed=group_of(record.outcome) is OutcomeGroup.FAILED)
 
     def _observe_at_end(self, record: RequestRecord, ended: float) -> None:
         self._observe(record, catalogue.E2E_SECONDS, ended - record.received_time)
@@ -132,7 +130,7 @@ class Telemetry:
     def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:
         if record.model in self._models:
             model = record.model
-        elif metric is catalogue.E2E_SECONDS:
+        elif metric.scope is Scope.REQUEST:
             model = OTHER_MODEL
         else:
             return  # no model, no engine work

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.messages import Finished
-from observability import catalogue
+from observability import schema
+from observability.outcomes import OutcomeGroup, group_of
 from observability.tracing import FinishedSpan
 from service.telemetry.record import RequestRecord
 
@@ -17,33 +18,33 @@ def server_span(record: RequestRecord) -> FinishedSpan:
     """``record`` must have ended."""
     if record.ended_time is None:
         raise ValueError(f"request {record.request_id} has not ended")
-    failed = record.outcome.startswith("error:") or record.status >= 500
+    failed = group_of(record.outcome) is OutcomeGroup.FAILED or record.status >= 500
     attributes = {
-        catalogue.ATTR_OPERATION: record.operation or None,
-        catalogue.ATTR_PROVIDER: "quire",
-        catalogue.ATTR_REQUEST_MODEL: record.model or None,
-        catalogue.ATTR_MAX_TOKENS: record.max_tokens,
-        catalogue.ATTR_TEMPERATURE: record.temperature,
-        catalogue.ATTR_TOP_P: record.top_p,
-        catalogue.ATTR_STREAM: record.stream,
-        catalogue.ATTR_CHOICES: record.choices,
-        catalogue.ATTR_RESPONSE_ID: record.response_id or None,
-        catalogue.ATTR_FINISH_REASONS: tuple(record.finish_reasons) or None,
-        catalogue.ATTR_INPUT_TOKENS: record.prompt_tokens,
-        catalogue.ATTR_OUTPUT_TOKENS: record.output_tokens,
-        catalogue.ATTR_CACHED_TOKENS: record.cached_tokens,
-        catalogue.ATTR_OUTCOME: record.outcome,
-        catalogue.ATTR_REQUEST_ID: record.request_id,
-        catalogue.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
-        catalogue.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
-        catalogue.ATTR_ERROR_TYPE: record.outcome if failed else None,
+        schema.ATTR_OPERATION: record.operation or None,
+        schema.ATTR_PROVIDER: "quire",
+        schema.ATTR_REQUEST_MODEL: record.model or None,
+        schema.ATTR_MAX_TOKENS: record.max_tokens,
+        schema.ATTR_TEMPERATURE: record.temperature,
+        schema.ATTR_TOP_P: record.top_p,
+        schema.ATTR_STREAM: record.stream,
+        schema.ATTR_CHOICES: record.choices,
+        schema.ATTR_RESPONSE_ID: record.response_id or None,
+        schema.ATTR_FINISH_REASONS: tuple(record.finish_reasons) or None,
+        schema.ATTR_INPUT_TOKENS: record.prompt_tokens,
+        schema.ATTR_OUTPUT_TOKENS: record.output_tokens,
+        schema.ATTR_CACHED_TOKENS: record.cached_tokens,
+        schema.ATTR_OUTCOME: record.outcome,
+        schema.ATTR_REQUEST_ID: record.request_id,
+        schema.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
+        schema.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
+        schema.ATTR_ERROR_TYPE: record.outcome if failed else None,
         **_protocol_attributes(record),
     }
-    name = catalogue.SPAN_REQUEST.name.format(
+    name = schema.SPAN_REQUEST.name.format(
         operation=record.operation or record.route, model=record.model
     )
     return FinishedSpan(
-        catalogue.SPAN_REQUEST,
+        schema.SPAN_REQUEST,
         name.strip(),
         record.received_wall_ns,
         _wall_ns(record, record.ended_time),
@@ -52,19 +53,19 @@ def server_span(record: RequestRecord) -> FinishedSpan:
     )
 
 
-def _protocol_attributes(record: RequestRecord) -> dict[catalogue.Attribute, str | int | None]:
+def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | int | None]:
     if record.grpc_status is None:
         return {
-            catalogue.ATTR_HTTP_METHOD: record.http_method,
-            catalogue.ATTR_HTTP_ROUTE: record.http_route,
-            catalogue.ATTR_HTTP_STATUS: record.status or None,
+            schema.ATTR_HTTP_METHOD: record.http_method,
+            schema.ATTR_HTTP_ROUTE: record.http_route,
+            schema.ATTR_HTTP_STATUS: record.status or None,
         }
     service, _, method = record.http_route.strip("/").partition("/")
     return {
-        catalogue.ATTR_RPC_SYSTEM: "grpc",
-        catalogue.ATTR_RPC_SERVICE: service,
-        catalogue.ATTR_RPC_METHOD: method,
-        catalogue.ATTR_RPC_STATUS: record.grpc_status,
+        schema.ATTR_RPC_SYSTEM: "grpc",
+        schema.ATTR_RPC_SERVICE: service,
+        schema.ATTR_RPC_METHOD: method,
+        schema.ATTR_RPC_STATUS: record.grpc_status,
     }
 
 
@@ -80,36 +81,36 @@ def _phases_of(record: RequestRecord, choice: int, sequence: Finished) -> Iterat
     scheduled, first = sequence.first_scheduled_time, sequence.first_token_time
     queued_until = ended if scheduled is None else scheduled
     yield FinishedSpan(
-        catalogue.SPAN_QUEUE,
-        catalogue.SPAN_QUEUE.name,
+        schema.SPAN_QUEUE,
+        schema.SPAN_QUEUE.name,
         record.received_wall_ns,
         _wall_ns(record, queued_until),
-        {catalogue.ATTR_CHOICE: choice},
+        {schema.ATTR_CHOICE: choice},
     )
     if scheduled is not None:
         yield FinishedSpan(
-            catalogue.SPAN_PREFILL,
-            catalogue.SPAN_PREFILL.name,
+            schema.SPAN_PREFILL,
+            schema.SPAN_PREFILL.name,
             _wall_ns(record, scheduled),
             _wall_ns(record, ended if first is None else first),
             {
-                catalogue.ATTR_CHOICE: choice,
-                catalogue.ATTR_INPUT_TOKENS: sequence.prompt_tokens,
-                catalogue.ATTR_CACHED_TOKENS: sequence.cached_tokens,
+                schema.ATTR_CHOICE: choice,
+                schema.ATTR_INPUT_TOKENS: sequence.prompt_tokens,
+                schema.ATTR_CACHED_TOKENS: sequence.cached_tokens,
             },
         )
     if first is not None:
         last = sequence.last_token_time
         yield FinishedSpan(
-            catalogue.SPAN_DECODE,
-            catalogue.SPAN_DECODE.name,
+            schema.SPAN_DECODE,
+            schema.SPAN_DECODE.name,
             _wall_ns(record, first),
             _wall_ns(record, first if last is None else last),
             {
-                catalogue.ATTR_CHOICE: choice,
-                catalogue.ATTR_OUTPUT_TOKENS: sequence.output_tokens,
-                catalogue.ATTR_PREEMPTIONS: sequence.preemptions,
-                catalogue.ATTR_HANDOVERS: sequence.handovers,
+                schema.ATTR_CHOICE: choice,
+                schema.ATTR_OUTPUT_TOKENS: sequence.output_tokens,
+                schema.ATTR_PREEMPTIONS: sequence.preemptions,
+                schema.ATTR_HANDOVERS: sequence.handovers,
             },
         )
 

@@ -16,9 +16,11 @@ import yaml
 from dashboard.__main__ import parse as parse_dashboard
 from engine.config import EngineConfig
 from engine.options import options
+from helm.settings import ELSEWHERE, engine_settings, key, other_value
+from service.settings import ServiceSettings
 from service.supervision.supervisor import ENGINE_STOP_SECONDS, WORKER_STOP_SECONDS
 from tests.chart.conftest import component, server_container
-from tests.chart.helms import CHART, ROOT, Helm4, Manifest, Values, objects
+from tests.chart.helms import CHART, ROOT, Helm4, Manifest, RefusedError, Values, objects
 
 pytestmark = pytest.mark.chart
 
@@ -71,21 +73,7 @@ def test_each_engine_value_is_a_flag_with_the_same_bounds(name: str) -> None:
 
 def test_every_engine_value_reaches_the_server(helm4: Helm4) -> None:
     """Set to something that is not the default, each becomes the field of that name."""
-    said = {
-        "dtype": "float16",
-        "quantization": "int8",
-        "loadFormat": "dummy",
-        "maxModelLen": 4097,
-        "maxNumSeqs": 7,
-        "maxNumBatchedTokens": 513,
-        "maxDecodeSlowdown": 2.5,
-        "blockSize": 64,
-        "gpuMemoryUtilization": 0.35,
-        "kvCacheMemory": 34359738369,
-        "kvCacheDtype": "fp8",
-        "enablePrefixCaching": False,
-        "threads": 3,
-    }
+    said = {key(option): other_value(option) for option in engine_settings()}
     assert said.keys() == SCHEMA["properties"]["engine"]["properties"].keys()
     rendered = objects(helm4.render({"engine": said}))
     arguments = server_container(component(rendered, "Deployment", "server"))["args"]
@@ -98,6 +86,24 @@ def test_every_engine_value_reaches_the_server(helm4: Helm4) -> None:
             word = arguments[arguments.index(flag) + 1]
             assert word == str(value), "34359738369, not 3.4359738369e+10"
             assert by_flag[flag].parse(word) == value
+
+
+def test_every_setting_of_the_engine_is_a_value_or_decided_by_another() -> None:
+    names = {option.name for option in options(EngineConfig)}
+    assert ELSEWHERE.keys() < names
+    assert len(SCHEMA["properties"]["engine"]["properties"]) == len(names - ELSEWHERE.keys())
+    for value in ELSEWHERE.values():
+        group, _, name = value.partition(".")
+        assert name in SCHEMA["properties"][group]["properties"]
+
+
+def test_no_secret_is_an_argument_or_a_plain_variable(helm4: Helm4) -> None:
+    for option in options(ServiceSettings):
+        if option.secret:
+            with pytest.raises(RefusedError, match="extraArgs"):
+                helm4.render({"extraArgs": [f"{option.flag}=x"]})
+            with pytest.raises(RefusedError, match="extraEnv"):
+                helm4.render({"extraEnv": [{"name": option.variable, "value": "x"}]})
 
 
 def test_null_leaves_the_choice_to_the_server(helm4: Helm4) -> None:
@@ -147,8 +153,8 @@ def test_ci_cases_cover_every_value() -> None:
 
     def leaves(tree: Values, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
         found: set[tuple[str, ...]] = set()
-        for key, value in tree.items():
-            here = (*path, key)
+        for name, value in tree.items():
+            here = (*path, name)
             found |= leaves(value, here) if isinstance(value, dict) and value else {here}
         return found
 

@@ -11,9 +11,9 @@ from dashboard.exposition import parse
 from dashboard.reading import FAMILIES, SHOWN, Reading, read
 from dashboard.series import History
 from observability import catalogue
-from observability.catalogue import Kind, Metric
+from observability.catalogue import Metric, MetricKind
 
-INSTRUMENTS = {Kind.GAUGE: Gauge, Kind.INFO: Gauge, Kind.COUNTER: Counter}
+INSTRUMENTS = {MetricKind.GAUGE: Gauge, MetricKind.INFO: Gauge, MetricKind.COUNTER: Counter}
 
 
 class Server:
@@ -27,7 +27,7 @@ class Server:
 
     def _instrument(self, metric: Metric) -> Any:
         names = [label.name for label in metric.labels]
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             return Histogram(
                 metric.name, metric.help, names, registry=self.registry, buckets=metric.buckets
             )

@@ -14,13 +14,13 @@ from msgspec import Meta
 
 from engine.config import EngineConfig
 from engine.options import (
-    SECRET,
     OptionError,
     add_arguments,
     environment_defaults,
     from_namespace,
     options,
     secret_environment,
+    setting,
     to_argv,
 )
 
@@ -177,8 +177,8 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     """Settings some of which are secret."""
 
     port: Annotated[int, Meta(description="A port.")] = 1
-    keys: Annotated[tuple[str, ...], Meta(description="Keys.", extra=SECRET)] = ()
-    seal: Annotated[str, Meta(min_length=8, description="A seal.", extra=SECRET)] | None = None
+    keys: Annotated[tuple[str, ...], setting("Keys", "Keys.", secret=True)] = ()
+    seal: Annotated[str, setting("Keys", "A seal.", secret=True, min_length=8)] | None = None
 
 
 def test_secrets_go_by_environment_and_everything_else_by_arguments() -> None:

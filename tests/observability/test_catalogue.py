@@ -7,25 +7,46 @@ import sys
 
 import pytest
 
-from observability import catalogue
-from observability.catalogue import Kind, Metric
+from engine.messages import StepPhase, WaitingReason
+from observability import catalogue, schema
+from observability.catalogue import Metric, MetricKind, Scope
+from observability.outcomes import OUTCOMES, ROUTES, WAITING_REASONS, OutcomeGroup, group_of
 
 
 @pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)
 def test_metric_names_tell_kind_and_unit(metric: Metric) -> None:
     assert metric.name.startswith("quire_")
     assert metric.help.endswith(".")
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-    assert metric.name.endswith("_info") == (metric.kind is Kind.INFO)
-    assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert metric.name.endswith("_info") == (metric.kind is MetricKind.INFO)
+    assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM)
     assert list(metric.buckets) == sorted(set(metric.buckets))
+
+
+@pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)
+def test_a_metric_has_a_model_unless_it_is_the_processs_own(metric: Metric) -> None:
+    assert (catalogue.MODEL in metric.labels) == (metric.scope is not Scope.PROCESS)
+    assert metric.kind is MetricKind.COUNTER or not metric.totals
+
+
+def test_the_engine_and_the_table_have_the_same_reasons_and_phases() -> None:
+    assert list(WAITING_REASONS) == list(map(str, WaitingReason))
+    phase = next(label for label in catalogue.STEP_SECONDS.labels if label.name == "phase")
+    assert phase.values == tuple(map(str, StepPhase))
+
+
+def test_an_unknown_outcome_is_never_taken_for_an_answer() -> None:
+    assert {group_of(each.name) for each in OUTCOMES} == set(OutcomeGroup)
+    assert group_of("refused:by-a-newer-server") is not OutcomeGroup.ANSWERED
 
 
 def test_names_are_declared_once() -> None:
     for names in (
         [metric.name for metric in catalogue.METRICS],
-        [span.name for span in catalogue.SPANS],
-        [field.name for field in catalogue.REQUEST_LOG_FIELDS],
+        [span.name for span in schema.SPANS],
+        [field.name for field in schema.REQUEST_LOG_FIELDS],
+        [outcome.name for outcome in OUTCOMES],
+        list(ROUTES),
     ):
         assert len(names) == len(set(names))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from observability import catalogue, generate
+from observability import catalogue, generate, schema
+from observability.outcomes import OUTCOMES, WAITING_REASONS
 
 
 def test_the_committed_page_is_what_the_catalogue_says() -> None:
@@ -19,11 +20,15 @@ def test_a_stale_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_declared_is_on_the_page_with_its_meaning() -> None:
     page = generate.page()
     for metric in catalogue.METRICS:
-        assert f"| `{metric.name}` | {metric.kind.value} |" in page
+        assert f"| `{metric.name}` | {metric.kind.value} | {metric.scope.value} |" in page
         assert metric.help in page
-    for span in catalogue.SPANS:
+    for outcome in OUTCOMES:
+        assert f"| `{outcome.name}` | {outcome.group.value} | {outcome.sentence} |" in page
+    for reason, sentence in WAITING_REASONS.items():
+        assert f"| `{reason}` | {sentence} |" in page
+    for span in schema.SPANS:
         assert f"### `{span.name}`" in page
         for attribute in span.attributes:
             assert f"| `{attribute.name}` | {attribute.help} |" in page
-    for field in catalogue.REQUEST_LOG_FIELDS:
+    for field in schema.REQUEST_LOG_FIELDS:
         assert f"| `{field.name}` | {field.help} |" in page

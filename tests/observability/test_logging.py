@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from observability import catalogue, logging
+from observability import logging, schema
 from observability.logging import LineWriter, configure, log_request, sound_client_request_id
 
 
@@ -38,9 +38,9 @@ def test_the_request_line_holds_exactly_the_catalogues_fields() -> None:
     writer = configure(log_format="json", process="api", stream=stream)
     log_request({"request_id": "req_1", "status": 200})
     (line,) = stream.read_all(writer)
-    declared = {field.name for field in catalogue.REQUEST_LOG_FIELDS}
+    declared = {field.name for field in schema.REQUEST_LOG_FIELDS}
     assert set(line) == declared | {"ts", "level", "event"}
-    assert line["event"] == catalogue.REQUEST_LOG_EVENT
+    assert line["event"] == schema.REQUEST_LOG_EVENT
     assert (line["request_id"], line["status"], line["model"]) == ("req_1", 200, None)
 
 

@@ -14,16 +14,16 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from observability import catalogue
-from observability.catalogue import Kind
-from observability.metrics import OTHER_MODEL, BulkHistogram, MetricRegistry
+from observability import catalogue, outcomes
+from observability.catalogue import OTHER_MODEL, MetricKind
+from observability.metrics import BulkHistogram, MetricRegistry
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 def base_name(metric: catalogue.Metric) -> str:
     """The name of a metric's family in the text format."""
-    return metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
+    return metric.name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else metric.name
 
 
 def test_every_metric_of_the_catalogue_is_on_the_page_with_its_type_and_help() -> None:
@@ -33,15 +33,15 @@ def test_every_metric_of_the_catalogue_is_on_the_page_with_its_type_and_help() -
     for metric in catalogue.METRICS:
         family = families[base_name(metric)]
         # The text format has no info type: such metrics are gauges of value 1.
-        assert family.type == ("gauge" if metric.kind is Kind.INFO else metric.kind.value)
+        assert family.type == ("gauge" if metric.kind is MetricKind.INFO else metric.kind.value)
         assert family.documentation == metric.help
 
 
 def test_series_with_closed_labels_exist_at_zero_before_anything_happened() -> None:
     metrics = MetricRegistry(["m", "alias"])
     for model in ("m", "alias", OTHER_MODEL):
-        for route in catalogue.ROUTES:
-            for outcome in catalogue.OUTCOMES:
+        for route in outcomes.ROUTES:
+            for outcome in catalogue.OUTCOME.values or ():
                 labels = {"model": model, "route": route, "outcome": outcome}
                 assert metrics.sample(catalogue.REQUESTS, labels) == 0
     for phase in ("prefill", "decode", "mixed"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from observability import catalogue, otlp
+from observability import otlp, schema
 from observability.tracing import FinishedSpan, IdentityTracer, Tracer, make_tracer
 from tests.observability.otlp_receiver import (
     Receiver,
@@ -28,17 +28,17 @@ NOT_SAMPLED = f"00-{TRACE}-{CALLER}-00"
 
 def finished(name: str = "chat m", error: str | None = None) -> FinishedSpan:
     return FinishedSpan(
-        catalogue.SPAN_REQUEST,
+        schema.SPAN_REQUEST,
         name,
         1_000_000_000,
         3_000_000_000,
         {
-            catalogue.ATTR_REQUEST_MODEL: "m",
-            catalogue.ATTR_OUTPUT_TOKENS: 7,
-            catalogue.ATTR_STREAM: True,
-            catalogue.ATTR_TOP_P: 0.5,
-            catalogue.ATTR_FINISH_REASONS: ("stop", "length"),
-            catalogue.ATTR_RESPONSE_ID: None,
+            schema.ATTR_REQUEST_MODEL: "m",
+            schema.ATTR_OUTPUT_TOKENS: 7,
+            schema.ATTR_STREAM: True,
+            schema.ATTR_TOP_P: 0.5,
+            schema.ATTR_FINISH_REASONS: ("stop", "length"),
+            schema.ATTR_RESPONSE_ID: None,
         },
         error,
     )

@@ -30,28 +30,42 @@ would be written with an exponent. */}}
 {{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $values.gpu.count)) -}}
 {{- end -}}
 {{- $engine := $values.engine -}}
+{{- /* written by python -m helm.generate */ -}}
 {{- $flags := list
-  (list "--grpc-port" $values.server.grpcPort)
+  (list "--load-format" $engine.loadFormat)
   (list "--dtype" $engine.dtype)
   (list "--quantization" $engine.quantization)
-  (list "--load-format" $engine.loadFormat)
+  (list "--seed" $engine.seed)
   (list "--max-model-len" $engine.maxModelLen)
+  (list "--pooling" $engine.pooling)
+  (list "--cpu-path" $engine.cpuPath)
+  (list "--gpu-path" $engine.gpuPath)
+  (list "--gpu-memory-utilization" $engine.gpuMemoryUtilization)
+  (list "--threads" $engine.threads)
   (list "--max-num-seqs" $engine.maxNumSeqs)
   (list "--max-num-batched-tokens" $engine.maxNumBatchedTokens)
   (list "--max-decode-slowdown" $engine.maxDecodeSlowdown)
   (list "--block-size" $engine.blockSize)
-  (list "--gpu-memory-utilization" $engine.gpuMemoryUtilization)
+  (list "--num-kv-blocks" $engine.numKvBlocks)
   (list "--kv-cache-memory" $engine.kvCacheMemory)
   (list "--kv-cache-dtype" $engine.kvCacheDtype)
-  (list "--threads" $engine.threads)
 -}}
+{{- $switches := list
+  (list "cuda-graphs" $engine.cudaGraphs)
+  (list "async-scheduling" $engine.asyncScheduling)
+  (list "enable-prefix-caching" $engine.enablePrefixCaching)
+-}}
+{{- /* end of what is written */ -}}
+{{- $flags = append $flags (list "--grpc-port" $values.server.grpcPort) -}}
 {{- range $flag := $flags -}}
 {{- if not (kindIs "invalid" (index $flag 1)) -}}
 {{- $args = concat $args (list (index $flag 0) (include "quire.word" (index $flag 1))) -}}
 {{- end -}}
 {{- end -}}
-{{- if not (kindIs "invalid" $engine.enablePrefixCaching) -}}
-{{- $args = append $args (ternary "--enable-prefix-caching" "--no-enable-prefix-caching" $engine.enablePrefixCaching) -}}
+{{- range $switch := $switches -}}
+{{- if not (kindIs "invalid" (index $switch 1)) -}}
+{{- $args = append $args (printf (ternary "--%s" "--no-%s" (index $switch 1)) (index $switch 0)) -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml (concat $args $values.extraArgs) -}}
 {{- end -}}

@@ -109,7 +109,7 @@ def test_a_grammar_that_does_not_compile_fails_its_sequence_with_the_reason(
     assert answers[bad].finished.reason is FinishReason.ERROR
     assert "unclosed group" in str(answers[bad].finished.error)
     assert len(answers[free].token_ids) == 20
-    assert engine.constraints.counters.failed == 1
+    assert engine.constraints.counters.grammars_failed == 1
 
 
 def test_a_grammar_that_fails_inside_a_step_is_its_senders_fault(
@@ -291,8 +291,11 @@ def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(
 def test_a_grammar_is_compiled_once_for_all_who_bring_it(engine: Engine) -> None:
     together(engine, 8)
     together(engine, 8)
-    assert engine.constraints.counters.compiled == 1
-    assert engine.constraints.counters.cached + engine.constraints.counters.compiled >= 9
+    assert engine.constraints.counters.grammars_compiled == 1
+    assert (
+        engine.constraints.counters.grammars_cached + engine.constraints.counters.grammars_compiled
+        >= 9
+    )
 
 
 def test_a_free_grammar_changes_nothing(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from observability.catalogue import ROUTES
+from observability.outcomes import ROUTES
 from service.grpc.generate import GENERATED, ROOT, generate
 from service.grpc.methods import METHODS, SERVICE
 from service.proto.quire.v1 import quire_pb2 as pb

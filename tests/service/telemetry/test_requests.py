@@ -13,10 +13,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
+from prometheus_client.parser import text_string_to_metric_families
 
 from engine.messages import (
+    EngineCounters,
     EngineStats,
     Heartbeat,
     Ready,
@@ -24,7 +27,7 @@ from engine.messages import (
     StepPhase,
     WaitingReason,
 )
-from observability import catalogue
+from observability import catalogue, outcomes
 from observability.catalogue import Metric
 from observability.logging import configure
 from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
@@ -61,22 +64,7 @@ def value(telemetry: Telemetry, metric: Metric, suffix: str = "", **labels: str)
 
 
 def stats(**changes: Any) -> EngineStats:
-    values: dict[str, Any] = {
-        "time": 0.0,
-        "running": 0,
-        "waiting": 0,
-        "waiting_reason": None,
-        "kv_blocks_free": 100,
-        "kv_blocks_cached": 0,
-        "kv_blocks_active": 0,
-        "prompt_tokens_computed": 0,
-        "prompt_tokens_cached": 0,
-        "tokens_recomputed": 0,
-        "tokens_generated": 0,
-        "preemptions": 0,
-        "steps": 0,
-    }
-    return EngineStats(**{**values, **changes})
+    return EngineStats(**{"kv_blocks_free": 100, **changes})
 
 
 def step(moment: float, handles: list[int], **changes: Any) -> StepOutputs:
@@ -110,6 +98,81 @@ READY = Ready(
 )
 
 
+def every_number_of_the_engine(telemetry: Telemetry) -> None:
+    """Messages that move each of its metrics."""
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    totals = dict.fromkeys(msgspec.structs.asdict(EngineCounters()), 3)
+    for moment, phase in enumerate(StepPhase, start=1):
+        telemetry.on_step(step(moment, [1], phase=phase, stats=stats(**totals)))
+
+
+def test_no_series_with_a_model_stands_at_zero_for_ever(telemetry: Telemetry) -> None:
+    """Whichever name is asked for, each series that exists for it moves; those of the engine exist
+    under the first name only."""
+    moved: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    every_number_of_the_engine(telemetry)
+    handed_over = [sequence(handovers=1)]
+    for route in outcomes.ROUTES:
+        for outcome in outcomes.OUTCOMES:
+            for model in ("m", "alias", "somebody else's"):
+                record = answered(
+                    telemetry,
+                    route=route,
+                    outcome=outcome.name,
+                    model=model,
+                    sequences=handed_over,
+                )
+                telemetry.first_token(record)
+                telemetry.request_finished(record)
+    series = set()
+    for reason in WaitingReason:
+        gauges = {"running": 1, "waiting": 1, "kv_blocks_cached": 1, "kv_blocks_active": 1}
+        telemetry.on_step(Heartbeat(stats(waiting_reason=reason, **gauges)))
+        page = telemetry.exposition(None)[0].decode()
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                counts = not sample.name.endswith(("_bucket", "_sum"))
+                if "model" in sample.labels and counts:
+                    key = sample.name, tuple(sorted(sample.labels.items()))
+                    series.add(key)
+                    if sample.value:
+                        moved.add(key)
+    assert series - moved == set()
+    for metric in catalogue.METRICS:
+        names = {
+            dict(labels)["model"]
+            for name, labels in moved
+            if name.removesuffix("_count") == metric.name
+        }
+        assert (
+            names
+            == {
+                catalogue.Scope.PROCESS: set(),
+                catalogue.Scope.ENGINE: {"m"},
+                catalogue.Scope.MODEL: {"m", "alias"},
+                catalogue.Scope.REQUEST: {"m", "alias", catalogue.OTHER_MODEL},
+            }[metric.scope]
+        ), metric.name
+
+
+def test_every_counter_of_the_engine_reaches_its_series(telemetry: Telemetry) -> None:
+    fields = list(msgspec.structs.asdict(EngineCounters()))
+    telemetry.on_step(Heartbeat(stats(**{name: n for n, name in enumerate(fields, start=1)})))
+    telemetry.exposition(None)
+    found = {}
+    for metric in catalogue.METRICS:
+        closed = [label for label in metric.labels if label is not catalogue.MODEL]
+        values = [total.value for total in metric.totals]
+        if metric.totals:
+            assert values == list(closed[0].values or ()) if closed else [None]
+        for total in metric.totals:
+            labels = {label.name: str(total.value) for label in closed}
+            found[total.field] = value(telemetry, metric, **labels)
+    # Only tells whether the engine was restarted; steps have their histogram.
+    fields.remove("steps")
+    assert found == {name: n for n, name in enumerate([*fields[:5], "", *fields[5:]], 1) if name}
+
+
 # --- requests ---------------------------------------------------------------------------------
 
 
@@ -125,8 +188,8 @@ def test_a_finished_request_is_counted_once_with_its_outcome(telemetry: Telemetr
     telemetry.request_finished(answered(telemetry))
     counted = {
         (route, outcome): value(telemetry, catalogue.REQUESTS, route=route, outcome=outcome)
-        for route in catalogue.ROUTES
-        for outcome in catalogue.OUTCOMES
+        for route in outcomes.ROUTES
+        for outcome in catalogue.OUTCOME.values or ()
     }
     assert {key: count for key, count in counted.items() if count} == {
         ("chat_completions", "stop"): 1

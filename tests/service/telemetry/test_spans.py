@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.messages import FinishReason
-from observability import catalogue
-from observability.catalogue import Attribute
+from observability import schema
+from observability.schema import Attribute
 from observability.tracing import FinishedSpan
 from service.telemetry.record import RequestRecord
 from service.telemetry.requests import Telemetry
@@ -31,27 +31,27 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
     assert milliseconds(span) == pytest.approx((0, 100))
     assert span.error is None
     expected = {
-        catalogue.ATTR_OPERATION: "chat",
-        catalogue.ATTR_PROVIDER: "quire",
-        catalogue.ATTR_REQUEST_MODEL: "m",
-        catalogue.ATTR_MAX_TOKENS: 100,
-        catalogue.ATTR_TEMPERATURE: 0.5,
-        catalogue.ATTR_TOP_P: 0.9,
-        catalogue.ATTR_STREAM: True,
-        catalogue.ATTR_CHOICES: 1,
-        catalogue.ATTR_RESPONSE_ID: "chatcmpl-1",
-        catalogue.ATTR_FINISH_REASONS: ("stop",),
-        catalogue.ATTR_INPUT_TOKENS: 20,
-        catalogue.ATTR_OUTPUT_TOKENS: 11,
-        catalogue.ATTR_CACHED_TOKENS: 16,
-        catalogue.ATTR_OUTCOME: "stop",
-        catalogue.ATTR_REQUEST_ID: "req_1",
-        catalogue.ATTR_PREEMPTIONS: 0,
-        catalogue.ATTR_HANDOVERS: 0,
-        catalogue.ATTR_ERROR_TYPE: None,
-        catalogue.ATTR_HTTP_METHOD: "POST",
-        catalogue.ATTR_HTTP_ROUTE: "/v1/chat/completions",
-        catalogue.ATTR_HTTP_STATUS: 200,
+        schema.ATTR_OPERATION: "chat",
+        schema.ATTR_PROVIDER: "quire",
+        schema.ATTR_REQUEST_MODEL: "m",
+        schema.ATTR_MAX_TOKENS: 100,
+        schema.ATTR_TEMPERATURE: 0.5,
+        schema.ATTR_TOP_P: 0.9,
+        schema.ATTR_STREAM: True,
+        schema.ATTR_CHOICES: 1,
+        schema.ATTR_RESPONSE_ID: "chatcmpl-1",
+        schema.ATTR_FINISH_REASONS: ("stop",),
+        schema.ATTR_INPUT_TOKENS: 20,
+        schema.ATTR_OUTPUT_TOKENS: 11,
+        schema.ATTR_CACHED_TOKENS: 16,
+        schema.ATTR_OUTCOME: "stop",
+        schema.ATTR_REQUEST_ID: "req_1",
+        schema.ATTR_PREEMPTIONS: 0,
+        schema.ATTR_HANDOVERS: 0,
+        schema.ATTR_ERROR_TYPE: None,
+        schema.ATTR_HTTP_METHOD: "POST",
+        schema.ATTR_HTTP_ROUTE: "/v1/chat/completions",
+        schema.ATTR_HTTP_STATUS: 200,
     }
     assert span.attributes == expected
 
@@ -75,9 +75,9 @@ def test_the_phases_follow_one_another_for_each_choice() -> None:
     assert milliseconds(queue) == pytest.approx((0, 10))
     assert milliseconds(prefill) == pytest.approx((10, 40))
     assert milliseconds(decode) == pytest.approx((40, 90))
-    assert [span.attributes[catalogue.ATTR_CHOICE] for span in spans] == [0, 0, 0, 1, 1, 1]
-    assert prefill.attributes[catalogue.ATTR_CACHED_TOKENS] == 16
-    assert spans[5].attributes[catalogue.ATTR_OUTPUT_TOKENS] == 5
+    assert [span.attributes[schema.ATTR_CHOICE] for span in spans] == [0, 0, 0, 1, 1, 1]
+    assert prefill.attributes[schema.ATTR_CACHED_TOKENS] == 16
+    assert spans[5].attributes[schema.ATTR_OUTPUT_TOKENS] == 5
 
 
 def test_a_request_that_left_the_queue_by_being_aborted_has_a_queue_span_only() -> None:
@@ -104,7 +104,7 @@ def test_a_request_aborted_while_prefilling_has_no_decode_span() -> None:
 def test_failures_are_errors_and_a_client_that_left_is_none() -> None:
     failed = server_span(record(outcome="error:engine", error="EngineFailed", status=500))
     assert failed.error == "EngineFailed"
-    assert failed.attributes[catalogue.ATTR_ERROR_TYPE] == "error:engine"
+    assert failed.attributes[schema.ATTR_ERROR_TYPE] == "error:engine"
     gone = server_span(record(outcome="client_gone"))
     assert gone.error is None
     refused = server_span(record(outcome="refused:invalid", error="InvalidRequest", status=400))
@@ -117,7 +117,7 @@ def test_a_request_refused_before_it_named_a_model_still_has_a_span() -> None:
     telemetry.request_finished(early)
     span = server_span(early)
     assert span.name == "chat_completions"
-    assert span.attributes[catalogue.ATTR_REQUEST_MODEL] is None
+    assert span.attributes[schema.ATTR_REQUEST_MODEL] is None
     assert list(phase_spans(early)) == []
 
 
@@ -130,8 +130,8 @@ def test_every_attribute_written_is_one_that_the_catalogue_gives_this_span() -> 
     subject = record(sequences=[sequence()])
     by_grpc = record(http_route="/quire.v1.Quire/Chat", grpc_status=0)
     spans = [server_span(subject), server_span(by_grpc), *phase_spans(subject)]
-    assert {span.span for span in spans} == set(catalogue.SPANS)
-    for kind in catalogue.SPANS:
+    assert {span.span for span in spans} == set(schema.SPANS)
+    for kind in schema.SPANS:
         written: set[Attribute] = set()
         for span in spans:
             written |= set(span.attributes) if span.span is kind else set()

@@ -1,0 +1,108 @@
+"""The words that metrics, spans, log lines and the dashboard share: how requests end, which APIs
+there are, why sequences wait. Imports nothing outside the standard library."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class OutcomeGroup(enum.StrEnum):
+    """What a request's end means to an operator; the values are the dashboard's words."""
+
+    ANSWERED = "answered"  # to its end
+    LEFT = "client left"  # the client did not stay, or did not keep up
+    REFUSED = "refused"  # before any work; the client is told why
+    FAILED = "failed"  # ours to mend
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    group: OutcomeGroup
+    sentence: str
+
+
+# Each request ends in exactly one of these; the same word in metric, span and log line.
+OUTCOMES = (
+    Outcome(
+        "stop", OutcomeGroup.ANSWERED, "The model, or a stop string or token, ended the answer."
+    ),
+    Outcome(
+        "length", OutcomeGroup.ANSWERED, "The token limit or the model's context ended the answer."
+    ),
+    Outcome(
+        "tool_calls", OutcomeGroup.ANSWERED, "The answer ended in calls of the client's tools."
+    ),
+    Outcome("client_gone", OutcomeGroup.LEFT, "The client disconnected before the end."),
+    Outcome("client_slow", OutcomeGroup.LEFT, "Cut: the client read or sent too slowly."),
+    Outcome("deadline", OutcomeGroup.LEFT, "The client's own deadline passed (gRPC)."),
+    Outcome(
+        "refused:invalid", OutcomeGroup.REFUSED, "A field or header is wrong, or not supported."
+    ),
+    Outcome("refused:unauthorized", OutcomeGroup.REFUSED, "The API key is missing or wrong."),
+    Outcome("refused:not_found", OutcomeGroup.REFUSED, "No such route, model or stored object."),
+    Outcome("refused:too_large", OutcomeGroup.REFUSED, "The body is larger than the limit."),
+    Outcome("refused:loading", OutcomeGroup.REFUSED, "The model is still loading."),
+    Outcome("refused:engine", OutcomeGroup.REFUSED, "The engine is not available."),
+    Outcome(
+        "refused:preparation",
+        OutcomeGroup.REFUSED,
+        "The process that prepares requests was killed.",
+    ),
+    Outcome("refused:draining", OutcomeGroup.REFUSED, "The server is shutting down."),
+    Outcome("refused:store", OutcomeGroup.REFUSED, "The response store is unavailable."),
+    Outcome("refused:overloaded", OutcomeGroup.REFUSED, "Too many requests are waiting."),
+    Outcome("refused:crashing", OutcomeGroup.REFUSED, "Engines keep dying of this request."),
+    Outcome("error:engine", OutcomeGroup.FAILED, "The engine failed while it ran the request."),
+    Outcome("error:store", OutcomeGroup.FAILED, "The answer could not be stored."),
+    Outcome(
+        "error:shutdown",
+        OutcomeGroup.FAILED,
+        "Cut: it was still running when the drain time ended.",
+    ),
+    Outcome(
+        "error:internal", OutcomeGroup.FAILED, "A defect of the server; the log has the traceback."
+    ),
+)
+_GROUPS = {outcome.name: outcome.group for outcome in OUTCOMES}
+
+
+def is_outcome(name: str) -> bool:
+    return name in _GROUPS
+
+
+def group_of(name: str) -> OutcomeGroup:
+    """The group of an outcome. One that is not declared here, as another version of the server may
+    have, is never taken for an answer."""
+    return _GROUPS.get(name, OutcomeGroup.FAILED)
+
+
+# What keeps the head of the engine's queue from running (``engine.messages.WaitingReason``).
+WAITING_REASONS = {
+    "slots": "all batch slots are taken",
+    "kv_blocks": "the KV cache is full",
+    "budget": "this step's token budget is spent",
+    "constraint": "grammars are being compiled",
+}
+
+ROUTES = (
+    "chat_completions",
+    "completions",
+    "messages",
+    "count_tokens",
+    "responses",
+    "responses_stored",
+    "streams",
+    "embeddings",
+    "rerank",
+    "score",
+    "tokenize",
+    "detokenize",
+    "models",
+    "grpc_chat",
+    "grpc_generate",
+    "grpc_embed",
+    "grpc_models",
+    "grpc_abort",
+)

@@ -1,0 +1,115 @@
+"""Every span, and every field of the request log line, declared once. Imports nothing outside the
+standard library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    name: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``name`` may hold ``{model}``. Spans are written after the fact from the request's record."""
+
+    name: str
+    help: str
+    attributes: tuple[Attribute, ...] = field(default=())
+
+
+ATTR_OPERATION = Attribute("gen_ai.operation.name", "chat, text_completion or embeddings")
+ATTR_PROVIDER = Attribute("gen_ai.provider.name", "quire")
+ATTR_REQUEST_MODEL = Attribute("gen_ai.request.model", "model as served")
+ATTR_MAX_TOKENS = Attribute("gen_ai.request.max_tokens", "token limit in force")
+ATTR_TEMPERATURE = Attribute("gen_ai.request.temperature", "sampling temperature in force")
+ATTR_TOP_P = Attribute("gen_ai.request.top_p", "nucleus in force")
+ATTR_STREAM = Attribute("gen_ai.request.stream", "whether the answer was streamed")
+ATTR_CHOICES = Attribute("gen_ai.request.choice.count", "n")
+ATTR_RESPONSE_ID = Attribute("gen_ai.response.id", "identifier in the reply")
+ATTR_FINISH_REASONS = Attribute("gen_ai.response.finish_reasons", "one per choice")
+ATTR_INPUT_TOKENS = Attribute("gen_ai.usage.input_tokens", "prompt tokens")
+ATTR_OUTPUT_TOKENS = Attribute("gen_ai.usage.output_tokens", "generated tokens, aborted ones too")
+ATTR_CACHED_TOKENS = Attribute(
+    "gen_ai.usage.cache_read.input_tokens", "prompt tokens found in the prefix cache"
+)
+ATTR_OUTCOME = Attribute("quire.outcome", "how the request ended, one of the outcomes")
+ATTR_REQUEST_ID = Attribute("quire.request_id", "the server's own request id")
+ATTR_CHOICE = Attribute("quire.choice", "index of the choice a phase belongs to")
+ATTR_PREEMPTIONS = Attribute("quire.preemptions", "times the sequence was preempted")
+ATTR_HANDOVERS = Attribute(
+    "quire.handovers", "engines that died while they had the sequence, and were outlived"
+)
+ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request failed")
+ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
+ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
+ATTR_HTTP_STATUS = Attribute("http.response.status_code", "status sent")
+ATTR_RPC_SYSTEM = Attribute("rpc.system", "grpc; the three http attributes are then absent")
+ATTR_RPC_SERVICE = Attribute("rpc.service", "quire.v1.Quire")
+ATTR_RPC_METHOD = Attribute("rpc.method", "Chat, Generate, …")
+ATTR_RPC_STATUS = Attribute("rpc.grpc.status_code", "status sent, as a number")
+
+SPAN_REQUEST = Span(
+    "{operation} {model}",
+    "One request, from receipt to end (kind SERVER).",
+    (
+        *(ATTR_OPERATION, ATTR_PROVIDER, ATTR_REQUEST_MODEL, ATTR_MAX_TOKENS, ATTR_TEMPERATURE),
+        *(ATTR_TOP_P, ATTR_STREAM, ATTR_CHOICES, ATTR_RESPONSE_ID, ATTR_FINISH_REASONS),
+        *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
+        *(ATTR_REQUEST_ID, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
+        *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
+        *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
+    ),
+)
+SPAN_QUEUE = Span("queue", "From receipt to first scheduling.", (ATTR_CHOICE,))
+SPAN_PREFILL = Span(
+    "prefill",
+    "From first scheduling to first token.",
+    (ATTR_CHOICE, ATTR_INPUT_TOKENS, ATTR_CACHED_TOKENS),
+)
+SPAN_DECODE = Span(
+    "decode",
+    "From first to last token.",
+    (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
+)
+
+SPANS: tuple[Span, ...] = (SPAN_REQUEST, SPAN_QUEUE, SPAN_PREFILL, SPAN_DECODE)
+
+
+# --- the canonical log line: one per request, no content ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogField:
+    name: str
+    help: str
+
+
+REQUEST_LOG_EVENT = "request"
+
+REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
+    LogField("request_id", "the server's own id, also in the x-request-id response header"),
+    LogField("client_request_id", "the caller's x-request-id, if it sent a sound one"),
+    LogField("trace_id", "W3C trace id, also in the x-trace-id response header"),
+    LogField("span_id", "the server span"),
+    LogField("route", "which API"),
+    LogField("status", "HTTP status; for gRPC the one that HTTP would have sent"),
+    LogField("outcome", "how it ended"),
+    LogField("error", "what went wrong, without content"),
+    LogField("model", "model as served"),
+    LogField("stream", "whether the answer was streamed"),
+    LogField("choices", "n"),
+    LogField("prompt_tokens", "each prompt once, however many choices continue it"),
+    LogField("cached_tokens", "prompt tokens found in the prefix cache"),
+    LogField("output_tokens", "all choices, aborted ones too"),
+    LogField("queue_ms", "receipt to first scheduling"),
+    LogField("ttft_ms", "receipt to first token"),
+    LogField("itl_mean_ms", "mean gap between tokens"),
+    LogField("total_ms", "receipt to end"),
+    LogField("preemptions", "times its sequences were preempted, together"),
+    LogField("handovers", "times its sequences went on in a restarted engine, together"),
+    LogField("ignored", "names of request fields that were ignored"),
+)
