@@ -24,8 +24,8 @@ ORDER = {
     "service": (
         *("version", "errors", "settings", "conversation", "served_model", "tenants"),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
-        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "http", "grpc"),
-        *("doctor", "app", "worker", "cli"),
+        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "serving"),
+        *("grpc", "http", "doctor", "app", "worker", "cli"),
     ),
 }
 # A library, and the only room that may know it. Generated code is left out.

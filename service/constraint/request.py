@@ -17,7 +17,7 @@ Every part carries ``param``, the request's own name of the field it came from
     )
     params = msgspec.structs.replace(params, constraint=constraint)
 
-The routes of chat-like APIs need not do that themselves: ``service.http.prepare`` makes the
+The routes of chat-like APIs need not do that themselves: ``service.serving.prepare`` makes the
 request of the conversation's tools and of the ``answer`` (and ``tools``) given to
 ``start_conversation``. ``constraint_of`` (in ``constraint_grammar``) tries the grammar within a
 bound of time and raises InvalidRequestError for one that will not do. It gives None when nothing

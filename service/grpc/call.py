@@ -28,10 +28,11 @@ from service.generation.request import Generation
 from service.grpc.arrival import Arrivals, deadline_is_over
 from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
-from service.http.answering import AnswerStream, stream_events
-from service.http.exchange import Exchange, KeyRing
-from service.http.prepare import Client
-from service.http.services import Services
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.keys import KeyRing
+from service.serving.services import Services
+from service.serving.stream import AnswerStream, stream_events
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import UploadRoom
 

@@ -8,9 +8,6 @@ from typing import Final, NamedTuple
 from service.grpc.call import Call, Method
 from service.grpc.embedded import embed_response
 from service.grpc.events import ChatEvents, GenerateEvents
-from service.http.embeddings import embedded
-from service.http.models import model_card
-from service.http.prepare import prepare, start
 from service.preparation.jobs import (
     GrpcChatJob,
     GrpcCompletionJob,
@@ -20,6 +17,9 @@ from service.preparation.jobs import (
     PreparedEmbeddings,
 )
 from service.proto.quire.v1 import quire_pb2 as pb
+from service.serving.model_cards import model_card
+from service.serving.pooling import embedded
+from service.serving.prepare import prepare, start
 from service.wire.protobuf.decode import read_small
 
 SERVICE: Final = "quire.v1.Quire"

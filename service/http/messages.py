@@ -5,30 +5,27 @@ from __future__ import annotations
 import uuid
 
 from litestar import Response, post
-from litestar.datastructures import State
 
-from service.http.answering import HttpRequest, answer_whole, respond
-from service.http.body import read_body
-from service.http.prepare import client_of, prepare, start
+from service.http.answering import answer_whole
+from service.http.call import HttpCall
 from service.http.replay import stream_answer
-from service.http.services import Services
 from service.preparation.jobs import (
     Answered,
     CountTokensJob,
     MessagesJob,
     PreparedMessages,
 )
+from service.serving.prepare import prepare, start
+from service.serving.services import Services
 from service.wire.messages.answer import MessagesAnswer
 
 
 @post("/v1/messages", status_code=200, opt={"route": "messages"})
-async def messages(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
+async def messages(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     exchange, record = client.exchange, client.exchange.record
     record.operation = "chat"
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+    body = await request.read()
     prepared = await prepare(MessagesJob, PreparedMessages, body, client, admit=client.admit)
     del body  # it may be large, and an answer may take long
     wanted = prepared.request
@@ -37,15 +34,15 @@ async def messages(request: HttpRequest, state: State) -> Response[bytes]:
     thinking = wanted.thinking
     answer = MessagesAnswer(
         generation,
-        services.signer,
+        client.services.signer,
         message_id=record.response_id,
         model=wanted.model,
         shows_thinking=thinking is None or thinking.display != "omitted",
         shows_timings=wanted.timings,
-        cache_block=_cache_block(prepared, services),
+        cache_block=_cache_block(prepared, client.services),
     )
     if wanted.stream:
-        return stream_answer(request, services, exchange, generation, answer)
+        return stream_answer(request, generation, answer)
     return await answer_whole(exchange, generation, answer, request.receive)
 
 
@@ -56,11 +53,8 @@ def _cache_block(prepared: PreparedMessages, services: Services) -> int:
 
 
 @post("/v1/messages/count_tokens", status_code=200, opt={"route": "count_tokens"})
-async def count_tokens(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+async def count_tokens(request: HttpCall) -> Response[bytes]:
+    client = request.requester
+    body = await request.read()
     answered = await prepare(CountTokensJob, Answered, body, client)
-    client.exchange.succeed("stop")
-    return respond(client.exchange, answered.body)
+    return request.answer(answered.body)

@@ -13,26 +13,22 @@ from dataclasses import dataclass
 
 import msgspec
 from litestar import Response, post
-from litestar.datastructures import State
 
-from service.http.answering import HttpRequest, respond
-from service.http.body import read_body
-from service.http.pooling import pooled_vectors
-from service.http.prepare import Client, client_of, prepare
-from service.http.services import Services
+from service.http.call import HttpCall
 from service.pooling.scores import cosine, floats_of
 from service.preparation.jobs import PreparedRerank, PreparedScore, RerankJob, ScoreJob
+from service.serving.client import Client
+from service.serving.pooling import pooled_vectors
+from service.serving.prepare import prepare
 from service.wire.texts.embeddings import PoolingUsage
 from service.wire.texts.rerank import RerankAnswer, Score, ScoreList, ranked
 
 
 @post(["/v1/rerank", "/v2/rerank"], status_code=200, opt={"route": "rerank"})
-async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
+async def rerank(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     record = client.exchange.record
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+    body = await request.read()
     tells_documents = not request.scope["path"].startswith("/v2/")
     prepared = await prepare(
         RerankJob,
@@ -51,17 +47,14 @@ async def rerank(request: HttpRequest, state: State) -> Response[bytes]:
         results=ranked(prepared.request, scored.scores),
         usage=scored.usage,
     )
-    client.exchange.succeed("stop")
-    return respond(client.exchange, msgspec.json.encode(answer))
+    return request.answer(msgspec.json.encode(answer))
 
 
 @post("/v1/score", status_code=200, opt={"route": "score"})
-async def score(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
+async def score(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     record = client.exchange.record
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+    body = await request.read()
     prepared = await prepare(ScoreJob, PreparedScore, body, client, admit=client.admit_open)
     del body  # it may be large, and an answer may take long
     scored = await _scored(prepared, client)
@@ -73,8 +66,7 @@ async def score(request: HttpRequest, state: State) -> Response[bytes]:
         data=[Score(index=i, score=value) for i, value in enumerate(scored.scores)],
         usage=scored.usage,
     )
-    client.exchange.succeed("stop")
-    return respond(client.exchange, msgspec.json.encode(answer))
+    return request.answer(msgspec.json.encode(answer))
 
 
 @dataclass(frozen=True, slots=True)

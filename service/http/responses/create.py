@@ -7,22 +7,14 @@ import uuid
 from typing import Any, NamedTuple
 
 from litestar import Response, post
-from litestar.datastructures import State
 
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.request import Generation
-from service.http.answering import (
-    HttpRequest,
-    answer_stream,
-    answer_whole,
-    respond,
-)
-from service.http.body import read_body
-from service.http.prepare import Client, client_of, prepare, start
+from service.http.answering import answer_stream, answer_whole
+from service.http.call import HttpCall, respond
 from service.http.replay import follow_run, start_run, wants_resumable
 from service.http.responses.keeping import Archive, Keeping
 from service.http.responses.memory import ON_CONNECTION, Exchanged
-from service.http.services import Services
 from service.preparation.jobs import (
     History,
     MessageJob,
@@ -33,6 +25,8 @@ from service.preparation.jobs import (
     WarmedUp,
     WarmUpJob,
 )
+from service.serving.client import Client
+from service.serving.prepare import prepare, start
 from service.wire.responses.answer import ResponseAnswer
 from service.wire.responses.request import ResponsesRequest
 from service.wire.responses.tools import Toolbox
@@ -55,9 +49,8 @@ class Begun(NamedTuple):
 
 
 @post("/v1/responses", status_code=200, opt={"route": "responses"})
-async def create_response(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
+async def create_response(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     exchange = client.exchange
     message = _exchanged(request)
     if message is not None and message.warms_up:
@@ -68,36 +61,33 @@ async def create_response(request: HttpRequest, state: State) -> Response[bytes]
     if message is not None:
         message.response_id, message.keeping = answer.id, keeping
     if not (wanted.stream or wanted.background):
-        return await answer_whole(exchange, generation, answer, request.receive, keeping.settle)
+        return await answer_whole(exchange, generation, answer, request.receive, keeping.commit)
     if not begun.resumable:
-        return answer_stream(exchange, generation, answer, keeping.settle)
+        return answer_stream(exchange, generation, answer, keeping.commit)
     keeping.runs = True
     keeping.background = bool(wanted.background)
     await keeping.begin()
     stream = answer.stream()
     run = start_run(
-        request,
-        services,
-        exchange,
+        client,
         generation,
         stream,
         background=keeping.background,
         subject=keeping,
-        settle=keeping.settle,
+        commit=keeping.commit,
     )
     if wanted.stream:
-        return follow_run(request, exchange, run, 0)
+        return follow_run(exchange, run, 0)
     return respond(exchange, stream.body)
 
 
-def _exchanged(request: HttpRequest) -> Exchanged | None:
+def _exchanged(request: HttpCall) -> Exchanged | None:
     found: Exchanged | None = request.scope["state"].get(ON_CONNECTION)
     return found
 
 
-async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> Response[bytes]:
-    limit = client.services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+async def _warm_up(request: HttpCall, client: Client, message: Exchanged) -> Response[bytes]:
+    body = await request.read()
     message.response_id = f"resp_{uuid.uuid4().hex}"
     fields = {"response_id": message.response_id, "created": int(time.time())}
     made = await with_stored(WarmUpJob, body, request, client, fields)
@@ -113,13 +103,12 @@ async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> 
     )
 
 
-async def begin_response(request: HttpRequest, client: Client, *, compacts: bool = False) -> Begun:
+async def begin_response(request: HttpCall, client: Client, *, compacts: bool = False) -> Begun:
     """``compacts``: whatever the request says, a summary is asked for. Raises QuireError."""
     services, exchange, owner = client.services, client.exchange, client.owner
     record = exchange.record
     record.operation = "chat"
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+    body = await request.read()
     response_id = f"resp_{uuid.uuid4().hex}"
     message = _exchanged(request)
     kind = ResponsesJob if message is None else MessageJob
@@ -180,7 +169,7 @@ def _lasts(wanted: ResponsesRequest) -> bool:
 async def with_stored(
     kind: type[ResponsesJob],
     body: bytes,
-    request: HttpRequest,
+    request: HttpCall,
     client: Client,
     fields: dict[str, Any],
 ) -> Prepared:

@@ -87,8 +87,8 @@ class Keeping:
         if self._wanted and not self.runs and ending.status == "failed":
             self._store.save(self.record)
 
-    async def settle(self) -> bool:
-        """A Settle: any replica can be asked for it once the client knows how it ended.
+    async def commit(self) -> bool:
+        """A Commit: any replica can be asked for it once the client knows how it ended.
 
         Raises NotStoredError if that was promised and is not so.
         """

@@ -6,18 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, post
-from litestar.datastructures import State
 from litestar.params import FromPath
 
 from service.errors import InvalidRequestError, NotFoundError
-from service.http.answering import HttpRequest, exchange_of, respond
-from service.http.exchange import key_owner
-from service.http.prepare import client_of, limits_of, prepared_elsewhere
+from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
 from service.http.responses.keeping import Archive, Keeping
-from service.http.services import Services
 from service.preparation.jobs import Answered, ItemsJob, Noted
 from service.preparation.steps import Work, perform
+from service.serving.prepare import limits_of, prepared_elsewhere
 from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
@@ -30,27 +27,23 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = True
 
 
-def _archive(request: HttpRequest, services: Services) -> Archive:
-    owner = key_owner(request.scope, services.settings.keys)
-    return Archive(services.store, services.runs, owner)
+def _archive(request: HttpCall) -> Archive:
+    services = request.services
+    return Archive(services.store, services.runs, request.exchange.caller.owner)
 
 
 @get("/v1/responses/{response_id:str}", opt={"route": "responses_stored"})
-async def retrieve_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
+async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
+    exchange = request.exchange
+    archive = _archive(request)
     if not _flag(request, "stream"):
         record = await archive.find(response_id)
-        exchange.succeed("stop")
-        return respond(exchange, record.body)
+        return request.answer(record.body)
     exchange.record.stream = True
     number = first_wanted(request)
     run = archive.run(response_id)
     if run is not None:
-        stream = follow_run(request, exchange, run, number)
+        stream = follow_run(exchange, run, number)
     else:
         record = await archive.find(response_id)
         if record.events is None:
@@ -66,33 +59,25 @@ async def retrieve_response(
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200, opt={"route": "responses_stored"})
-async def delete_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
+async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """What is still running is stopped."""
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
+    services, exchange = request.services, request.exchange
+    archive = _archive(request)
     run = archive.run(response_id)
     if run is not None and isinstance(run.subject, Keeping):
         run.subject.discard()
         run.stop("The response was deleted.")
         services.runs.forget(response_id)
-    owner = key_owner(request.scope, services.settings.keys)
+    owner = exchange.caller.owner
     if not await services.store.delete(response_id, owner) and run is None:
         raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
-    exchange.succeed("stop")
-    return respond(exchange, msgspec.json.encode(DeletedResponse(id=response_id)))
+    return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 
 @post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
-async def cancel_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
+async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """One that has ended is given back as it is."""
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
+    archive = _archive(request)
     run = archive.run(response_id)
     if run is not None:
         assert isinstance(run.subject, Keeping)
@@ -106,23 +91,19 @@ async def cancel_response(
         raise InvalidRequestError("The response runs in another replica; send the request there.")
     if not record.background:
         raise InvalidRequestError("Only a background response can be cancelled.")
-    exchange.succeed("stop")
-    return respond(exchange, record.body)
+    return request.answer(record.body)
 
 
 @get("/v1/responses/{response_id:str}/input_items", opt={"route": "responses_stored"})
-async def list_input_items(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
-    services: Services = state.services
-    exchange = exchange_of(request)
+async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
+    services = request.services
     query = request.query_params
     limit = _number(query.get("limit"), "limit")
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequestError("'order' must be asc or desc.", param="order")
-    stored = await _archive(request, services).items_of(response_id)
-    client = client_of(request, services)
+    stored = await _archive(request).items_of(response_id)
+    client = request.requester
     job = ItemsJob(
         body=b"",
         limits=limits_of(services),
@@ -137,8 +118,7 @@ async def list_input_items(
     else:
         listed = await prepared_elsewhere(job, Noted(), client)
     assert isinstance(listed, Answered)
-    exchange.succeed("stop")
-    return respond(exchange, listed.body)
+    return request.answer(listed.body)
 
 
 def _number(text: Any, name: str) -> int:
@@ -149,7 +129,7 @@ def _number(text: Any, name: str) -> int:
     return int(text)
 
 
-def _flag(request: HttpRequest, name: str) -> bool:
+def _flag(request: HttpCall, name: str) -> bool:
     text = request.query_params.get(name, "false")
     if text not in ("true", "false"):
         raise InvalidRequestError(f"'{name}' must be true or false.", param=name)

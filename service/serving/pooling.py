@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.http.exchange import Exchange
-from service.http.services import Services
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
+from service.preparation.jobs import PreparedEmbeddings
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.services import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,19 @@ async def pooled_vectors(
     )
     exchange.began_pooling(pooled)
     return Pooled(await pooled.vectors(), pooled.prompt_tokens)
+
+
+async def embedded(prepared: PreparedEmbeddings, client: Client) -> Pooled:
+    """The vectors that any API's request asks for. Raises QuireError."""
+    wanted = prepared.request
+    return await client.unless_gone(
+        pooled_vectors(
+            prepared.inputs,
+            client.services,
+            client.exchange,
+            dimensions=wanted.dimensions,
+            activate=wanted.normalize,
+            priority=wanted.priority,
+            cache_salt=wanted.cache_salt or "",
+        )
+    )

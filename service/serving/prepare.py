@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
-from litestar.types import Receive
 
 from service.generation.request import Generation
-from service.http.answering import HttpRequest, exchange_of, unless_client_leaves
-from service.http.exchange import Exchange
-from service.http.services import Services
 from service.preparation.forms import WriteForm, constraint_of
 from service.preparation.jobs import (
     Form,
@@ -26,41 +21,11 @@ from service.preparation.jobs import (
 )
 from service.preparation.processes import IN_LOOP_BYTES
 from service.preparation.steps import STEPS, Work, perform
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.services import Services
 
 P = TypeVar("P", bound=Prepared)
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who asks. ``receive`` tells when it leaves; None where that cancels the work anyway."""
-
-    services: Services
-    exchange: Exchange
-    receive: Receive | None = None
-
-    @property
-    def owner(self) -> str:
-        """Whose key it is: who takes turns with others."""
-        return self.exchange.caller.owner
-
-    def admit(self) -> None:
-        """The gate before generation. Raises as ``Admission.check`` does."""
-        self.services.admission.check(self.exchange.caller)
-
-    def admit_open(self) -> None:
-        """The gate before any work of the engine. Raises as ``Admission.check_open`` does."""
-        self.services.admission.check_open(self.exchange.caller)
-
-    async def unless_gone(self, work: Awaitable[T]) -> T:
-        """What ``work`` returns or raises; ClientGoneError as soon as it leaves."""
-        if self.receive is None:
-            return await work
-        return await unless_client_leaves(self.receive, work)
-
-
-def client_of(request: HttpRequest, services: Services) -> Client:
-    return Client(services, exchange_of(request), request.receive)
 
 
 def limits_of(services: Services) -> Limits:
