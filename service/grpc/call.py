@@ -44,7 +44,7 @@ _log = get_logger()
 Method = Callable[["Call", bytes], Awaitable[None]]
 
 
-class EventStream(AnswerStream[list[bytes]], Protocol):
+class MessageStream(AnswerStream[list[bytes]], Protocol):
     """``failure``: why it has not succeeded, after its end."""
 
     failure: QuireError | None
@@ -84,7 +84,7 @@ class Call:
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
 
-    async def stream(self, generation: Generation, events: EventStream) -> None:
+    async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send everything that ``generation`` comes to. Raises QuireError when that is no
         success."""
         with self.running.holding(self.owner, generation):

@@ -7,22 +7,24 @@ import msgspec
 from litestar import Response, get, post
 
 from service.http.call import HttpCall
-from service.preparation.jobs import Answered, DetokenizeJob, Job, TokenizeJob
+from service.preparation.jobs import Answered
+from service.preparation.tokenize import DETOKENIZE, TOKENIZE
+from service.preparation.work import Step
 from service.serving.prepare import prepare
 
 
 @post("/tokenize", status_code=200, opt={"route": "tokenize"})
 async def tokenize(request: HttpCall) -> Response[bytes]:
-    return await _answer(request, TokenizeJob)
+    return await _answer(request, TOKENIZE)
 
 
 @post("/detokenize", status_code=200, opt={"route": "detokenize"})
 async def detokenize(request: HttpCall) -> Response[bytes]:
-    return await _answer(request, DetokenizeJob)
+    return await _answer(request, DETOKENIZE)
 
 
-async def _answer(request: HttpCall, kind: type[Job]) -> Response[bytes]:
-    answered = await prepare(kind, Answered, await request.read(), request.requester)
+async def _answer(request: HttpCall, step: Step[Answered]) -> Response[bytes]:
+    answered = await prepare(step, await request.read(), request.requester)
     return request.answer(answered.body)
 
 

@@ -25,7 +25,8 @@ from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import InternalError, InvalidRequestError, QuireError
 from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
 from service.preparation.sending import packed
-from service.preparation.steps import Model, Work, perform
+from service.preparation.steps import perform
+from service.preparation.work import Model, Work
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 

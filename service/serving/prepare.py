@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from service.generation.request import Generation
 from service.preparation.forms import WriteForm, constraint_of
 from service.preparation.jobs import (
+    Asked,
     Form,
     FormJob,
-    Job,
     Limits,
     Noted,
     Prepared,
     PreparedGeneration,
 )
 from service.preparation.processes import IN_LOOP_BYTES
-from service.preparation.steps import STEPS, Work, perform
+from service.preparation.steps import FORM
+from service.preparation.work import Step, Work
 from service.serving.client import Client
 from service.serving.exchange import Exchange
 from service.serving.services import Services
 
-P = TypeVar("P", bound=Prepared)
+Made = TypeVar("Made", bound=Prepared)
 
 
 def limits_of(services: Services) -> Limits:
@@ -38,30 +40,29 @@ def limits_of(services: Services) -> Limits:
 
 
 async def prepare(
-    kind: type[Job],
-    result: type[P],
+    step: Step[Made],
     body: bytes,
     client: Client,
     *,
     admit: Callable[[], None] | None = None,
     **fields: Any,
-) -> P:
-    """What the step of ``kind`` makes of a body: here what is quick, everything else in a
-    preparation process. ``admit`` is asked before there is work; ``fields`` are the job's own.
+) -> Made:
+    """What a step makes of a body: here what is quick, everything else in a preparation process.
+    ``admit`` is asked before there is work; ``fields`` are the job's own.
 
     Raises QuireError.
     """
     services = client.services
     limits, noted = limits_of(services), Noted()
-    step = STEPS[kind]
     request = None
     try:
-        if step.read is not None and len(body) <= IN_LOOP_BYTES:
+        if step.decode is not None and len(body) <= IN_LOOP_BYTES:
             request = step.read(body, limits, noted)
         if admit is not None:
             admit()
         record = client.exchange.record
-        job = kind(
+        job = step.job(
+            step=step.name,
             body=body,
             limits=limits,
             engine=services.engine,
@@ -69,20 +70,12 @@ async def prepare(
             arrival_time=record.received_time,
             **fields,
         )
-        if request is not None and services.preparation.is_quick(job):
-            made = step.finish(request, Work(job, noted, services.preparation.model))
-        else:
-            made = await prepared_elsewhere(job, noted, client)
+        if services.preparation.is_quick(job):
+            return step.finish(request, Work(job, noted, services.preparation.model))
+        running = services.preparation.run(job, noted, client.owner)
+        return cast(Made, await client.unless_gone(running))
     finally:
         _note(noted, client.exchange)
-    assert isinstance(made, result)
-    return made
-
-
-async def prepared_elsewhere(job: Job, noted: Noted, client: Client) -> Prepared:
-    """In a preparation process. Raises QuireError."""
-    running = client.services.preparation.run(job, noted, client.owner)
-    return await client.unless_gone(running)
 
 
 def _note(noted: Noted, exchange: Exchange) -> None:
@@ -102,23 +95,9 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
     """
     services, wanted = client.services, prepared.generation
     if prepared.asked is not None:
-        asked = prepared.asked
-        job = FormJob(body=b"", asked=asked, limits=limits_of(services), engine=services.engine)
-
-        async def write(what: WriteForm) -> Form:
-            form_job = msgspec.structs.replace(
-                job, lark=what.lark, exact=what.exact, eased=what.eased, parts=what.parts
-            )
-            noted = Noted()
-            if services.preparation.is_quick(form_job):
-                form = perform(Work(form_job, noted, services.preparation.model))
-            else:
-                form = await services.preparation.run(form_job, noted, client.owner)
-            assert isinstance(form, Form)
-            return form
-
+        write = partial(_write, prepared.asked, client)
         constraint, freed = await client.unless_gone(
-            constraint_of(asked, write, services.grammar_trial, client.owner)
+            constraint_of(prepared.asked, write, services.grammar_trial, client.owner)
         )
         client.exchange.ignored.add(*freed)
         if constraint is not None:
@@ -127,3 +106,23 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
     generation = services.generator.start(wanted, client.exchange.caller)
     client.exchange.began(generation)
     return generation
+
+
+async def _write(asked: Asked, client: Client, what: WriteForm) -> Form:
+    preparation, noted = client.services.preparation, Noted()
+    job = FormJob(
+        step=FORM.name,
+        body=b"",
+        asked=asked,
+        limits=limits_of(client.services),
+        engine=client.services.engine,
+        lark=what.lark,
+        exact=what.exact,
+        eased=what.eased,
+        parts=what.parts,
+    )
+    if preparation.is_quick(job):
+        return FORM.perform(Work(job, noted, preparation.model))
+    form = await preparation.run(job, noted, client.owner)
+    assert isinstance(form, Form)
+    return form

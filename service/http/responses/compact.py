@@ -10,7 +10,8 @@ from litestar import Response, post
 from service.http.answering import finish_whole
 from service.http.call import HttpCall, respond
 from service.http.responses.create import begin_response, with_stored
-from service.preparation.jobs import Answered, InputTokensJob
+from service.preparation.jobs import Answered
+from service.preparation.responses import INPUT_TOKENS
 from service.wire.responses.compaction import CompactedResponse
 
 
@@ -41,6 +42,6 @@ async def compact_response(request: HttpCall) -> Response[bytes]:
 async def count_input_tokens(request: HttpCall) -> Response[bytes]:
     client = request.requester
     body = await request.read()
-    answered = await with_stored(InputTokensJob, body, request, client, {"response_id": "resp_"})
+    answered = await with_stored(INPUT_TOKENS, body, request, client, {"response_id": "resp_"})
     assert isinstance(answered, Answered)
     return request.answer(answered.body)

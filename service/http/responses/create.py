@@ -15,16 +15,9 @@ from service.http.call import HttpCall, respond
 from service.http.replay import follow_run, start_run, wants_resumable
 from service.http.responses.keeping import Archive, Keeping
 from service.http.responses.memory import ON_CONNECTION, Exchanged
-from service.preparation.jobs import (
-    History,
-    MessageJob,
-    Needs,
-    Prepared,
-    PreparedResponse,
-    ResponsesJob,
-    WarmedUp,
-    WarmUpJob,
-)
+from service.preparation.jobs import History, Needs, Prepared, PreparedResponse, WarmedUp
+from service.preparation.responses import MESSAGE, RESPONSES, WARM_UP
+from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.prepare import prepare, start
 from service.wire.responses.answer import ResponseAnswer
@@ -90,7 +83,7 @@ async def _warm_up(request: HttpCall, client: Client, message: Exchanged) -> Res
     body = await request.read()
     message.response_id = f"resp_{uuid.uuid4().hex}"
     fields = {"response_id": message.response_id, "created": int(time.time())}
-    made = await with_stored(WarmUpJob, body, request, client, fields)
+    made = await with_stored(WARM_UP, body, request, client, fields)
     assert isinstance(made, WarmedUp)
     message.history = made.history
     client.exchange.succeed("stop")
@@ -111,13 +104,13 @@ async def begin_response(request: HttpCall, client: Client, *, compacts: bool = 
     body = await request.read()
     response_id = f"resp_{uuid.uuid4().hex}"
     message = _exchanged(request)
-    kind = ResponsesJob if message is None else MessageJob
+    step = RESPONSES if message is None else MESSAGE
     fields = {
         "response_id": response_id,
         "compacts": compacts,
         "remembered": message is not None,
     }
-    prepared = await with_stored(kind, body, request, client, fields)
+    prepared = await with_stored(step, body, request, client, fields)
     del body  # it may be large, and an answer may take long
     assert isinstance(prepared, PreparedResponse)
     wanted = prepared.request
@@ -167,7 +160,7 @@ def _lasts(wanted: ResponsesRequest) -> bool:
 
 
 async def with_stored(
-    kind: type[ResponsesJob],
+    step: Step[Any],
     body: bytes,
     request: HttpCall,
     client: Client,
@@ -177,13 +170,14 @@ async def with_stored(
     fields = {**fields, "owner": client.owner}
     message = _exchanged(request)
     known = None if message is None else message.previous
-    admit = client.admit if kind in (ResponsesJob, MessageJob) else None
-    made: Prepared = await prepare(kind, Prepared, body, client, admit=admit, **fields)
+    admit = client.admit if step in (RESPONSES, MESSAGE) else None
+    made: Prepared = await prepare(step, body, client, admit=admit, **fields)
     if not isinstance(made, Needs):
         return made
     archive = Archive(client.services.store, client.services.runs, client.owner)
     fields |= {"stored": True, **await _found(made, archive, known)}
-    return await prepare(kind, Prepared, body, client, **fields)
+    answered: Prepared = await prepare(step, body, client, **fields)
+    return answered
 
 
 async def _found(needs: Needs, archive: Archive, known: History | None) -> dict[str, Any]:

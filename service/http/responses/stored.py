@@ -12,9 +12,8 @@ from service.errors import InvalidRequestError, NotFoundError
 from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
 from service.http.responses.keeping import Archive, Keeping
-from service.preparation.jobs import Answered, ItemsJob, Noted
-from service.preparation.steps import Work, perform
-from service.serving.prepare import limits_of, prepared_elsewhere
+from service.preparation.responses import ITEMS
+from service.serving.prepare import prepare
 from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
@@ -96,28 +95,21 @@ async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Resp
 
 @get("/v1/responses/{response_id:str}/input_items", opt={"route": "responses_stored"})
 async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
-    services = request.services
     query = request.query_params
     limit = _number(query.get("limit"), "limit")
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequestError("'order' must be asc or desc.", param="order")
     stored = await _archive(request).items_of(response_id)
-    client = request.requester
-    job = ItemsJob(
-        body=b"",
-        limits=limits_of(services),
-        engine=services.engine,
+    listed = await prepare(
+        ITEMS,
+        b"",
+        request.requester,
         stored=stored,
         limit=limit,
         newest_first=order == "desc",
         after=query.get("after"),
     )
-    if services.preparation.is_quick(job):
-        listed = perform(Work(job, Noted(), services.preparation.model))
-    else:
-        listed = await prepared_elsewhere(job, Noted(), client)
-    assert isinstance(listed, Answered)
     return request.answer(listed.body)
 
 

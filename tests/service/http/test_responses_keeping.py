@@ -10,7 +10,7 @@ import pytest
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.run import RunLimits, RunRegistry
 from service.http.responses.keeping import Archive
-from service.preparation.steps import resolved
+from service.preparation.history import resolved
 from tests.service.store.test_store import end_lease, opened, record
 
 RUNS = RunRegistry(RunLimits(timeout=1, run_bytes=1 << 20, total_bytes=1 << 20))
