@@ -22,7 +22,7 @@ from service.wire.protobuf.decode import read_small
 
 SERVICE: Final = "quire.v1.Quire"
 
-Made = TypeVar("Made", bound=PreparedGeneration)
+_Made = TypeVar("_Made", bound=PreparedGeneration)
 
 
 def _chat_events(prepared: PreparedChat, generation: Generation, client: Client) -> MessageStream:
@@ -47,7 +47,7 @@ def _generate_events(
     )
 
 
-def _streaming(api: Api[Made, MessageStream]) -> Method:
+def _streaming(api: Api[_Made, MessageStream]) -> Method:
     """The method that answers with a stream of the API's events."""
 
     async def method(call: Call, message: bytes) -> None:

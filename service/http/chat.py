@@ -6,9 +6,9 @@ from litestar import Response, post
 
 from service.http.call import HttpCall
 from service.http.serve import serve
-from service.serving.api import CHAT
+from service.serving.api import CHAT_API
 
 
 @post("/v1/chat/completions", status_code=200, opt={"route": "chat_completions"})
 async def chat_completions(request: HttpCall) -> Response[bytes]:
-    return await serve(request, CHAT)
+    return await serve(request, CHAT_API)

@@ -7,13 +7,13 @@ from litestar import Response, post
 from service.http.call import HttpCall
 from service.http.serve import serve
 from service.preparation.messages import COUNT_TOKENS
-from service.serving.api import MESSAGES
+from service.serving.api import MESSAGES_API
 from service.serving.prepare import prepare
 
 
 @post("/v1/messages", status_code=200, opt={"route": "messages"})
 async def messages(request: HttpCall) -> Response[bytes]:
-    return await serve(request, MESSAGES)
+    return await serve(request, MESSAGES_API)
 
 
 @post("/v1/messages/count_tokens", status_code=200, opt={"route": "count_tokens"})

@@ -13,10 +13,10 @@ from service.preparation.jobs import PreparedGeneration
 from service.serving.api import Api, begin
 from service.serving.stream import Answer
 
-Made = TypeVar("Made", bound=PreparedGeneration)
+_Made = TypeVar("_Made", bound=PreparedGeneration)
 
 
-async def serve(request: HttpCall, api: Api[Made, Answer]) -> Response[bytes]:
+async def serve(request: HttpCall, api: Api[_Made, Answer]) -> Response[bytes]:
     """Raises QuireError."""
     client = request.requester
     generation, answer = await begin(api, await request.read(), client)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.constraint.request import ConstraintRequest
 from service.errors import InvalidRequestError
 from service.generation.request import GenerationRequest
-from service.preparation.generation import asked_of
+from service.preparation.generation import asked_form
 from service.preparation.jobs import Limits, PreparedCompletion
 from service.preparation.prompts import check_together, check_token_ids, prompt_ids, room
 from service.preparation.work import Step, Work
@@ -81,7 +81,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
         request=request,
         texts=texts,
         generation=generation,
-        asked=asked_of(form, generation, plain=True),
+        asked=asked_form(form, generation, plain=True),
     )
 
 

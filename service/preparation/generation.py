@@ -62,7 +62,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         cache_salt=sampling.cache_salt or "",
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
-    return generation, asked_of(_constraint(task, text, opening, work), generation)
+    return generation, asked_form(_constraint(task, text, opening, work), generation)
 
 
 def _params(task: Task, ids: list[int], work: Work) -> SamplingParams:
@@ -113,7 +113,7 @@ def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:
     return typed
 
 
-def asked_of(
+def asked_form(
     request: ConstraintRequest, generation: GenerationRequest, *, plain: bool = False
 ) -> Asked | None:
     """Raises InvalidRequestError where no form can be had."""

@@ -13,7 +13,7 @@ from service.wire.decode import Ignored
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 
-Made_co = TypeVar("Made_co", bound=Prepared, covariant=True)
+_Made_co = TypeVar("_Made_co", bound=Prepared, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[Made_co]):
+class Step(Generic[_Made_co]):
     """How the jobs of one ``name`` are done. ``decode`` reads a body, None where there is none;
     ``finish`` makes everything else of it. ``result``: its type, to read it from a preparation
     process. ``job``: the type of the job, where it has fields of its own."""
 
     name: str
     decode: Callable[[bytes, Limits, Ignored], Any] | None
-    finish: Callable[[Any, Work], Made_co]
+    finish: Callable[[Any, Work], _Made_co]
     result: Any
     job: type[Job] = Job
     uses_template: bool = False
@@ -70,7 +70,7 @@ class Step(Generic[Made_co]):
         noted.model = limits.model_name(request.model)
         return request
 
-    def perform(self, work: Work) -> Made_co:
+    def perform(self, work: Work) -> _Made_co:
         """Both halves. Raises QuireError."""
         return self.finish(self.read(work.job.body, work.job.limits, work.noted), work)
 

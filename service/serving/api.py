@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from service.generation.request import Generation
-from service.preparation.chat import CHAT as CHAT_STEP
-from service.preparation.completions import COMPLETION as COMPLETION_STEP
+from service.preparation.chat import CHAT
+from service.preparation.completions import COMPLETION
 from service.preparation.jobs import (
     PreparedChat,
     PreparedCompletion,
     PreparedGeneration,
     PreparedMessages,
 )
-from service.preparation.messages import MESSAGES as MESSAGES_STEP
+from service.preparation.messages import MESSAGES
 from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.prepare import prepare, start
@@ -26,27 +26,27 @@ from service.wire.chat.answer import ChatAnswer
 from service.wire.completions.answer import CompletionAnswer
 from service.wire.messages.answer import MessagesAnswer
 
-Made = TypeVar("Made", bound=PreparedGeneration)
-Encoder = TypeVar("Encoder")
+_Made = TypeVar("_Made", bound=PreparedGeneration)
+_Encoder = TypeVar("_Encoder")
 
 
 @dataclass(frozen=True, slots=True)
-class Api(Generic[Made, Encoder]):
+class Api(Generic[_Made, _Encoder]):
     """``operation``: as telemetry names it. ``id_prefix``: of answers' ids; empty where they have
     none. ``encoder``: what makes the answer of the running generation."""
 
     operation: str
     id_prefix: str
-    step: Step[Made]
-    encoder: Callable[[Made, Generation, Client], Encoder]
+    step: Step[_Made]
+    encoder: Callable[[_Made, Generation, Client], _Encoder]
 
 
-class Begun(NamedTuple, Generic[Encoder]):
+class Begun(NamedTuple, Generic[_Encoder]):
     generation: Generation
-    encoder: Encoder
+    encoder: _Encoder
 
 
-async def begin(api: Api[Made, Encoder], body: bytes, client: Client) -> Begun[Encoder]:
+async def begin(api: Api[_Made, _Encoder], body: bytes, client: Client) -> Begun[_Encoder]:
     """Prepare a request and start its generation. Raises QuireError; nothing runs then."""
     record = client.exchange.record
     record.operation = api.operation
@@ -100,6 +100,6 @@ def _messages(prepared: PreparedMessages, generation: Generation, client: Client
     )
 
 
-CHAT = Api("chat", "chatcmpl-", CHAT_STEP, _chat)
-COMPLETIONS = Api("text_completion", "cmpl-", COMPLETION_STEP, _completion)
-MESSAGES = Api("chat", "msg_", MESSAGES_STEP, _messages)
+CHAT_API = Api("chat", "chatcmpl-", CHAT, _chat)
+COMPLETIONS_API = Api("text_completion", "cmpl-", COMPLETION, _completion)
+MESSAGES_API = Api("chat", "msg_", MESSAGES, _messages)

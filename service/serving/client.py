@@ -11,7 +11,7 @@ from service.errors import ClientGoneError
 from service.serving.exchange import Exchange
 from service.serving.services import Services
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Client:
         """The gate before any work of the engine. Raises as ``Admission.check_open`` does."""
         self.services.admission.check_open(self.exchange.caller)
 
-    async def unless_gone(self, work: Awaitable[Result]) -> Result:
+    async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
         """What ``work`` returns or raises; ClientGoneError as soon as it leaves."""
         if self.left is None:
             return await work
         return await unless_left(self.left(), work)
 
 
-async def unless_left(leaving: Awaitable[None], work: Awaitable[Result]) -> Result:
+async def unless_left(leaving: Awaitable[None], work: Awaitable[_Result]) -> _Result:
     """What ``work`` returns or raises; ClientGoneError as soon as ``leaving`` returns."""
     left = asyncio.ensure_future(leaving)
     working = asyncio.ensure_future(work)

@@ -18,7 +18,7 @@ from service.serving.prepare import prepare
 from service.serving.services import Services
 from service.wire.texts.embeddings import EmbeddingRequest, PoolingUsage
 
-Made = TypeVar("Made", PreparedRerank, PreparedScore)
+_Made = TypeVar("_Made", PreparedRerank, PreparedScore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ async def embed(
     return wanted, pooled
 
 
-class Scored(NamedTuple, Generic[Made]):
-    prepared: Made
+class Scored(NamedTuple, Generic[_Made]):
+    prepared: _Made
     scores: list[float]
     usage: PoolingUsage
 
 
-async def score_pairs(step: Step[Made], body: bytes, client: Client) -> Scored[Made]:
+async def score_pairs(step: Step[_Made], body: bytes, client: Client) -> Scored[_Made]:
     """How well the two texts of each pair match. A cross-encoder reads both together; with any
     other model that embeds, a score is the cosine of their embeddings. Raises QuireError."""
     preparing = prepare(step, body, client, admit=client.admit_open)

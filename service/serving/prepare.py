@@ -27,7 +27,7 @@ from service.serving.client import Client
 from service.serving.exchange import Exchange
 from service.serving.services import Services
 
-Made = TypeVar("Made", bound=Prepared)
+_Made = TypeVar("_Made", bound=Prepared)
 
 
 def limits_of(services: Services) -> Limits:
@@ -40,13 +40,13 @@ def limits_of(services: Services) -> Limits:
 
 
 async def prepare(
-    step: Step[Made],
+    step: Step[_Made],
     body: bytes,
     client: Client,
     *,
     admit: Callable[[], None] | None = None,
     **fields: Any,
-) -> Made:
+) -> _Made:
     """What a step makes of a body: here what is quick, everything else in a preparation process.
     ``admit`` is asked before there is work; ``fields`` are the job's own.
 
@@ -73,7 +73,7 @@ async def prepare(
         if services.preparation.is_quick(job):
             return step.finish(request, Work(job, noted, services.preparation.model))
         running = services.preparation.run(job, noted, client.owner)
-        return cast(Made, await client.unless_gone(running))
+        return cast(_Made, await client.unless_gone(running))
     finally:
         _note(noted, client.exchange)
 

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, post
 
 from service.http.answering import finish_whole
-from service.http.call import HttpCall, respond
+from service.http.call import HttpCall
 from service.http.responses.create import begin_response, with_stored
 from service.preparation.jobs import Answered
 from service.preparation.responses import INPUT_TOKENS
@@ -25,17 +25,17 @@ class _Summary(msgspec.Struct):
 async def compact_response(request: HttpCall) -> Response[bytes]:
     client = request.requester
     begun = await begin_response(request, client, compacts=True)
-    await finish_whole(client.exchange, begun.generation, request.receive, begun.answer)
-    answer = msgspec.json.decode(b"".join(begun.answer.whole()), type=_Summary)
+    summary = begun.lifecycle.answer
+    await finish_whole(client.exchange, begun.generation, request.receive, summary)
+    answer = msgspec.json.decode(b"".join(summary.whole()), type=_Summary)
     kept = msgspec.json.decode(begun.said, type=list[msgspec.Raw])
-    client.exchange.succeed("stop")
     compacted = CompactedResponse(
-        id=begun.answer.id,
+        id=summary.id,
         created_at=answer.created_at,
         output=cast(list[dict[str, Any]], [*kept, *answer.output]),
         usage=cast(Any, answer.usage),
     )
-    return respond(client.exchange, msgspec.json.encode(compacted))
+    return request.answer(msgspec.json.encode(compacted))
 
 
 @post("/v1/responses/input_tokens", status_code=200, opt={"route": "count_tokens"})

@@ -11,7 +11,8 @@ from litestar.params import FromPath
 from service.errors import InvalidRequestError, NotFoundError
 from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
-from service.http.responses.keeping import Archive, Keeping
+from service.http.responses.lifecycle import ResponseLifecycle
+from service.http.responses.lookup import ResponseLookup
 from service.preparation.responses import ITEMS
 from service.serving.prepare import prepare
 from service.store.record import RUNNING
@@ -26,25 +27,25 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = True
 
 
-def _archive(request: HttpCall) -> Archive:
+def _lookup(request: HttpCall) -> ResponseLookup:
     services = request.services
-    return Archive(services.store, services.runs, request.exchange.caller.owner)
+    return ResponseLookup(services.store, services.runs, request.exchange.caller.owner)
 
 
 @get("/v1/responses/{response_id:str}", opt={"route": "responses_stored"})
 async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     exchange = request.exchange
-    archive = _archive(request)
+    lookup = _lookup(request)
     if not _flag(request, "stream"):
-        record = await archive.find(response_id)
+        record = await lookup.find(response_id)
         return request.answer(record.body)
     exchange.record.stream = True
     number = first_wanted(request)
-    run = archive.run(response_id)
+    run = lookup.run(response_id)
     if run is not None:
         stream = follow_run(exchange, run, number)
     else:
-        record = await archive.find(response_id)
+        record = await lookup.find(response_id)
         if record.events is None:
             raise InvalidRequestError(
                 f"Response '{response_id}' was not stored as a stream; that requires "
@@ -61,9 +62,9 @@ async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Re
 async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """What is still running is stopped."""
     services, exchange = request.services, request.exchange
-    archive = _archive(request)
-    run = archive.run(response_id)
-    if run is not None and isinstance(run.subject, Keeping):
+    lookup = _lookup(request)
+    run = lookup.run(response_id)
+    if run is not None and isinstance(run.subject, ResponseLifecycle):
         run.subject.discard()
         run.stop("The response was deleted.")
         services.runs.forget(response_id)
@@ -76,16 +77,16 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
 @post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
 async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """One that has ended is given back as it is."""
-    archive = _archive(request)
-    run = archive.run(response_id)
+    lookup = _lookup(request)
+    run = lookup.run(response_id)
     if run is not None:
-        assert isinstance(run.subject, Keeping)
-        if not run.subject.background:
+        assert isinstance(run.subject, ResponseLifecycle)
+        if not run.subject.plan.background:
             raise InvalidRequestError("Only a background response can be cancelled.")
         run.stop("The response was cancelled.")
         while not run.log.ended:
             await run.log.grown()
-    record = await archive.find(response_id)
+    record = await lookup.find(response_id)
     if record.status in RUNNING:
         raise InvalidRequestError("The response runs in another replica; send the request there.")
     if not record.background:
@@ -100,7 +101,7 @@ async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Res
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequestError("'order' must be asc or desc.", param="order")
-    stored = await _archive(request).items_of(response_id)
+    stored = await _lookup(request).items_of(response_id)
     listed = await prepare(
         ITEMS,
         b"",
