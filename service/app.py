@@ -14,10 +14,10 @@ from service.generation.admission import Admission, Drain
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.http.application import App, make_app
-from service.http.services import Services
 from service.preparation.jobs import Setup
 from service.preparation.processes import Preparation, arguments_for
-from service.preparation.steps import Model
+from service.preparation.work import Model
+from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.place import secret_dir, store_place
 from service.store.secret import load_secret

@@ -42,7 +42,7 @@ from service.generation.admission import Drain
 from service.grpc.available import problem as grpc_problem
 from service.http.connections import Connections
 from service.http.server import HttpServer
-from service.http.services import Services
+from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.supervision.listener import ServerAddress, open_listening_socket
 from service.supervision.page import Supervision

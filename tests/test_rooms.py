@@ -32,8 +32,8 @@ ORDER = {
             "tenants",
         ),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
-        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "http", "grpc"),
-        *("doctor", "app", "worker", "cli"),
+        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "serving"),
+        *("grpc", "http", "doctor", "app", "worker", "cli"),
     ),
 }
 # A library, and the only room that may know it. Generated code is left out.

@@ -16,7 +16,7 @@ import grpc
 
 from service.errors import BodyTooLargeError, InvalidRequestError, SlowSenderError
 from service.generation.admission import Drain
-from service.http.body import longest_seconds
+from service.serving.limits import longest_seconds
 from service.tenants.caller import Caller
 from service.tenants.turns import Turns
 from service.tenants.upload_room import UploadRoom

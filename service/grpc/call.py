@@ -28,10 +28,11 @@ from service.generation.request import Generation
 from service.grpc.arrival import Arrivals, deadline_is_over
 from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
-from service.http.answering import AnswerStream, stream_events
-from service.http.exchange import Exchange, KeyRing
-from service.http.prepare import Client
-from service.http.services import Services
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.keys import KeyRing
+from service.serving.services import Services
+from service.serving.stream import AnswerStream, stream_events
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import UploadRoom
 
@@ -43,7 +44,7 @@ _log = get_logger()
 Method = Callable[["Call", bytes], Awaitable[None]]
 
 
-class EventStream(AnswerStream[list[bytes]], Protocol):
+class MessageStream(AnswerStream[list[bytes]], Protocol):
     """``failure``: why it has not succeeded, after its end."""
 
     failure: QuireError | None
@@ -83,7 +84,7 @@ class Call:
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
 
-    async def stream(self, generation: Generation, events: EventStream) -> None:
+    async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send everything that ``generation`` comes to. Raises QuireError when that is no
         success."""
         with self.running.holding(self.owner, generation):

@@ -3,82 +3,75 @@
 from __future__ import annotations
 
 import time
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from service.grpc.call import Call, Method
+from service.generation.request import Generation
+from service.grpc.call import Call, MessageStream, Method
 from service.grpc.embedded import embed_response
 from service.grpc.events import ChatEvents, GenerateEvents
-from service.http.embeddings import embedded
-from service.http.models import model_card
-from service.http.prepare import prepare, start
-from service.preparation.jobs import (
-    GrpcChatJob,
-    GrpcCompletionJob,
-    GrpcEmbeddingsJob,
-    PreparedChat,
-    PreparedCompletion,
-    PreparedEmbeddings,
-)
+from service.preparation.chat import GRPC_CHAT
+from service.preparation.completions import GRPC_COMPLETION
+from service.preparation.embeddings import GRPC_EMBEDDINGS
+from service.preparation.jobs import PreparedChat, PreparedCompletion, PreparedGeneration
 from service.proto.quire.v1 import quire_pb2 as pb
+from service.serving.api import Api, begin
+from service.serving.client import Client
+from service.serving.model_cards import model_card
+from service.serving.pooling import embed
 from service.wire.protobuf.decode import read_small
 
 SERVICE: Final = "quire.v1.Quire"
 
+_Made = TypeVar("_Made", bound=PreparedGeneration)
 
-async def chat(call: Call, message: bytes) -> None:
-    services, record = call.services, call.exchange.record
-    record.operation, record.stream = "chat", True
-    prepared = await prepare(
-        GrpcChatJob, PreparedChat, message, call.client, admit=call.client.admit
-    )
-    del message  # it may be large, and an answer may take long
-    generation = await start(prepared, call.client)
-    events = ChatEvents(
+
+def _chat_events(prepared: PreparedChat, generation: Generation, client: Client) -> MessageStream:
+    return ChatEvents(
         generation,
-        services.checkpoint.vocabulary,
-        model=record.model,
+        client.services.checkpoint.vocabulary,
+        model=client.exchange.record.model,
         created=int(time.time()),
         logprobs=prepared.request.engine_logprobs,
     )
-    await call.stream(generation, events)
 
 
-async def generate(call: Call, message: bytes) -> None:
-    services, record = call.services, call.exchange.record
-    record.operation, record.stream = "text_completion", True
-    prepared = await prepare(
-        GrpcCompletionJob, PreparedCompletion, message, call.client, admit=call.client.admit
-    )
-    del message  # it may be large, and an answer may take long
-    generation = await start(prepared, call.client)
-    events = GenerateEvents(
+def _generate_events(
+    prepared: PreparedCompletion, generation: Generation, client: Client
+) -> MessageStream:
+    return GenerateEvents(
         generation,
-        services.checkpoint.vocabulary,
-        model=record.model,
+        client.services.checkpoint.vocabulary,
+        model=client.exchange.record.model,
         created=int(time.time()),
         logprobs=prepared.request.logprobs,
     )
-    await call.stream(generation, events)
 
 
-async def embed(call: Call, message: bytes) -> None:
-    record = call.exchange.record
-    record.operation = "embeddings"
-    prepared = await prepare(
-        GrpcEmbeddingsJob, PreparedEmbeddings, message, call.client, admit=call.client.admit_open
-    )
+def _streaming(api: Api[_Made, MessageStream]) -> Method:
+    """The method that answers with a stream of the API's events."""
+
+    async def method(call: Call, message: bytes) -> None:
+        call.exchange.record.stream = True
+        beginning = begin(api, message, call.client)
+        del message  # it may be large, and an answer may take long
+        await call.stream(*await beginning)
+
+    return method
+
+
+async def embed_texts(call: Call, message: bytes) -> None:
+    embedding = embed(GRPC_EMBEDDINGS, message, call.client)
     del message  # it may be large, and an answer may take long
-    pooled = await embedded(prepared, call.client)
+    _, pooled = await embedding
     call.exchange.succeed("stop")
-    await call.send(
-        embed_response(pooled.vectors, model=record.model, prompt_tokens=pooled.prompt_tokens)
-    )
+    model = call.exchange.record.model
+    await call.send(embed_response(pooled.vectors, model=model, prompt_tokens=pooled.prompt_tokens))
 
 
-async def list_models(call: Call, message: bytes) -> None:
+async def models(call: Call, message: bytes) -> None:
     read_small(pb.ListModelsRequest, message)
     cards = [model_card(call.services, name) for name in call.services.names]
-    models = [
+    listed = [
         pb.Model(
             id=card.id,
             created=card.created,
@@ -91,7 +84,7 @@ async def list_models(call: Call, message: bytes) -> None:
         for card in cards
     ]
     call.exchange.succeed("stop")
-    await call.send(pb.ListModelsResponse(models=models).SerializeToString())
+    await call.send(pb.ListModelsResponse(models=listed).SerializeToString())
 
 
 async def abort(call: Call, message: bytes) -> None:
@@ -109,9 +102,12 @@ class Served(NamedTuple):
 
 
 METHODS: Final = {
-    "Chat": Served("grpc_chat", chat),
-    "Generate": Served("grpc_generate", generate),
-    "Embed": Served("grpc_embed", embed),
-    "ListModels": Served("grpc_models", list_models),
+    "Chat": Served("grpc_chat", _streaming(Api("chat", "", GRPC_CHAT, _chat_events))),
+    "Generate": Served(
+        "grpc_generate",
+        _streaming(Api("text_completion", "", GRPC_COMPLETION, _generate_events)),
+    ),
+    "Embed": Served("grpc_embed", embed_texts),
+    "ListModels": Served("grpc_models", models),
     "Abort": Served("grpc_abort", abort),
 }

@@ -16,9 +16,9 @@ from service.grpc.call import Calls
 from service.grpc.health import Health
 from service.grpc.methods import METHODS, SERVICE, Served
 from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
-from service.http.connections import MOST_CONNECTIONS
-from service.http.exchange import KeyRing
-from service.http.services import Services
+from service.serving.keys import KeyRing
+from service.serving.limits import MOST_CONNECTIONS
+from service.serving.services import Services
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096

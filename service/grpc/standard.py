@@ -23,7 +23,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from service.errors import QuireError, UnauthorizedError
 from service.grpc.health import Health
 from service.grpc.status import status_of
-from service.http.exchange import KeyRing
+from service.serving.keys import KeyRing
 
 # Of watches, and likewise of reflection's streams.
 MOST_OPEN: Final = 256

@@ -17,14 +17,15 @@ from litestar.types import (
     Send,
 )
 
+from service.http.call import HttpCall
 from service.http.chat import chat_completions
 from service.http.completions import completions
 from service.http.connections import Connections, connection_limit
 from service.http.door import Door, first_segments
 from service.http.embeddings import embeddings
-from service.http.exchange import ExchangeMiddleware, KeyRing
 from service.http.failures import respond_to_failure
 from service.http.messages import count_tokens, messages
+from service.http.middleware import ExchangeMiddleware
 from service.http.models import list_models, retrieve_model
 from service.http.openapi import build_document
 from service.http.operations import live, metrics, ready
@@ -41,8 +42,9 @@ from service.http.responses.stored import (
     list_input_items,
     retrieve_response,
 )
-from service.http.services import Services
 from service.http.tokenize import detokenize, tokenize, tokenizer_info
+from service.serving.keys import KeyRing
+from service.serving.services import Services
 from service.version import VERSION
 
 ROUTES = (
@@ -136,6 +138,7 @@ def make_app(
                 "connections": connections,
             }
         ),
+        request_class=HttpCall,
         openapi_config=None,
         logging_config=None,
         debug=False,

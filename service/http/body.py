@@ -16,19 +16,15 @@ from service.errors import (
     UnsupportedMediaTypeError,
 )
 from service.generation.admission import Drain
-from service.http.exchange import EXCHANGE, Exchange
-from service.http.headers import header
+from service.http.scope import exchange_in, header
+from service.serving.exchange import Exchange
+from service.serving.limits import longest_seconds
 from service.tenants.upload_room import Gained
 
 # What a page of any origin may send without asking first: the types of HTML forms.
 _FORM_TYPES = frozenset(
     {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
 )
-# A body that goes on arriving may take longer than the time limit, at this pace or faster; after
-# so many seconds more, only if it has come at the other pace since its beginning.
-_LEAST_BYTES_PER_SECOND = 1024
-_UNHURRIED_SECONDS = 240.0
-_SUSTAINED_BYTES_PER_SECOND = 64 * 1024
 # For a body that begins while the server shuts down.
 _DRAINING_SECONDS = 1.0
 # Inflated at a time, so that others' streams are not held up.
@@ -48,7 +44,7 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
     shut down meanwhile, ClientGoneError when the client leaves before the end.
     """
     _check_type(scope)
-    exchange: Exchange | None = scope["state"].get(EXCHANGE)
+    exchange = exchange_in(scope)
     if exchange is None or exchange.upload_room is None:
         return await _read(scope, receive, exchange, limit, lambda _: None)
     with exchange.upload_room.arriving(exchange.caller) as gained:
@@ -105,14 +101,6 @@ class _Arrival:
         paced = self._began + longest_seconds(self.size, self._seconds)
         paused = asyncio.get_running_loop().time() + self._seconds
         self.timeout.reschedule(min(paced, paused))
-
-
-def longest_seconds(size: int, timeout: float) -> float:
-    """How long ``size`` bytes of a body may take to arrive."""
-    return timeout + min(
-        size / _LEAST_BYTES_PER_SECOND,
-        _UNHURRIED_SECONDS + size / _SUSTAINED_BYTES_PER_SECOND,
-    )
 
 
 async def _receive_all(receive: Receive, decoder: _Decoder, arrival: _Arrival, limit: int) -> None:

@@ -22,9 +22,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from service.serving.limits import MOST_CONNECTIONS
+
 # Descriptors that are not clients' connections: the engine's socket, the store, logs.
 RESERVED_DESCRIPTORS = 64
-MOST_CONNECTIONS = 65_536
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0

@@ -11,9 +11,8 @@ from litestar.types import HTTPScope, Message, Receive, Scope, Send
 
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
-from service.http.event_stream import CUT_CLIENT, SERVER_SEND
-from service.http.exchange import EXCHANGE, Exchange
 from service.http.origins import Headers, OriginRules
+from service.http.scope import CUT_CLIENT, SERVER_SEND, exchange_in
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -146,7 +145,7 @@ class _Answer:
                 await self._write(body[index : index + 1], more=index + 1 < len(body))
             await self._taken()
         except TimeoutError:
-            exchange: Exchange | None = self._scope["state"].get(EXCHANGE)
+            exchange = exchange_in(self._scope)
             if exchange is not None:
                 exchange.cut(SlowReaderError("The client did not read its answer."))
             self.cut()

@@ -19,10 +19,8 @@ from litestar.types import Receive, Scope, Send, TypeEncodersMap
 
 from service.errors import QuireError, SlowReaderError
 from service.http.body import client_left
+from service.http.scope import CUT_CLIENT, SERVER_SEND
 
-SERVER_SEND = "quire_server_send"
-# In the scope's state: ends the client's connection.
-CUT_CLIENT = "quire_cut_client"
 # A comment: every reader of SSE skips it (WHATWG HTML, 9.2.6).
 KEEP_ALIVE = b": keep-alive\n\n"
 

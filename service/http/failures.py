@@ -16,7 +16,8 @@ from service.errors import (
     NotFoundError,
     QuireError,
 )
-from service.http.exchange import EXCHANGE, Exchange, new_request_id
+from service.http.scope import exchange_in
+from service.serving.exchange import new_request_id
 from service.wire.error_shapes import shape_for
 
 _log = get_logger()
@@ -46,7 +47,7 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
     answer = as_quire_error(error, method=request.method, path=path)
     if isinstance(answer, InternalError):
         _log.error("unexpected exception", path=path, exc_info=error)
-    exchange: Exchange | None = request.scope["state"].get(EXCHANGE)
+    exchange = exchange_in(request.scope)
     headers = answer.headers()
     if exchange is not None:
         exchange.fail(answer)

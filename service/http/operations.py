@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 from litestar import Response, get
-from litestar.datastructures import State
 
-from service.http.answering import HttpRequest
-from service.http.services import Services
+from service.http.call import HttpCall
+from service.serving.services import Services
 
 OPEN = {"open": True}
 
@@ -64,17 +63,17 @@ def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
 
 
 @get(["/health", "/health/ready"], opt=OPEN)
-async def ready(state: State) -> Response[bytes]:
+async def ready(request: HttpCall) -> Response[bytes]:
     """200 while requests are taken and the engine makes progress or has nothing to do."""
-    health = _health(state.services)
+    health = _health(request.services)
     return _respond(health, healthy=health.status == "ok")
 
 
 @get("/health/live", opt=OPEN)
-async def live(state: State) -> Response[bytes]:
+async def live(request: HttpCall) -> Response[bytes]:
     """503 only where nothing but a restart of everything helps: the supervisor hangs, or has tried
     to start the engine again and again; or there is none, and the engine is dead or stuck."""
-    services: Services = state.services
+    services = request.services
     health = _health(services)
     is_lost = health.status in ("lost", "failing", "silent")
     hopeless = services.supervision.is_hopeless(engine_is_lost=is_lost)
@@ -82,8 +81,8 @@ async def live(state: State) -> Response[bytes]:
 
 
 @get("/metrics", opt=OPEN)
-async def metrics(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
+async def metrics(request: HttpCall) -> Response[bytes]:
+    services = request.services
     body, content_type = await services.metrics_pages.page(request.headers.get("accept", ""))
     # Prometheus' media types carry their own charset and version.
     return Response(content=body, status_code=200, headers={"content-type": content_type})

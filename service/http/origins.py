@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from litestar.types import Scope
 
 from service.errors import ForbiddenError
-from service.http.headers import header
+from service.http.scope import header
 
 ANY = "*"
 

@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 from litestar import Response, get
-from litestar.datastructures import State
 
 from service.errors import InvalidRequestError
-from service.http.answering import HttpRequest
+from service.http.call import HttpCall
 from service.http.operations import OPEN
-from service.http.services import Services
 
 _PAGES = Path(__file__).resolve().parent.parent / "pages"
 _HTML = "text/html"
@@ -41,7 +39,7 @@ def wants_html(accept: str) -> bool:
     return "text/html" in accept.lower()
 
 
-def _base_url(request: HttpRequest) -> str:
+def _base_url(request: HttpCall) -> str:
     """Where the caller reached us. Raises InvalidRequestError."""
     try:
         return str(request.base_url).rstrip("/")
@@ -50,8 +48,8 @@ def _base_url(request: HttpRequest) -> str:
 
 
 @get("/", opt=OPEN)
-async def landing(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
+async def landing(request: HttpCall) -> Response[bytes]:
+    services = request.services
     base = _base_url(request)
     model, status = services.names[0], services.health()
     if wants_html(request.headers.get("accept", "")):
@@ -89,6 +87,6 @@ def docs() -> Response[bytes]:
 
 
 @get("/openapi.json", opt=OPEN, sync_to_thread=False)
-def openapi(state: State) -> Response[bytes]:
-    document: dict[str, Any] = state.openapi
+def openapi(request: HttpCall) -> Response[bytes]:
+    document: dict[str, Any] = request.app.state.openapi
     return Response(content=msgspec.json.encode(document), media_type="application/json")

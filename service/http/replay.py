@@ -10,72 +10,58 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from litestar import Response, get
-from litestar.datastructures import State
 from litestar.params import FromPath
 
 from service.errors import ClientGoneError, InvalidRequestError, NotFoundError
 from service.generation.request import Generation
 from service.generation.run import RUN_PIECE_BYTES, Run, RunListener
-from service.http.answering import (
-    Answer,
-    AnswerStream,
-    HttpRequest,
-    Settle,
-    answer_stream,
-    exchange_of,
-    stream_events,
-)
+from service.http.answering import answer_stream
+from service.http.call import HttpCall
 from service.http.event_stream import EventStream
-from service.http.exchange import Exchange, key_owner
-from service.http.headers import header
-from service.http.services import Services
+from service.http.scope import header
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.stream import Answer, AnswerStream, Commit, stream_events
 from service.wire.error_shapes import shape_for
 
 _MOST_DIGITS = 18
 _END = b"\n\n"
 
 
-def wants_resumable(request: HttpRequest) -> bool:
+def wants_resumable(request: HttpCall) -> bool:
     return header(request.scope, b"x-quire-resumable").strip().lower() in (b"true", b"1")
 
 
-def stream_answer(
-    request: HttpRequest,
-    services: Services,
-    exchange: Exchange,
-    generation: Generation,
-    answer: Answer,
-) -> EventStream:
+def stream_answer(request: HttpCall, generation: Generation, answer: Answer) -> EventStream:
     """``answer_stream``, kept as a run if the client asked for it. Its id is the record's
     ``response_id``. Raises OverloadedError when there is no memory for another run."""
     if not wants_resumable(request):
-        return answer_stream(exchange, generation, answer)
-    run = start_run(request, services, exchange, generation, answer.stream())
-    return follow_run(request, exchange, run, 0)
+        return answer_stream(request.exchange, generation, answer)
+    run = start_run(request.requester, generation, answer.stream())
+    return follow_run(request.exchange, run, 0)
 
 
 def start_run(
-    request: HttpRequest,
-    services: Services,
-    exchange: Exchange,
+    client: Client,
     generation: Generation,
     stream: AnswerStream[bytes],
     *,
     background: bool = False,
     subject: RunListener | None = None,
-    settle: Settle | None = None,
+    commit: Commit | None = None,
 ) -> Run:
     """From here on the generation belongs to the run, whatever becomes of the connection.
 
     Raises OverloadedError.
     """
-    services.runs.check(exchange.caller)
+    exchange, runs = client.exchange, client.services.runs
+    runs.check(exchange.caller)
     exchange.record.status = 200
-    return services.runs.start(
+    return runs.start(
         exchange.record.response_id,
-        key_owner(request.scope, services.settings.keys),
+        client.owner,
         generation,
-        stream_events(exchange, generation, stream, settle),
+        stream_events(exchange, generation, stream, commit),
         background=background,
         subject=subject,
         held=exchange.held,
@@ -83,7 +69,7 @@ def start_run(
     )
 
 
-def follow_run(request: HttpRequest, exchange: Exchange, run: Run, number: int) -> EventStream:
+def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
     """The run's events from ``number`` on. A reader that is cut off does not end the run.
 
     Raises InvalidRequestError for events that are no longer available, OverloadedError for one
@@ -131,7 +117,7 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
     )
 
 
-def first_wanted(request: HttpRequest) -> int:
+def first_wanted(request: HttpCall) -> int:
     """The number of the first event that the client has not had: after ``starting_after``, else
     after ``Last-Event-ID``, else 0. Raises InvalidRequestError."""
     name = "starting_after"
@@ -147,19 +133,15 @@ def first_wanted(request: HttpRequest) -> int:
 
 
 @get("/v1/streams/{stream_id:str}", opt={"route": "streams"})
-async def resume_stream(
-    request: HttpRequest, state: State, stream_id: FromPath[str]
-) -> Response[bytes]:
-    services: Services = state.services
-    exchange = exchange_of(request)
-    owner = key_owner(request.scope, services.settings.keys)
-    run = services.runs.find(stream_id, owner)
+async def resume_stream(request: HttpCall, stream_id: FromPath[str]) -> Response[bytes]:
+    services, exchange = request.services, request.exchange
+    run = services.runs.find(stream_id, exchange.caller.owner)
     if run is None:
         raise NotFoundError(
             "There is no such stream: it was not resumable, has ended too long ago, or belongs to "
             "another key."
         )
-    response = follow_run(request, exchange, run, first_wanted(request))
+    response = follow_run(exchange, run, first_wanted(request))
     exchange.record.status = 200
     exchange.record.stream = True
     exchange.succeed("stop")

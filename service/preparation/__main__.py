@@ -25,7 +25,8 @@ from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import InternalError, InvalidRequestError, QuireError
 from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
 from service.preparation.sending import packed
-from service.preparation.steps import Model, Work, perform
+from service.preparation.steps import perform
+from service.preparation.work import Model, Work
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 
@@ -33,7 +34,7 @@ MAX_MEMORY_BYTES = 1 << 30
 _NICENESS = 5
 
 
-def serve(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
+def answer_jobs(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
     """Answer until the input ends."""
     decoder: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
 
@@ -112,7 +113,7 @@ def main(argv: list[str]) -> int:
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     _bound_memory()
     _send(sink, None)
-    serve(model, source, sink)
+    answer_jobs(model, source, sink)
     return 0
 
 

@@ -56,8 +56,10 @@ class Noted(msgspec.Struct):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``body`` as it came (a protobuf message for gRPC's jobs). ``engine``: the loaded model."""
+    """``step``: what is done, one of ``steps.STEPS``. ``body`` as it came (a protobuf message for
+    gRPC's jobs). ``engine``: the loaded model."""
 
+    step: str
     body: bytes
     limits: Limits
     engine: Ready
@@ -68,56 +70,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def size(self) -> int:
         """Bytes that there is work on."""
         return len(self.body)
-
-
-class ChatJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class GrpcChatJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class CompletionJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class GrpcCompletionJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class MessagesJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class CountTokensJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class TokenizeJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class DetokenizeJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class EmbeddingsJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class GrpcEmbeddingsJob(Job, frozen=True, kw_only=True):
-    pass
-
-
-class RerankJob(Job, frozen=True, kw_only=True):
-    """``tells_documents``: unless the request says."""
-
-    tells_documents: bool = True
-
-
-class ScoreJob(Job, frozen=True, kw_only=True):
-    pass
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +89,8 @@ class ResponsesJob(Job, frozen=True, kw_only=True):
     """``stored``: what it refers to has been looked up. ``previous``: what its
     ``previous_response_id`` names. ``referred``: stored responses by id, for references to their
     items. ``response_id``: the answer's own. ``compacts``: whatever it says, a summary is asked
-    for. ``remembered``: its items are kept even if it is not stored."""
+    for. ``remembered``: its items are kept even if it is not stored. ``created``: Unix time, for a
+    WebSocket message that only says what the next one continues."""
 
     owner: str
     response_id: str
@@ -146,25 +99,12 @@ class ResponsesJob(Job, frozen=True, kw_only=True):
     stored: bool = False
     previous: History | None = None
     referred: dict[str, History] = {}
+    created: int = 0
 
     @property
     def size(self) -> int:
         before = 0 if self.previous is None else self.previous.size
         return len(self.body) + before + sum(each.size for each in self.referred.values())
-
-
-class MessageJob(ResponsesJob, frozen=True, kw_only=True):
-    """A response asked for over WebSocket."""
-
-
-class WarmUpJob(ResponsesJob, frozen=True, kw_only=True):
-    """A WebSocket message that only says what the next one continues. ``created``: Unix time."""
-
-    created: int
-
-
-class InputTokensJob(ResponsesJob, frozen=True, kw_only=True):
-    """How many tokens the input of a response has."""
 
 
 class ItemsJob(Job, frozen=True, kw_only=True):
@@ -207,26 +147,7 @@ class FormJob(Job, frozen=True, kw_only=True):
         return len(self.asked.request)
 
 
-AnyJob = (
-    ChatJob
-    | GrpcChatJob
-    | CompletionJob
-    | GrpcCompletionJob
-    | MessagesJob
-    | CountTokensJob
-    | TokenizeJob
-    | DetokenizeJob
-    | EmbeddingsJob
-    | GrpcEmbeddingsJob
-    | RerankJob
-    | ScoreJob
-    | ResponsesJob
-    | MessageJob
-    | WarmUpJob
-    | InputTokensJob
-    | ItemsJob
-    | FormJob
-)
+AnyJob = Job | ResponsesJob | ItemsJob | FormJob
 
 
 # --- what comes of it ----------------------------------------------------------------------------

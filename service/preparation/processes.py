@@ -24,7 +24,8 @@ from service.preparation.jobs import (
     error_of,
 )
 from service.preparation.sending import unpacked
-from service.preparation.steps import STEPS, Model
+from service.preparation.steps import STEPS
+from service.preparation.work import Model
 from service.supervision.child_worker import (
     KILLED_RETRY_SECONDS,
     ChildDiedError,
@@ -132,7 +133,7 @@ class Preparation:
     def is_quick(self, job: Job) -> bool:
         """Whether the event loop does it: little work, by nobody's template but our own."""
         template_is_ours = self.model.checkpoint.has_own_template
-        uses_template = STEPS[type(job)].uses_template
+        uses_template = STEPS[job.step].uses_template
         return job.size <= IN_LOOP_BYTES and (template_is_ours or not uses_template)
 
     async def run(self, job: Job, noted: Noted, owner: str) -> Prepared:

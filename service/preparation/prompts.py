@@ -11,6 +11,7 @@ from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import TooManyTokensError
 from service.conversation import Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
+from service.pooling.inputs import Input, check_lengths
 from service.wire.sampling import SamplingFields, truncated
 
 # Beside the variables that a template itself reads, clients may set these whatever the template.
@@ -24,11 +25,11 @@ MAX_PROMPT_TOKENS = 1 << 22
 _MAX_COUNTED_CHARS = 1 << 20
 _COUNTED_CHARS_PER_TOKEN = 8
 
-Stage = Callable[[str, str | None], None]
-"""Is told what begins: a name, and the request's field that it is about."""
+Announce = Callable[[str, str | None], None]
+"""Gets what begins: a name, and the request's field that it is about."""
 
 
-def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Stage) -> str:
+def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Announce) -> str:
     """The prompt's text by the checkpoint's template.
 
     Raises InvalidRequestError, also for what the template itself raises.
@@ -136,6 +137,12 @@ def check_together(prompt_tokens: int, param: str) -> None:
         raise ContextTooLongError(
             f"All '{param}' together may have at most {MAX_PROMPT_TOKENS} tokens.", param=param
         )
+
+
+def check_inputs(inputs: list[Input], names: list[str], context: int, param: str) -> None:
+    """Raises ContextTooLongError for an input that is too long, or all of them together."""
+    check_lengths(inputs, names, longest=context)
+    check_together(sum(len(one.token_ids) for one in inputs), param)
 
 
 def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:

@@ -10,42 +10,8 @@ from typing import Any
 
 import msgspec
 
-from service.preparation.jobs import (
-    Answered,
-    ChatJob,
-    CompletionJob,
-    CountTokensJob,
-    DetokenizeJob,
-    Done,
-    EmbeddingsJob,
-    Form,
-    FormJob,
-    GrpcChatJob,
-    GrpcCompletionJob,
-    GrpcEmbeddingsJob,
-    InputTokensJob,
-    ItemsJob,
-    Job,
-    MessageJob,
-    MessagesJob,
-    Needs,
-    Prepared,
-    PreparedChat,
-    PreparedCompletion,
-    PreparedEmbeddings,
-    PreparedGeneration,
-    PreparedInputs,
-    PreparedMessages,
-    PreparedRerank,
-    PreparedResponse,
-    PreparedScore,
-    RerankJob,
-    ResponsesJob,
-    ScoreJob,
-    TokenizeJob,
-    WarmedUp,
-    WarmUpJob,
-)
+from service.preparation.jobs import Done, Job, Prepared, PreparedGeneration, PreparedInputs
+from service.preparation.steps import STEPS
 from service.wire.chat.request import ChatRequest, FunctionDefinition, Message
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import InputMessage, MessagesRequest
@@ -57,20 +23,6 @@ from service.wire.texts.rerank import RerankRequest, ScoreRequest
 _SMALL_FIELD_BYTES = 16 * 1024
 # Token ids taken in between two turns of the event loop.
 _IDS_AT_ONCE = 256 * 1024
-
-RESULTS: dict[type[Job], Any] = {
-    **dict.fromkeys((ChatJob, GrpcChatJob), PreparedChat),
-    **dict.fromkeys((CompletionJob, GrpcCompletionJob), PreparedCompletion),
-    MessagesJob: PreparedMessages,
-    **dict.fromkeys((ResponsesJob, MessageJob), PreparedResponse | Needs),
-    WarmUpJob: WarmedUp | Needs,
-    InputTokensJob: Answered | Needs,
-    **dict.fromkeys((EmbeddingsJob, GrpcEmbeddingsJob), PreparedEmbeddings),
-    RerankJob: PreparedRerank,
-    ScoreJob: PreparedScore,
-    FormJob: Form,
-    **dict.fromkeys((CountTokensJob, TokenizeJob, DetokenizeJob, ItemsJob), Answered),
-}
 
 
 def packed(result: Prepared) -> Done:
@@ -91,7 +43,7 @@ def packed(result: Prepared) -> Done:
 
 async def unpacked(job: Job, done: Done) -> Prepared:
     """Lets the event loop turn where there is much."""
-    result: Prepared = msgspec.msgpack.decode(done.result, type=RESULTS[type(job)])
+    result: Prepared = msgspec.msgpack.decode(done.result, type=STEPS[job.step].result)
     if isinstance(result, PreparedInputs):
         inputs = [
             dataclasses.replace(one, token_ids=array("i", ids))

@@ -6,14 +6,12 @@ from typing import Any, cast
 
 import msgspec
 from litestar import Response, post
-from litestar.datastructures import State
 
-from service.http.answering import HttpRequest, finish_whole, respond
-from service.http.body import read_body
-from service.http.prepare import client_of
+from service.http.answering import finish_whole
+from service.http.call import HttpCall
 from service.http.responses.create import begin_response, with_stored
-from service.http.services import Services
-from service.preparation.jobs import Answered, InputTokensJob
+from service.preparation.jobs import Answered
+from service.preparation.responses import INPUT_TOKENS
 from service.wire.responses.compaction import CompactedResponse
 
 
@@ -24,30 +22,26 @@ class _Summary(msgspec.Struct):
 
 
 @post("/v1/responses/compact", status_code=200, opt={"route": "responses"})
-async def compact_response(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
+async def compact_response(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     begun = await begin_response(request, client, compacts=True)
-    await finish_whole(client.exchange, begun.generation, request.receive, begun.answer)
-    answer = msgspec.json.decode(b"".join(begun.answer.whole()), type=_Summary)
+    summary = begun.lifecycle.answer
+    await finish_whole(client.exchange, begun.generation, request.receive, summary)
+    answer = msgspec.json.decode(b"".join(summary.whole()), type=_Summary)
     kept = msgspec.json.decode(begun.said, type=list[msgspec.Raw])
-    client.exchange.succeed("stop")
     compacted = CompactedResponse(
-        id=begun.answer.id,
+        id=summary.id,
         created_at=answer.created_at,
         output=cast(list[dict[str, Any]], [*kept, *answer.output]),
         usage=cast(Any, answer.usage),
     )
-    return respond(client.exchange, msgspec.json.encode(compacted))
+    return request.answer(msgspec.json.encode(compacted))
 
 
 @post("/v1/responses/input_tokens", status_code=200, opt={"route": "count_tokens"})
-async def count_input_tokens(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
-    answered = await with_stored(InputTokensJob, body, request, client, {"response_id": "resp_"})
+async def count_input_tokens(request: HttpCall) -> Response[bytes]:
+    client = request.requester
+    body = await request.read()
+    answered = await with_stored(INPUT_TOKENS, body, request, client, {"response_id": "resp_"})
     assert isinstance(answered, Answered)
-    client.exchange.succeed("stop")
-    return respond(client.exchange, answered.body)
+    return request.answer(answered.body)

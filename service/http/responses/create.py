@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from litestar import Response, post
-from litestar.datastructures import State
 
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.request import Generation
-from service.http.answering import (
-    HttpRequest,
-    answer_stream,
-    answer_whole,
-    respond,
-)
-from service.http.body import read_body
-from service.http.prepare import Client, client_of, prepare, start
+from service.http.answering import answer_stream, answer_whole
+from service.http.call import HttpCall, respond
 from service.http.replay import follow_run, start_run, wants_resumable
-from service.http.responses.keeping import Archive, Keeping
-from service.http.responses.memory import ON_CONNECTION, Exchanged
-from service.http.services import Services
-from service.preparation.jobs import (
-    History,
-    MessageJob,
-    Needs,
-    Prepared,
-    PreparedResponse,
-    ResponsesJob,
-    WarmedUp,
-    WarmUpJob,
+from service.http.responses.lifecycle import (
+    Delivery,
+    Lifecycle,
+    ResponseLifecycle,
+    Storage,
+    lifecycle_of,
 )
-from service.wire.responses.answer import ResponseAnswer
-from service.wire.responses.request import ResponsesRequest
+from service.http.responses.lookup import ResponseLookup
+from service.http.responses.memory import ON_CONNECTION, Exchanged
+from service.preparation.jobs import History, Needs, Prepared, PreparedResponse, WarmedUp
+from service.preparation.responses import MESSAGE, RESPONSES, WARM_UP
+from service.preparation.work import Step
+from service.serving.client import Client
+from service.serving.prepare import prepare, start
+from service.store.record import StoredResponse
+from service.wire.responses.answer import Ending, ResponseAnswer
 from service.wire.responses.tools import Toolbox
 
 # Bytes of all stored responses that one request refers to.
@@ -42,65 +37,58 @@ _MOST_REFERRED_BYTES = 32 * 1024 * 1024
 _MOST_REFERRED = 256
 
 
-class Begun(NamedTuple):
-    """A response whose generation has begun. ``said``: what of the conversation the user said, as
-    JSON, where it is compacted."""
+class BegunResponse(NamedTuple):
+    """``said``: what of the conversation the user said, as JSON, where it is compacted."""
 
-    wanted: ResponsesRequest
     generation: Generation
-    answer: ResponseAnswer
-    keeping: Keeping
+    lifecycle: ResponseLifecycle
     said: bytes
-    resumable: bool
 
 
 @post("/v1/responses", status_code=200, opt={"route": "responses"})
-async def create_response(request: HttpRequest, state: State) -> Response[bytes]:
-    services: Services = state.services
-    client = client_of(request, services)
-    exchange = client.exchange
+async def create_response(request: HttpCall) -> Response[bytes]:
+    client = request.requester
     message = _exchanged(request)
     if message is not None and message.warms_up:
         return await _warm_up(request, client, message)
     begun = await begin_response(request, client)
-    wanted, generation, answer = begun.wanted, begun.generation, begun.answer
-    keeping = begun.keeping
     if message is not None:
-        message.response_id, message.keeping = answer.id, keeping
-    if not (wanted.stream or wanted.background):
-        return await answer_whole(exchange, generation, answer, request.receive, keeping.settle)
-    if not begun.resumable:
-        return answer_stream(exchange, generation, answer, keeping.settle)
-    keeping.runs = True
-    keeping.background = bool(wanted.background)
-    await keeping.begin()
+        message.response_id, message.lifecycle = begun.lifecycle.answer.id, begun.lifecycle
+    return await _respond(request, client, begun)
+
+
+async def _respond(request: HttpCall, client: Client, begun: BegunResponse) -> Response[bytes]:
+    exchange, generation, lifecycle = client.exchange, begun.generation, begun.lifecycle
+    answer, plan = lifecycle.answer, lifecycle.plan
+    if plan.delivery is Delivery.WHOLE:
+        return await answer_whole(exchange, generation, answer, request.receive, lifecycle.commit)
+    if not plan.runs:
+        return answer_stream(exchange, generation, answer, lifecycle.commit)
+    await lifecycle.begin()
     stream = answer.stream()
     run = start_run(
-        request,
-        services,
-        exchange,
+        client,
         generation,
         stream,
-        background=keeping.background,
-        subject=keeping,
-        settle=keeping.settle,
+        background=plan.background,
+        subject=lifecycle,
+        commit=lifecycle.commit,
     )
-    if wanted.stream:
-        return follow_run(request, exchange, run, 0)
+    if plan.streams:
+        return follow_run(exchange, run, 0)
     return respond(exchange, stream.body)
 
 
-def _exchanged(request: HttpRequest) -> Exchanged | None:
+def _exchanged(request: HttpCall) -> Exchanged | None:
     found: Exchanged | None = request.scope["state"].get(ON_CONNECTION)
     return found
 
 
-async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> Response[bytes]:
-    limit = client.services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
+async def _warm_up(request: HttpCall, client: Client, message: Exchanged) -> Response[bytes]:
+    body = await request.read()
     message.response_id = f"resp_{uuid.uuid4().hex}"
     fields = {"response_id": message.response_id, "created": int(time.time())}
-    made = await with_stored(WarmUpJob, body, request, client, fields)
+    made = await with_stored(WARM_UP, body, request, client, fields)
     assert isinstance(made, WarmedUp)
     message.history = made.history
     client.exchange.succeed("stop")
@@ -113,76 +101,91 @@ async def _warm_up(request: HttpRequest, client: Client, message: Exchanged) -> 
     )
 
 
-async def begin_response(request: HttpRequest, client: Client, *, compacts: bool = False) -> Begun:
+async def begin_response(
+    request: HttpCall, client: Client, *, compacts: bool = False
+) -> BegunResponse:
     """``compacts``: whatever the request says, a summary is asked for. Raises QuireError."""
-    services, exchange, owner = client.services, client.exchange, client.owner
-    record = exchange.record
+    record = client.exchange.record
     record.operation = "chat"
-    limit = services.settings.max_body_bytes
-    body = await read_body(request.scope, request.receive, limit=limit)
     response_id = f"resp_{uuid.uuid4().hex}"
     message = _exchanged(request)
-    kind = ResponsesJob if message is None else MessageJob
-    fields = {
-        "response_id": response_id,
-        "compacts": compacts,
-        "remembered": message is not None,
-    }
-    prepared = await with_stored(kind, body, request, client, fields)
+    body = await request.read()
+    prepared = await with_stored(
+        RESPONSES if message is None else MESSAGE,
+        body,
+        request,
+        client,
+        {"response_id": response_id, "compacts": compacts, "remembered": message is not None},
+    )
     assert isinstance(prepared, PreparedResponse)
     # Both what was read of the body and what is written from it.
-    exchange.hold(len(body) + prepared.size)
+    client.exchange.hold(len(body) + prepared.size)
     del body  # it may be large, and an answer may take long
-    wanted = prepared.request
-    resumable = wants_resumable(request) or _lasts(wanted)
-    if resumable:
-        services.runs.check(exchange.caller)
-    promised = bool(wanted.store or wanted.background)
-    if wanted.kept:
-        await services.store.attempted()
-    if promised:
-        services.store.require()
-    kept = wanted.kept and services.store.available
+    lifecycle = await _affordable(
+        lifecycle_of(prepared.request, resumable=wants_resumable(request)), client
+    )
     generation = await start(prepared, client)
-    created = int(time.time())
     record.response_id = response_id
-    keeping = Keeping(
-        services.store,
-        response_id=response_id,
+    return BegunResponse(
+        generation, _living(prepared, generation, lifecycle, client), prepared.said
+    )
+
+
+async def _affordable(lifecycle: Lifecycle, client: Client) -> Lifecycle:
+    """What of it the server can do now. Raises OverloadedError for one run too many,
+    StoreUnavailableError where the response must be stored and cannot be."""
+    store = client.services.store
+    if lifecycle.runs:
+        client.services.runs.check(client.exchange.caller)
+    if lifecycle.storage is Storage.NONE:
+        return lifecycle
+    await store.attempted()
+    if lifecycle.storage is Storage.REQUIRED:
+        store.require()
+    return lifecycle if store.available else lifecycle._replace(storage=Storage.NONE)
+
+
+def _living(
+    prepared: PreparedResponse, generation: Generation, lifecycle: Lifecycle, client: Client
+) -> ResponseLifecycle:
+    services, exchange, owner = client.services, client.exchange, client.owner
+    created = int(time.time())
+    response_id = exchange.record.response_id
+
+    def make_answer(on_end: Callable[[Ending], None]) -> ResponseAnswer:
+        return ResponseAnswer(
+            prepared.request,
+            generation,
+            services.checkpoint.vocabulary,
+            Toolbox.named(prepared.toolbox),
+            response_id=response_id,
+            created=created,
+            model=exchange.record.model,
+            ignored=exchange.ignored.names,
+            echoed=prepared.echoed,
+            stored=lifecycle.storage is not Storage.NONE,
+            seal=lambda text: services.seal.seal(text, owner),
+            compacts=prepared.compacts,
+            on_end=on_end,
+        )
+
+    record = StoredResponse(
+        id=response_id,
         owner=owner,
-        created=created,
-        items=prepared.items,
+        created_at=created,
+        expires_at=created + int(max(1, services.store.limits.ttl)),
+        status="in_progress",
+        body=b"",
+        input=prepared.items,
         context=prepared.context,
-        promised=promised,
-        wanted=kept,
     )
-    answer = keeping.answer = ResponseAnswer(
-        wanted,
-        generation,
-        services.checkpoint.vocabulary,
-        Toolbox.named(prepared.toolbox),
-        response_id=response_id,
-        created=created,
-        model=record.model,
-        ignored=exchange.ignored.names,
-        echoed=prepared.echoed,
-        stored=kept,
-        seal=lambda text: services.seal.seal(text, owner),
-        compacts=prepared.compacts,
-        on_end=keeping.on_end,
-    )
-    return Begun(wanted, generation, answer, keeping, prepared.said, resumable)
-
-
-def _lasts(wanted: ResponsesRequest) -> bool:
-    """Whether it may be asked for again while it runs: it was said to be stored, not by default."""
-    return bool(wanted.background or (wanted.store and wanted.stream))
+    return ResponseLifecycle(services.store, lifecycle, record, make_answer)
 
 
 async def with_stored(
-    kind: type[ResponsesJob],
+    step: Step[Any],
     body: bytes,
-    request: HttpRequest,
+    request: HttpCall,
     client: Client,
     fields: dict[str, Any],
 ) -> Prepared:
@@ -190,24 +193,25 @@ async def with_stored(
     fields = {**fields, "owner": client.owner}
     message = _exchanged(request)
     known = None if message is None else message.previous
-    admit = client.admit if kind in (ResponsesJob, MessageJob) else None
-    made: Prepared = await prepare(kind, Prepared, body, client, admit=admit, **fields)
+    admit = client.admit if step in (RESPONSES, MESSAGE) else None
+    made: Prepared = await prepare(step, body, client, admit=admit, **fields)
     if not isinstance(made, Needs):
         return made
-    archive = Archive(client.services.store, client.services.runs, client.owner)
-    fields |= {"stored": True, **await _found(made, archive, known)}
-    return await prepare(kind, Prepared, body, client, **fields)
+    lookup = ResponseLookup(client.services.store, client.services.runs, client.owner)
+    fields |= {"stored": True, **await _found(made, lookup, known)}
+    answered: Prepared = await prepare(step, body, client, **fields)
+    return answered
 
 
-async def _found(needs: Needs, archive: Archive, known: History | None) -> dict[str, Any]:
+async def _found(needs: Needs, lookup: ResponseLookup, known: History | None) -> dict[str, Any]:
     """The stored responses that a request refers to, as fields of its job; those that are not there
     are left out. Raises QuireError for a history that cannot be continued, or too much of it."""
-    previous = known or await archive.history(needs.previous)
+    previous = known or await lookup.history(needs.previous)
     referred: dict[str, History] = {}
     size = 0 if previous is None else previous.size
     for response_id in needs.referred:
         try:
-            found = referred[response_id] = await archive.items_of(response_id)
+            found = referred[response_id] = await lookup.items_of(response_id)
         except NotFoundError:
             continue
         size += found.size

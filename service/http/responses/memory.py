@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.http.responses.keeping import Keeping
+from service.http.responses.lifecycle import ResponseLifecycle
 from service.preparation.jobs import History
 
 # In the scope's state of a request that came as a message: its ``Exchanged``.
@@ -17,18 +17,18 @@ MOST_BYTES = 64 * 1024 * 1024
 @dataclass(slots=True)
 class Exchanged:
     """Between a connection and the route that serves a message of it. ``previous``: what the
-    message continues, if only its connection knows that. The route sets ``keeping``; for a warm-up
-    ``history``."""
+    message continues, if only its connection knows that. The route sets ``lifecycle``, or
+    ``history`` for a warm-up."""
 
     previous: History | None
     warms_up: bool
     response_id: str = ""
-    keeping: Keeping | None = None
+    lifecycle: ResponseLifecycle | None = None
     history: History | None = None
 
     def remembered(self) -> History | None:
         """What the next message may continue; None where there is nothing, or the store has it."""
-        return self.history if self.keeping is None else self.keeping.unstored()
+        return self.history if self.lifecycle is None else self.lifecycle.unstored()
 
 
 class _Kept(NamedTuple):

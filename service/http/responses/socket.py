@@ -31,11 +31,11 @@ from service.errors import (
     UpgradeRequiredError,
 )
 from service.http.connections import Connections
-from service.http.exchange import KeyRing, api_key_header
-from service.http.headers import header
 from service.http.origins import OriginRules
 from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
-from service.http.services import Services
+from service.http.scope import api_key_header, header
+from service.serving.keys import KeyRing
+from service.serving.services import Services
 from service.tenants.caller import ANYBODY, Caller
 from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.tenants.waiting_places import share

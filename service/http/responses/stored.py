@@ -6,18 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, post
-from litestar.datastructures import State
 from litestar.params import FromPath
 
 from service.errors import InvalidRequestError, NotFoundError
-from service.http.answering import HttpRequest, exchange_of, respond
-from service.http.exchange import key_owner
-from service.http.prepare import client_of, limits_of, prepared_elsewhere
+from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
-from service.http.responses.keeping import Archive, Keeping
-from service.http.services import Services
-from service.preparation.jobs import Answered, ItemsJob, Noted
-from service.preparation.steps import Work, perform
+from service.http.responses.lifecycle import ResponseLifecycle
+from service.http.responses.lookup import ResponseLookup
+from service.preparation.responses import ITEMS
+from service.serving.prepare import prepare
 from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
@@ -30,30 +27,25 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = True
 
 
-def _archive(request: HttpRequest, services: Services) -> Archive:
-    owner = key_owner(request.scope, services.settings.keys)
-    return Archive(services.store, services.runs, owner)
+def _lookup(request: HttpCall) -> ResponseLookup:
+    services = request.services
+    return ResponseLookup(services.store, services.runs, request.exchange.caller.owner)
 
 
 @get("/v1/responses/{response_id:str}", opt={"route": "responses_stored"})
-async def retrieve_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
+async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
+    exchange = request.exchange
+    lookup = _lookup(request)
     if not _flag(request, "stream"):
-        record = await archive.find(response_id)
-        exchange.hold(len(record.body))
-        exchange.succeed("stop")
-        return respond(exchange, record.body)
+        record = await lookup.find(response_id)
+        return request.answer(record.body)
     exchange.record.stream = True
     number = first_wanted(request)
-    run = archive.run(response_id)
+    run = lookup.run(response_id)
     if run is not None:
-        stream = follow_run(request, exchange, run, number)
+        stream = follow_run(exchange, run, number)
     else:
-        record = await archive.find(response_id)
+        record = await lookup.find(response_id)
         if record.events is None:
             raise InvalidRequestError(
                 f"Response '{response_id}' was not stored as a stream; that requires "
@@ -68,81 +60,59 @@ async def retrieve_response(
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200, opt={"route": "responses_stored"})
-async def delete_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
+async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """What is still running is stopped."""
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
-    run = archive.run(response_id)
-    if run is not None and isinstance(run.subject, Keeping):
+    services, exchange = request.services, request.exchange
+    lookup = _lookup(request)
+    run = lookup.run(response_id)
+    if run is not None and isinstance(run.subject, ResponseLifecycle):
         run.subject.discard()
         run.stop("The response was deleted.")
         services.runs.forget(response_id)
-    owner = key_owner(request.scope, services.settings.keys)
+    owner = exchange.caller.owner
     if not await services.store.delete(response_id, owner) and run is None:
         raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
-    exchange.succeed("stop")
-    return respond(exchange, msgspec.json.encode(DeletedResponse(id=response_id)))
+    return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 
 @post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
-async def cancel_response(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
+async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """One that has ended is given back as it is."""
-    services: Services = state.services
-    exchange = exchange_of(request)
-    archive = _archive(request, services)
-    run = archive.run(response_id)
+    lookup = _lookup(request)
+    run = lookup.run(response_id)
     if run is not None:
-        assert isinstance(run.subject, Keeping)
-        if not run.subject.background:
+        assert isinstance(run.subject, ResponseLifecycle)
+        if not run.subject.plan.background:
             raise InvalidRequestError("Only a background response can be cancelled.")
         run.stop("The response was cancelled.")
         while not run.log.ended:
             await run.log.grown()
-    record = await archive.find(response_id)
+    record = await lookup.find(response_id)
     if record.status in RUNNING:
         raise InvalidRequestError("The response runs in another replica; send the request there.")
     if not record.background:
         raise InvalidRequestError("Only a background response can be cancelled.")
-    exchange.hold(len(record.body))
-    exchange.succeed("stop")
-    return respond(exchange, record.body)
+    return request.answer(record.body)
 
 
 @get("/v1/responses/{response_id:str}/input_items", opt={"route": "responses_stored"})
-async def list_input_items(
-    request: HttpRequest, state: State, response_id: FromPath[str]
-) -> Response[bytes]:
-    services: Services = state.services
-    exchange = exchange_of(request)
+async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     query = request.query_params
     limit = _number(query.get("limit"), "limit")
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequestError("'order' must be asc or desc.", param="order")
-    stored = await _archive(request, services).items_of(response_id)
-    client = client_of(request, services)
-    job = ItemsJob(
-        body=b"",
-        limits=limits_of(services),
-        engine=services.engine,
+    stored = await _lookup(request).items_of(response_id)
+    listed = await prepare(
+        ITEMS,
+        b"",
+        request.requester,
         stored=stored,
         limit=limit,
         newest_first=order == "desc",
         after=query.get("after"),
     )
-    if services.preparation.is_quick(job):
-        listed = perform(Work(job, Noted(), services.preparation.model))
-    else:
-        listed = await prepared_elsewhere(job, Noted(), client)
-    assert isinstance(listed, Answered)
-    exchange.hold(len(listed.body))
-    exchange.succeed("stop")
-    return respond(exchange, listed.body)
+    return request.answer(listed.body)
 
 
 def _number(text: Any, name: str) -> int:
@@ -153,7 +123,7 @@ def _number(text: Any, name: str) -> int:
     return int(text)
 
 
-def _flag(request: HttpRequest, name: str) -> bool:
+def _flag(request: HttpCall, name: str) -> bool:
     text = request.query_params.get(name, "false")
     if text not in ("true", "false"):
         raise InvalidRequestError(f"'{name}' must be true or false.", param=name)

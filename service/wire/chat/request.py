@@ -28,9 +28,11 @@ from service.wire.sampling import (
 )
 from service.wire.structured_output import (
     StructuredOutputFields,
+    answer_shape,
     idle_fields_of_form,
     tool_choice,
 )
+from service.wire.task import Task
 
 Content = str | list[dict[str, Any]]
 
@@ -282,6 +284,17 @@ def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored)
 
 
 # --- what a chat template sees ------------------------------------------------------------------
+
+
+def chat_task(request: ChatRequest) -> Task:
+    """Raises InvalidRequestError."""
+    return Task(
+        chat_conversation(request),
+        request,
+        token_limit=request.token_limit,
+        logprobs=request.engine_logprobs,
+        answer=answer_shape(request),
+    )
 
 
 def chat_conversation(request: ChatRequest) -> Conversation:

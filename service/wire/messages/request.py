@@ -25,6 +25,7 @@ from service.wire.decode import Ignored, decode
 from service.wire.messages.signatures import Signer
 from service.wire.parts import stand_in, text_only_error
 from service.wire.sampling import Name, SamplingFields, StopString
+from service.wire.task import Task
 
 MIN_THINKING_BUDGET = 1024
 
@@ -311,7 +312,17 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
     )
 
 
-def answer_shape(request: PromptFields) -> AnswerShape | None:
+def messages_task(request: MessagesRequest, signer: Signer) -> Task:
+    """Raises InvalidRequestError."""
+    return Task(
+        messages_conversation(request, signer),
+        request.sampling(),
+        token_limit=request.max_tokens,
+        answer=output_shape(request),
+    )
+
+
+def output_shape(request: PromptFields) -> AnswerShape | None:
     """What ``output_config.format`` asks for, or ``output_format`` as it was called before.
 
     Raises InvalidRequestError.

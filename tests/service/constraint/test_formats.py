@@ -261,7 +261,7 @@ def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -
     schema = {"type": "object", "properties": {"text": {"const": text}}, "required": ["text"]}
     tool = ToolShape(name="note", parameters=schema, strict=True, param="tools.note")
     request = ConstraintRequest(tools=(tool,), tool_choice=NamedTool("note"), opening=Opening.TEXT)
-    asked = constraint_for(request, form(hermes), token_id)
+    asked = build_constraint(request, form(hermes), token_id)
     assert asked is not None
     written = walk(asked, seed=0)
     assert written is not None
@@ -283,7 +283,7 @@ def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_anoth
     request = ConstraintRequest(
         tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
     )
-    asked = constraint_for(request, form(shipped), token_id)
+    asked = build_constraint(request, form(shipped), token_id)
     assert asked is not None
     for seed in range(8):
         written = walk(asked, seed)

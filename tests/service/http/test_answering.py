@@ -12,8 +12,10 @@ import pytest
 from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import ClientGoneError, EngineFailedError, OverloadedError, QuireError
 from service.generation.request import Generation
-from service.http.answering import answer_stream, answer_whole, unless_client_leaves
-from service.http.exchange import Exchange
+from service.http.answering import answer_stream, answer_whole
+from service.http.body import client_left
+from service.serving.client import unless_left
+from service.serving.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
@@ -97,10 +99,10 @@ async def test_a_client_that_leaves_as_the_work_ends_has_left() -> None:
         raise EngineFailedError("it broke")
 
     with pytest.raises(ClientGoneError):
-        await unless_client_leaves(receive, work())
+        await unless_left(client_left(receive), work())
     told = iter([{"type": "http.disconnect"}])
     with pytest.raises(EngineFailedError):
-        await unless_client_leaves(receive, failing())
+        await unless_left(client_left(receive), failing())
 
 
 def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:

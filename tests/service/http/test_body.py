@@ -10,7 +10,8 @@ import pytest
 
 from service.errors import OverloadedError, SlowSenderError
 from service.http.body import read_body
-from service.http.exchange import EXCHANGE, Exchange
+from service.http.scope import EXCHANGE
+from service.serving.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import FREE_BYTES, UploadRoom

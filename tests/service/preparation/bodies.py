@@ -5,25 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from service.preparation.jobs import (
-    ChatJob,
-    CompletionJob,
-    CountTokensJob,
-    DetokenizeJob,
-    EmbeddingsJob,
-    GrpcChatJob,
-    GrpcCompletionJob,
-    GrpcEmbeddingsJob,
-    InputTokensJob,
-    Job,
-    MessageJob,
-    MessagesJob,
-    RerankJob,
-    ResponsesJob,
-    ScoreJob,
-    TokenizeJob,
-    WarmUpJob,
-)
 from service.proto.quire.v1 import quire_pb2 as pb
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -40,35 +21,35 @@ CREATE = {"type": "response.create", "input": "Hi"}
 
 class Case(NamedTuple):
     name: str
-    kind: type[Job]
+    step: str
     body: bytes
     fields: dict[str, Any]
 
 
-def case(name: str, kind: type[Job], body: Any, **fields: Any) -> Case:
+def case(name: str, step: str, body: Any, **fields: Any) -> Case:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Case(f"{kind.__name__}: {name}", kind, data, fields)
+    return Case(f"{step}: {name}", step, data, fields)
 
 
 def chat(name: str, **fields: Any) -> Case:
-    return case(name, ChatJob, {"messages": USER, **fields})
+    return case(name, "chat", {"messages": USER, **fields})
 
 
 def completion(name: str, prompt: Any, **fields: Any) -> Case:
-    return case(name, CompletionJob, {"prompt": prompt, **fields})
+    return case(name, "completion", {"prompt": prompt, **fields})
 
 
 def responses(name: str, input_: Any, **fields: Any) -> Case:
-    return case(name, ResponsesJob, {"input": input_, **fields}, **RESPONSES)
+    return case(name, "responses", {"input": input_, **fields}, **RESPONSES)
 
 
 def messages(name: str, **fields: Any) -> Case:
     body = {"model": "pocket", "max_tokens": 9, "messages": USER, **fields}
-    return case(name, MessagesJob, body)
+    return case(name, "messages", body)
 
 
-def grpc(name: str, kind: type[Job], message: Any) -> Case:
-    return case(name, kind, message.SerializeToString())
+def grpc(name: str, step: str, message: Any) -> Case:
+    return case(name, step, message.SerializeToString())
 
 
 CASES = (
@@ -97,8 +78,8 @@ CASES = (
     chat("an unknown variable", chat_template_kwargs={"moon": 1}),
     chat("an unknown field", moon=1),
     chat("a token that is none", allowed_token_ids=[10**6]),
-    case("no JSON", ChatJob, b"{"),
-    case("nested", ChatJob, b'{"messages":' + b"[" * 5000),
+    case("no JSON", "chat", b"{"),
+    case("nested", "chat", b'{"messages":' + b"[" * 5000),
     completion("text", "Hi", echo=True, logprobs=2),
     completion("texts", ["Hi", "you"], max_tokens=3, n=2, best_of=3),
     completion("tokens", [1, 2, 3], echo=True),
@@ -134,11 +115,11 @@ CASES = (
     responses("a bad part", [{"role": "user", "content": [{"type": "moon"}]}]),
     responses("a foreign seal", [{"type": "reasoning", "encrypted_content": "x"}]),
     responses("a summary", [*USER, {"type": "compaction_trigger"}]),
-    case("count", InputTokensJob, {"input": "Hi"}, **RESPONSES),
-    case("a message", MessageJob, {**CREATE, "stream_id": "a"}, **RESPONSES, remembered=True),
-    case("none", MessageJob, {"type": "response.steer", "input": "Hi"}, **RESPONSES),
-    case("a warm-up", WarmUpJob, {**CREATE, "generate": False}, **RESPONSES, created=7),
-    case("a warm-up of no model", WarmUpJob, {**CREATE, "model": "x"}, **RESPONSES, created=7),
+    case("count", "input_tokens", {"input": "Hi"}, **RESPONSES),
+    case("a message", "message", {**CREATE, "stream_id": "a"}, **RESPONSES, remembered=True),
+    case("none", "message", {"type": "response.steer", "input": "Hi"}, **RESPONSES),
+    case("a warm-up", "warm_up", {**CREATE, "generate": False}, **RESPONSES, created=7),
+    case("a warm-up of no model", "warm_up", {**CREATE, "model": "x"}, **RESPONSES, created=7),
     messages("plain", stream=True),
     messages("blocks", messages=[{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]),
     messages("caching", system=[{"type": "text", "text": "s", "cache_control": {}}]),
@@ -147,25 +128,26 @@ CASES = (
     messages("a thread", thread={}),
     messages("too long", messages=[{"role": "user", "content": LONG}]),
     messages("a little budget", thinking={"type": "enabled", "budget_tokens": 5}),
-    case("count", CountTokensJob, {"model": "pocket", "messages": USER}),
-    case("text", TokenizeJob, {"prompt": "Hi you", "return_token_strs": True}),
-    case("messages", TokenizeJob, {"messages": USER, "add_special_tokens": True}),
-    case("both", TokenizeJob, {"prompt": "a", "messages": USER}),
-    case("far too long", TokenizeJob, {"prompt": "a" * 1_100_000}),
-    case("tokens", DetokenizeJob, {"tokens": [5, 6, 7]}),
-    case("no tokens", DetokenizeJob, {"tokens": [10**6]}),
-    case("texts", EmbeddingsJob, {"input": ["a", "b c"], "dimensions": 4}),
-    case("tokens", EmbeddingsJob, {"input": [[1, 2], [3]]}),
-    case("cut", EmbeddingsJob, {"input": LONG, "truncate_prompt_tokens": 7}),
-    case("too long", EmbeddingsJob, {"input": ["a", LONG]}),
-    case("an empty one", EmbeddingsJob, {"input": ["a", ""]}),
-    case("too many dimensions", EmbeddingsJob, {"input": "a", "dimensions": 99}),
-    case("texts", RerankJob, {"query": "a", "documents": ["b", {"text": "c"}]}),
-    case("without texts", RerankJob, {"query": "a", "documents": ["b"], "return_documents": False}),
-    case("texts", ScoreJob, {"text_1": "a", "text_2": ["b", "c"]}),
-    case("unlike lists", ScoreJob, {"text_1": ["a", "b"], "text_2": "c"}),
-    grpc("chat", GrpcChatJob, pb.ChatRequest(messages=[pb.Message(role="user", content="Hi")])),
-    case("no message", GrpcChatJob, b"\xff\xff"),
-    grpc("text", GrpcCompletionJob, pb.GenerateRequest(text="Hi")),
-    grpc("texts", GrpcEmbeddingsJob, pb.EmbedRequest(input=[pb.EmbedInput(text="Hi")])),
+    case("count", "count_tokens", {"model": "pocket", "messages": USER}),
+    case("text", "tokenize", {"prompt": "Hi you", "return_token_strs": True}),
+    case("messages", "tokenize", {"messages": USER, "add_special_tokens": True}),
+    case("both", "tokenize", {"prompt": "a", "messages": USER}),
+    case("far too long", "tokenize", {"prompt": "a" * 1_100_000}),
+    case("tokens", "detokenize", {"tokens": [5, 6, 7]}),
+    case("no tokens", "detokenize", {"tokens": [10**6]}),
+    case("texts", "embeddings", {"input": ["a", "b c"], "dimensions": 4}),
+    case("tokens", "embeddings", {"input": [[1, 2], [3]]}),
+    case("cut", "embeddings", {"input": LONG, "truncate_prompt_tokens": 7}),
+    case("too long", "embeddings", {"input": ["a", LONG]}),
+    case("an empty one", "embeddings", {"input": ["a", ""]}),
+    case("too many dimensions", "embeddings", {"input": "a", "dimensions": 99}),
+    case("texts", "rerank", {"query": "a", "documents": ["b", {"text": "c"}]}),
+    case("without texts", "rerank", {"query": "a", "documents": ["b"], "return_documents": False}),
+    case("texts", "score", {"text_1": "a", "text_2": ["b", "c"]}),
+    case("texts of the second version", "rerank_v2", {"query": "a", "documents": ["b"]}),
+    case("unlike lists", "score", {"text_1": ["a", "b"], "text_2": "c"}),
+    grpc("chat", "grpc_chat", pb.ChatRequest(messages=[pb.Message(role="user", content="Hi")])),
+    case("no message", "grpc_chat", b"\xff\xff"),
+    grpc("text", "grpc_completion", pb.GenerateRequest(text="Hi")),
+    grpc("texts", "grpc_embeddings", pb.EmbedRequest(input=[pb.EmbedInput(text="Hi")])),
 )

@@ -24,12 +24,12 @@ from service.preparation.jobs import (
     Noted,
     Prepared,
     PreparedInputs,
-    ResponsesJob,
     Setup,
 )
 from service.preparation.processes import Preparation, arguments_for
-from service.preparation.sending import RESULTS, lightened
-from service.preparation.steps import STEPS, Model, Work, perform
+from service.preparation.sending import lightened
+from service.preparation.steps import STEPS, perform
+from service.preparation.work import Model, Work
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.bodies import CASES, RESPONSES, USER, Case, case
@@ -103,7 +103,8 @@ async def both(preparation: Preparation, job: Job) -> tuple[Any, Any]:
 
 
 def job_of(one: Case, **fields: Any) -> Job:
-    return one.kind(
+    return STEPS[one.step].job(
+        step=one.step,
         body=one.body,
         limits=LIMITS,
         engine=engine(),
@@ -120,10 +121,9 @@ async def test_a_request_comes_to_the_same(preparation: Preparation, one: Case) 
     assert here == there
 
 
-@pytest.mark.parametrize("kind", STEPS)
-async def test_every_kind_has_a_result_and_a_case(kind: type[Job]) -> None:
-    assert kind in RESULTS
-    assert any(one.kind is kind for one in CASES) or kind in (ItemsJob, FormJob)
+@pytest.mark.parametrize("step", STEPS)
+async def test_every_step_has_a_case(step: str) -> None:
+    assert any(one.step == step for one in CASES) or step in ("items", "form")
 
 
 HISTORY = History(
@@ -141,7 +141,7 @@ async def test_a_history_comes_to_the_same(
 ) -> None:
     key = "resp_" + "1" * 32
     body = {"input": [*USER, {"type": "item_reference", "id": item}]}
-    one = case("stored", ResponsesJob, body, **RESPONSES)
+    one = case("stored", "responses", body, **RESPONSES)
     job = job_of(one, stored=True, previous=previous, referred={key: HISTORY})
     here, there = await both(preparation, job)
     assert here == there
@@ -152,6 +152,7 @@ async def test_stored_items_are_listed_the_same(
     preparation: Preparation, after: str | None, newest_first: bool
 ) -> None:
     job = ItemsJob(
+        step="items",
         body=b"",
         limits=LIMITS,
         engine=engine(),
@@ -176,7 +177,7 @@ async def test_a_form_is_written_the_same(preparation: Preparation, one: Case, p
     asked: Asked | None = getattr(made, "asked", None)
     if asked is None:
         return
-    job = FormJob(body=b"", limits=LIMITS, engine=engine(), asked=asked, parts=parts)
+    job = FormJob(step="form", body=b"", limits=LIMITS, engine=engine(), asked=asked, parts=parts)
     here, there = await both(preparation, job)
     assert here == there
     assert here[0].constraint is not None

@@ -24,9 +24,9 @@ from service.errors import (
     OverloadedError,
 )
 from service.preparation import processes
-from service.preparation.jobs import ChatJob, Noted, PreparedChat, TokenizeJob
+from service.preparation.jobs import Job, Noted, PreparedChat
 from service.preparation.processes import Preparation, arguments_for
-from service.preparation.steps import Model
+from service.preparation.work import Model
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.test_both_ways import LIMITS, SETUP, engine
@@ -65,9 +65,10 @@ async def preparation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
     await made.close()
 
 
-def chat(*contents: str, context: int = 4096) -> ChatJob:
+def chat(*contents: str, context: int = 4096) -> Job:
     messages = [{"role": "user", "content": content} for content in contents]
-    return ChatJob(
+    return Job(
+        step="chat",
         body=json.dumps({"messages": messages}).encode(),
         limits=LIMITS,
         engine=engine(vocab_size=300, max_model_len=context),
@@ -91,7 +92,7 @@ async def test_a_template_of_our_own_alone_is_rendered_on_the_event_loop(
 ) -> None:
     assert not preparation.is_quick(chat("hello"))
     # Nobody's template is asked for a text's tokens, but a request for them may ask for it.
-    job = TokenizeJob(body=b'{"prompt": "a"}', limits=LIMITS, engine=engine())
+    job = Job(step="tokenize", body=b'{"prompt": "a"}', limits=LIMITS, engine=engine())
     assert not preparation.is_quick(job)
 
 

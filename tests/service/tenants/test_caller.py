@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import UnauthorizedError
-from service.http.exchange import KeyRing
+from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller
 
 

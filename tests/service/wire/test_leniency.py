@@ -16,8 +16,8 @@ from service.errors import InvalidRequestError
 from service.wire.chat.request import ChatRequest, chat_conversation, decode_chat
 from service.wire.completions.request import decode_completion
 from service.wire.decode import Ignored
-from service.wire.messages.request import answer_shape as messages_shape
 from service.wire.messages.request import decode_count, decode_messages, messages_conversation
+from service.wire.messages.request import output_shape as messages_shape
 from service.wire.messages.signatures import Signer
 from service.wire.responses.conversation import own_items, read_request
 from service.wire.responses.request import decode_responses

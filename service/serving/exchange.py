@@ -1,74 +1,21 @@
-"""One HTTP exchange from first byte to last: its key, its record, its end.
-
-``ExchangeMiddleware`` wraps every route. A route is closed to callers without a key unless it is
-declared with ``opt={"open": True}``; one declared with ``opt={"route": …}`` is counted and logged
-under that name, exactly once, whatever happens to it.
-"""
+"""One request from first byte to last: its caller, its record, its end."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from litestar.enums import ScopeType
-from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, Receive, Scope, Send
-
-from service.errors import QuireError, UnauthorizedError
+from service.errors import QuireError
 from service.generation.admission import Drain
 from service.generation.request import Generation
-from service.http.headers import header
-from service.http.origins import OriginRules
 from service.pooling.request import PooledTexts
 from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
-from service.tenants.caller import ANYBODY, Caller
+from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from service.wire.decode import Ignored
-
-EXCHANGE = "quire_exchange"
-
-
-class KeyRing:
-    """Knows the keys by their SHA-256 digests only. ``hurried``: those of ``keys`` whose requests
-    may go ahead of others'; a key that is the only one may too."""
-
-    def __init__(self, keys: Iterable[str], hurried: Iterable[str] = ()) -> None:
-        self._digests = list(dict.fromkeys(_digest(key.encode()) for key in keys))
-        self._hurried = frozenset(_digest(key.encode()) for key in hurried)
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
-
-    def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
-        """Whose key ``Authorization: Bearer`` or else ``x-api-key`` bears. All keys are compared,
-        each in constant time. Raises UnauthorizedError unless it is a known one."""
-        key = presented_key(authorization, api_key)
-        if not key:
-            raise UnauthorizedError(
-                "You didn't provide an API key. Send it as 'Authorization: Bearer KEY' or as "
-                "'x-api-key: KEY'."
-            )
-        digest = _digest(key)
-        found = False
-        for known in self._digests:
-            found |= hmac.compare_digest(digest, known)
-        if not found:
-            raise UnauthorizedError("Incorrect API key provided.")
-        shares = len(self._digests) > 1
-        return Caller(
-            owner=digest.hex(),
-            shares=shares,
-            may_hurry=not shares or digest in self._hurried,
-        )
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
 
 
 class Exchange:
@@ -215,114 +162,5 @@ class Exchange:
         self._telemetry.request_finished(record)
 
 
-class ExchangeMiddleware(ASGIMiddleware):
-    """Outermost of a route: authenticates, opens the exchange and always ends it."""
-
-    scopes = (ScopeType.HTTP,)
-
-    def __init__(
-        self,
-        keys: KeyRing,
-        origins: OriginRules,
-        telemetry: Telemetry,
-        drain: Drain,
-        *,
-        patience: float,
-        keep_alive: float,
-        receive_timeout: float,
-        upload_room: UploadRoom,
-        answer_room: UploadRoom,
-        refuse_unknown: bool = False,
-    ) -> None:
-        self._keys = keys
-        self._origins = origins
-        self._patience = patience
-        self._keep_alive = keep_alive
-        self._receive_timeout = receive_timeout
-        self._upload_room = upload_room
-        self._answer_room = answer_room
-        self._refuse_unknown = refuse_unknown
-        self._telemetry = telemetry
-        self._drain = drain
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        options = scope["route_handler"].opt
-        route = options.get("route")
-        if route is None:
-            self._admit(scope, options)
-            await next_app(scope, receive, send)
-            return
-        exchange = Exchange(
-            _new_record(scope, route),
-            self._telemetry,
-            patience=self._patience,
-            keep_alive=self._keep_alive,
-            receive_timeout=self._receive_timeout,
-            drain=self._drain,
-            refuse_unknown=self._refuse_unknown,
-            upload_room=self._upload_room,
-            answer_room=self._answer_room,
-        )
-        scope["state"][EXCHANGE] = exchange
-        self._telemetry.request_started(exchange.record)
-        self._drain.enter()
-        try:
-            exchange.caller = self._admit(scope, options)
-            await next_app(scope, receive, send)
-        except QuireError as error:
-            exchange.fail(error)
-            exchange.record.status = error.status
-            raise
-        finally:
-            exchange.close()
-
-    def _admit(self, scope: Scope, options: dict[str, object]) -> Caller:
-        self._origins.check(scope)
-        if self._keys and not options.get("open"):
-            return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
-        return ANYBODY
-
-
-def presented_key(authorization: bytes, api_key: bytes) -> bytes:
-    """The key of ``Authorization: Bearer``, or else of ``x-api-key``; empty if there is none."""
-    scheme, _, key = authorization.partition(b" ")
-    if scheme.lower() != b"bearer" or not key.strip():
-        key = api_key
-    return key.strip()
-
-
-def key_owner(scope: Scope, keys: Iterable[str]) -> str:
-    """``owner_of`` for what an HTTP request presents."""
-    return owner_of(header(scope, b"authorization"), api_key_header(scope), keys)
-
-
-def api_key_header(scope: Scope) -> bytes:
-    """The key as Anthropic's clients send it, or else as Azure's do."""
-    return header(scope, b"x-api-key") or header(scope, b"api-key")
-
-
-def owner_of(authorization: bytes, api_key: bytes, keys: Iterable[str]) -> str:
-    """The digest of the caller's key, to whom what it makes belongs; without keys all is
-    everybody's."""
-    return _digest(presented_key(authorization, api_key)).hex() if any(keys) else ""
-
-
 def new_request_id() -> str:
     return f"req_{uuid.uuid4().hex}"
-
-
-def _new_record(scope: Scope, route: str) -> RequestRecord:
-    def text(name: bytes) -> str | None:
-        return header(scope, name).decode("latin-1") or None
-
-    return RequestRecord(
-        request_id=new_request_id(),
-        route=route,
-        http_method=str(scope.get("method", "")),
-        http_route=str(scope["path_template"]),
-        received_time=time.monotonic(),
-        received_wall_ns=time.time_ns(),
-        client_request_id=text(b"x-request-id"),
-        traceparent=text(b"traceparent"),
-        tracestate=text(b"tracestate"),
-    )

@@ -9,8 +9,8 @@ import pytest
 
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.run import RunLimits, RunRegistry
-from service.http.responses.keeping import Archive
-from service.preparation.steps import resolved
+from service.http.responses.lookup import ResponseLookup
+from service.preparation.history import resolved
 from tests.service.store.test_store import end_lease, opened, record
 
 RUNS = RunRegistry(RunLimits(timeout=1, run_bytes=1 << 20, total_bytes=1 << 20))
@@ -23,11 +23,11 @@ async def test_what_a_dead_replica_was_at_is_failed_once_its_lease_ends(tmp_path
         await store.put(alive)
         await store.put(msgspec.structs.replace(alive, id="resp_2"))
         await end_lease(url, "resp_2")
-        archive = Archive(store, RUNS, "me")
-        assert (await archive.find("resp_1")).status == "in_progress"
+        lookup = ResponseLookup(store, RUNS, "me")
+        assert (await lookup.find("resp_1")).status == "in_progress"
         with pytest.raises(InvalidRequestError, match="has not ended"):
-            await archive.history("resp_1")
-        found = await archive.find("resp_2")
+            await lookup.history("resp_1")
+        found = await lookup.find("resp_2")
         response = msgspec.json.decode(found.body)
         assert found.status == response["status"] == "failed"
         assert response["error"]["code"] == "server_error"
@@ -47,10 +47,10 @@ async def test_items_are_found_by_reference_in_any_response_of_the_same_owner(
         )
         await store.put(stored)
         reference = {"type": "item_reference", "id": item["id"]}
-        found = await Archive(store, RUNS, "me").items_of(f"resp_{key}")
+        found = await ResponseLookup(store, RUNS, "me").items_of(f"resp_{key}")
         assert resolved([reference], [], {f"resp_{key}": found}) == [item]
         with pytest.raises(NotFoundError):
-            await Archive(store, RUNS, "you").items_of(f"resp_{key}")
+            await ResponseLookup(store, RUNS, "you").items_of(f"resp_{key}")
         for wanted, referred in ((item["id"], {}), (f"msg_{key}_1", {f"resp_{key}": found})):
             with pytest.raises(NotFoundError):
                 resolved([{"id": wanted}], [], referred)

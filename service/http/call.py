@@ -1,0 +1,53 @@
+"""A request as routes see it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from litestar import Request, Response
+
+from service.http.body import client_left, read_body
+from service.http.scope import EXCHANGE
+from service.serving.client import Client
+from service.serving.exchange import Exchange
+from service.serving.services import Services
+
+
+class HttpCall(Request[Any, Any, Any]):
+    """Litestar makes one for each request. Those of routes that are not counted have no
+    ``exchange``."""
+
+    @property
+    def services(self) -> Services:
+        services: Services = self.app.state.services
+        return services
+
+    @property
+    def exchange(self) -> Exchange:
+        exchange: Exchange = self.scope["state"][EXCHANGE]
+        return exchange
+
+    @property
+    def requester(self) -> Client:
+        return Client(self.services, self.exchange, partial(client_left, self.receive))
+
+    async def read(self) -> bytes:
+        """The body, as ``read_body`` does. It may be large, so do not keep it."""
+        limit = self.services.settings.max_body_bytes
+        return await read_body(self.scope, self.receive, limit=limit)
+
+    def answer(self, body: bytes) -> Response[bytes]:
+        """The whole answer as JSON: the exchange has succeeded. Raises OverloadedError when all
+        exchanges keep too much together."""
+        self.exchange.hold(len(body))
+        self.exchange.succeed("stop")
+        return respond(self.exchange, body)
+
+
+def respond(exchange: Exchange, body: bytes) -> Response[bytes]:
+    """A JSON answer with status 200."""
+    exchange.record.status = 200
+    return Response(
+        content=body, status_code=200, media_type="application/json", headers=exchange.headers
+    )

@@ -1,0 +1,110 @@
+"""Authenticates each request and keeps its exchange.
+
+``ExchangeMiddleware`` wraps every route. A route is closed to callers without a key unless it is
+declared with ``opt={"open": True}``; one declared with ``opt={"route": …}`` is counted and logged
+under that name, exactly once, whatever happens to it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import QuireError
+from service.generation.admission import Drain
+from service.http.origins import OriginRules
+from service.http.scope import EXCHANGE, api_key_header, header
+from service.serving.exchange import Exchange, new_request_id
+from service.serving.keys import KeyRing
+from service.telemetry.observer import Telemetry
+from service.telemetry.record import RequestRecord
+from service.tenants.caller import ANYBODY, Caller
+from service.tenants.upload_room import UploadRoom
+
+
+class ExchangeMiddleware(ASGIMiddleware):
+    """Outermost of a route: authenticates, opens the exchange and always ends it."""
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        origins: OriginRules,
+        telemetry: Telemetry,
+        drain: Drain,
+        *,
+        patience: float,
+        keep_alive: float,
+        receive_timeout: float,
+        upload_room: UploadRoom,
+        answer_room: UploadRoom,
+        refuse_unknown: bool = False,
+    ) -> None:
+        self._keys = keys
+        self._origins = origins
+        self._patience = patience
+        self._keep_alive = keep_alive
+        self._receive_timeout = receive_timeout
+        self._upload_room = upload_room
+        self._answer_room = answer_room
+        self._refuse_unknown = refuse_unknown
+        self._telemetry = telemetry
+        self._drain = drain
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        options = scope["route_handler"].opt
+        route = options.get("route")
+        if route is None:
+            self._admit(scope, options)
+            await next_app(scope, receive, send)
+            return
+        exchange = Exchange(
+            _new_record(scope, route),
+            self._telemetry,
+            patience=self._patience,
+            keep_alive=self._keep_alive,
+            receive_timeout=self._receive_timeout,
+            drain=self._drain,
+            refuse_unknown=self._refuse_unknown,
+            upload_room=self._upload_room,
+            answer_room=self._answer_room,
+        )
+        scope["state"][EXCHANGE] = exchange
+        self._telemetry.request_started(exchange.record)
+        self._drain.enter()
+        try:
+            exchange.caller = self._admit(scope, options)
+            await next_app(scope, receive, send)
+        except QuireError as error:
+            exchange.fail(error)
+            exchange.record.status = error.status
+            raise
+        finally:
+            exchange.close()
+
+    def _admit(self, scope: Scope, options: dict[str, object]) -> Caller:
+        self._origins.check(scope)
+        if self._keys and not options.get("open"):
+            return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
+        return ANYBODY
+
+
+def _new_record(scope: Scope, route: str) -> RequestRecord:
+    def text(name: bytes) -> str | None:
+        return header(scope, name).decode("latin-1") or None
+
+    return RequestRecord(
+        request_id=new_request_id(),
+        route=route,
+        http_method=str(scope.get("method", "")),
+        http_route=str(scope["path_template"]),
+        received_time=time.monotonic(),
+        received_wall_ns=time.time_ns(),
+        client_request_id=text(b"x-request-id"),
+        traceparent=text(b"traceparent"),
+        tracestate=text(b"tracestate"),
+    )

@@ -1,0 +1,151 @@
+"""How long a response lives and who hears its end: decided once, when its request has been read."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from service.errors import NotStoredError, StoreUnavailableError
+from service.generation.run import Run
+from service.preparation.jobs import History
+from service.store.record import StoredResponse
+from service.store.store import ResponseStore
+from service.wire.responses.answer import Ending, ResponseAnswer
+from service.wire.responses.request import ResponsesRequest
+
+
+class Storage(enum.Enum):
+    NONE = "none"
+    IF_POSSIBLE = "if possible"  # an answer that cannot be stored says so
+    REQUIRED = "required"  # an answer that cannot be stored is a failure
+
+
+class Delivery(enum.Enum):
+    WHOLE = "whole"
+    STREAM = "stream"
+    RESUMABLE_STREAM = "resumable stream"
+    BACKGROUND = "background"
+    BACKGROUND_STREAM = "background stream"
+
+
+class Lifecycle(NamedTuple):
+    storage: Storage
+    delivery: Delivery
+
+    @property
+    def background(self) -> bool:
+        return self.delivery in (Delivery.BACKGROUND, Delivery.BACKGROUND_STREAM)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it outlives its connection."""
+        return self.background or self.delivery is Delivery.RESUMABLE_STREAM
+
+    @property
+    def streams(self) -> bool:
+        return self.delivery not in (Delivery.WHOLE, Delivery.BACKGROUND)
+
+
+def lifecycle_of(request: ResponsesRequest, *, resumable: bool) -> Lifecycle:
+    """``resumable``: a header says that the client may come back for the stream. So does storing
+    it, if the request says that itself: storing is the default."""
+    if request.store or request.background:
+        storage = Storage.REQUIRED
+    else:
+        storage = Storage.IF_POSSIBLE if request.kept else Storage.NONE
+    if request.background:
+        delivery = Delivery.BACKGROUND_STREAM if request.stream else Delivery.BACKGROUND
+    elif not request.stream:
+        delivery = Delivery.WHOLE
+    else:
+        lasts = resumable or request.store
+        delivery = Delivery.RESUMABLE_STREAM if lasts else Delivery.STREAM
+    return Lifecycle(storage, delivery)
+
+
+class ResponseLifecycle:
+    """Stores one response: when it begins, if it may outlive its request, and when it has ended.
+    The subject of its run, if it has one.
+
+    ``record`` is what is stored, still without an answer; ``make_answer`` makes the encoder, which
+    reports its ending to the callable that it gets.
+    """
+
+    def __init__(
+        self,
+        store: ResponseStore,
+        lifecycle: Lifecycle,
+        record: StoredResponse,
+        make_answer: Callable[[Callable[[Ending], None]], ResponseAnswer],
+    ) -> None:
+        self.plan = lifecycle
+        self._store = store
+        self._is_stored = lifecycle.storage is not Storage.NONE
+        self._record = record
+        self._ending: Ending | None = None
+        self.answer = make_answer(self._end)
+
+    @property
+    def record(self) -> StoredResponse:
+        """As it is now."""
+        status = "in_progress" if self._ending is None else self._ending.status
+        return msgspec.structs.replace(self._record, status=status, body=self.body)
+
+    @property
+    def body(self) -> bytes:
+        return self.answer.stream().body if self._ending is None else self._ending.body
+
+    def unstored(self) -> History | None:
+        """The conversation up to the answer, where that is complete and only here."""
+        ended = self._ending is not None and self._ending.status in ("completed", "incomplete")
+        return history_of(self.record) if ended and not self._is_stored else None
+
+    async def begin(self) -> None:
+        """Its run is about to go: any replica may be asked for it.
+
+        Raises StoreUnavailableError.
+        """
+        if self._is_stored:
+            await self._store.put(self.record)
+
+    def _end(self, ending: Ending) -> None:
+        self._ending = ending
+        if self._is_stored and not self.plan.runs and ending.status == "failed":
+            self._store.save(self.record)
+
+    async def commit(self) -> bool:
+        """A Commit: any replica can be asked for it once the client knows how it ended.
+
+        Raises NotStoredError if it must be stored and cannot be.
+        """
+        if not self._is_stored:
+            return True
+        try:
+            await self._store.put(self.record)
+        except StoreUnavailableError as error:
+            if self.plan.storage is Storage.REQUIRED:
+                raise NotStoredError("The response could not be stored.") from error
+            self._is_stored = self.answer.stored = False
+            return False
+        return True
+
+    def stopping(self) -> None:
+        self.answer.stream().cancelled = True
+
+    def ended(self, run: Run) -> None:
+        if not self._is_stored:
+            return
+        log = run.log
+        events = log.since(0) if log.first == 0 else None
+        self._store.save(msgspec.structs.replace(self.record, events=events))
+
+    def discard(self) -> None:
+        """Deleted while it was still going."""
+        self._is_stored = False
+
+
+def history_of(record: StoredResponse) -> History:
+    return History(context=record.context, input=record.input, body=record.body)

@@ -1,0 +1,126 @@
+"""What every API of conversations does the same: from its task to what the engine generates."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.messages import SamplingParams
+from service.constraint.request import ConstraintRequest
+from service.conversation import JsonObject
+from service.errors import InvalidRequestError
+from service.formats import Opening, opening_of, reasoning_is_over
+from service.generation.request import GenerationRequest
+from service.output.calls.coercion import parameter_types
+from service.output.calls.sink import ToolSchemas
+from service.preparation import forms
+from service.preparation.jobs import Asked
+from service.preparation.prompts import prompt_ids, rendered, room
+from service.preparation.work import Work
+from service.wire.sampling import (
+    check_prompt_logprobs,
+    default_max_tokens,
+    output_room,
+    sampling_params,
+    stop_rules,
+)
+from service.wire.structured_output import constraint_request
+from service.wire.task import Task
+
+# Arguments of all tools whose types the parser is told.
+_MAX_TYPED_ARGUMENTS = 16_384
+
+
+def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | None]:
+    """The token limit is cut to the context that is left. Raises InvalidRequestError."""
+    conversation, sampling = task.conversation, task.sampling
+    text = rendered(conversation, work.checkpoint, work.stage)
+    ids = prompt_ids(
+        text,
+        sampling,
+        work.checkpoint,
+        context=work.context,
+        param=conversation.param,
+        add_special_tokens=conversation.add_special_tokens,
+    )
+    opening = opening_of(
+        work.checkpoint.output_format, text, continues=conversation.continue_final_message
+    )
+    generation = GenerationRequest(
+        request_id=work.job.request_id,
+        prompts=[ids],
+        params=_params(task, ids, work),
+        arrival_time=work.job.arrival_time,
+        n=sampling.n or 1,
+        seed=sampling.seed,
+        stop=stop_rules(sampling),
+        skip_special_tokens=sampling.skip_special_tokens,
+        parse=True,
+        tools=_typed(conversation.tool_schemas()),
+        opening=opening,
+        continues_text=conversation.continue_final_message,
+        priority=sampling.priority,
+        cache_salt=sampling.cache_salt or "",
+        length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
+    )
+    return generation, asked_form(_constraint(task, text, opening, work), generation)
+
+
+def _params(task: Task, ids: list[int], work: Work) -> SamplingParams:
+    sampling, n = task.sampling, task.sampling.n or 1
+    left = room(len(ids), work.context, task.conversation.param)
+    left = output_room(sampling, left, wanted=task.token_limit, choices=n, logprobs=task.logprobs)
+    check_prompt_logprobs(sampling, n * len(ids), sampling.prompt_logprobs)
+    limit = task.token_limit or default_max_tokens(work.checkpoint.defaults, left)
+    return sampling_params(
+        sampling,
+        work.checkpoint,
+        vocab_size=work.job.engine.vocab_size,
+        max_tokens=min(limit, left),
+        logprobs=task.logprobs,
+        prompt_logprobs=sampling.prompt_logprobs,
+    )
+
+
+def _constraint(task: Task, text: str, opening: Opening, work: Work) -> ConstraintRequest:
+    conversation = task.conversation
+    request = constraint_request(
+        conversation,
+        task.answer,
+        tools=task.tools,
+        opening=opening,
+        reasoning_is_over=reasoning_is_over(
+            work.checkpoint.output_format, text, continues=conversation.continue_final_message
+        ),
+    )
+    return msgspec.structs.replace(request, may_free=True) if task.may_free else request
+
+
+def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:
+    """The tools, each with no more of its schema than the parser reads: its arguments' types."""
+    if tools is None:
+        return None
+    left = _MAX_TYPED_ARGUMENTS
+    typed: dict[str, JsonObject | None] = {}
+    for name, schema in tools.items():
+        declared = schema.get("properties") if schema else None
+        properties: JsonObject = {}
+        for key in declared if isinstance(declared, dict) else ():
+            types = parameter_types(schema, key) if left else None
+            if types:
+                properties[key] = {"type": sorted(types)}
+                left -= 1
+        typed[name] = {"properties": properties} if properties else None
+    return typed
+
+
+def asked_form(
+    request: ConstraintRequest, generation: GenerationRequest, *, plain: bool = False
+) -> Asked | None:
+    """Raises InvalidRequestError where no form can be had."""
+    asked = forms.asked_of(request, plain=plain)
+    if asked is not None and generation.length_penalty is not None:
+        raise InvalidRequestError(
+            "Structured output is not supported with 'use_beam_search'.",
+            param="use_beam_search",
+        )
+    return asked

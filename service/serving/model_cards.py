@@ -1,0 +1,19 @@
+"""What clients learn of the model."""
+
+from __future__ import annotations
+
+from service.serving.services import Services
+from service.wire.models import ModelCard
+
+
+def model_card(services: Services, name: str) -> ModelCard:
+    """``name``: the one of the model's names that they ask for."""
+    ready = services.link.state.ready
+    return ModelCard(
+        id=name,
+        created=services.started,
+        root=services.names[0],
+        max_model_len=None if ready is None else ready.max_model_len,
+        architecture=None if ready is None else ready.architecture,
+        tasks=services.tasks,
+    )

@@ -1,0 +1,108 @@
+"""Following a generation to its end: as the stream of any API, or until its answer is whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
+
+from observability.logging import get_logger
+from service.errors import InternalError, QuireError
+from service.generation.choice import Choice
+from service.generation.request import Generation
+from service.serving.exchange import Exchange
+
+_log = get_logger()
+
+Piece = TypeVar("Piece")
+Piece_co = TypeVar("Piece_co", covariant=True)
+
+
+class AnswerStream(Protocol[Piece_co]):
+    """What is sent (SSE bytes, say), in the order ``begin``, ``advance`` as often as needed, then
+    ``end``, or ``fail`` at any point: the API's own event that says the stream has not
+    succeeded. The pieces of an ``advance`` are made when they are asked for, each with bounded
+    work; an event may be in several."""
+
+    def begin(self) -> Piece_co: ...
+
+    def advance(self, choices: list[Choice]) -> Iterable[Piece_co]: ...
+
+    def end(self) -> Piece_co: ...
+
+    def fail(self, error: QuireError) -> Piece_co: ...
+
+
+class Answer(Protocol):
+    """``follow`` is called as tokens arrive, ``whole`` (perhaps twice) at the end: the answer's
+    JSON in pieces that are made when they are asked for, each with bounded work."""
+
+    def follow(self, choices: list[Choice]) -> None: ...
+
+    def whole(self) -> Iterable[bytes]: ...
+
+    def stream(self) -> AnswerStream[bytes]: ...
+
+
+# Awaited when an answer is ready, before its end is sent. False: what the end says has become
+# untrue, so it is made anew. Raises QuireError where the end must not be sent as a success.
+Commit = Callable[[], Awaitable[bool]]
+
+
+async def complete(exchange: Exchange, generation: Generation, answer: Answer) -> None:
+    """Returns once all of the answer is generated. Raises QuireError when the engine fails."""
+    while not generation.done:
+        answer.follow(await generation.advance())
+        if generation.first_token_time is not None:
+            exchange.note_first_token(generation.first_token_time)
+
+
+async def stream_events(
+    exchange: Exchange,
+    generation: Generation,
+    stream: AnswerStream[Piece],
+    commit: Commit | None = None,
+) -> AsyncGenerator[Piece, None]:
+    """The stream's pieces, to its own last event, of success or of failure."""
+    try:
+        opening = stream.begin()
+        if opening:
+            yield opening
+        first, arm = True, generation.waker.arm
+        while not generation.done:
+            if generation.behind:
+                await asyncio.sleep(0)
+            waking = arm()
+            if waking is not None:
+                await waking
+            changed = generation.collect()
+            if first and generation.first_token_time is not None:
+                exchange.note_first_token(generation.first_token_time)
+                first = False
+            further = False
+            for piece in stream.advance(changed):
+                if further:
+                    await asyncio.sleep(0)
+                if piece:
+                    yield piece
+                further = True
+        ending = stream.end()
+        if commit is not None and not await commit():
+            ending = stream.end()
+        exchange.succeed(outcome_of(generation))
+        yield ending
+    except QuireError as error:
+        exchange.fail(error)
+        yield stream.fail(error)
+    except Exception:
+        _log.exception("a stream failed", request_id=exchange.record.request_id)
+        fault = InternalError("The server had an error while processing the request.")
+        exchange.fail(fault)
+        yield stream.fail(fault)
+
+
+def outcome_of(generation: Generation) -> str:
+    """The request's outcome is its first choice's finish reason."""
+    finished = generation.choices[0].finished
+    assert finished is not None
+    return finished.reason
