@@ -130,10 +130,6 @@ class OutputParser:
         if opening is Opening.HEADER:
             self._start_header(0, "")
 
-    @property
-    def in_reasoning(self) -> bool:
-        return self._in_reasoning
-
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
         free = not (self._held or self._after_tag or self._fresh) and self._source is None
