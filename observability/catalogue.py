@@ -155,13 +155,13 @@ GENERATED_TOKENS = Metric(
 PREEMPTIONS = Metric(
     "quire_preemptions_total",
     Kind.COUNTER,
-    "Running sequences sent back to the queue for want of KV-cache blocks.",
+    "Running sequences sent back to the queue for lack of KV-cache blocks.",
     (MODEL,),
 )
 HANDOVERS = Metric(
     "quire_handovers_total",
     Kind.COUNTER,
-    "Sequences whose engine died and that went on in the next one. Counted when the request ends.",
+    "Sequences that continued in the next engine when theirs died. Counted when the request ends.",
     (MODEL,),
 )
 GRAMMARS = Metric(
@@ -174,7 +174,7 @@ GRAMMARS = Metric(
 GRAMMAR_SECONDS = Metric(
     "quire_grammar_seconds_total",
     Kind.COUNTER,
-    "Time spent on grammars, beside the engine's steps: compiling them, and working out which "
+    "Time spent on grammars, parallel to engine steps: compiling them, and working out which "
     "tokens they allow next (mask).",
     (MODEL, Label("work", ("compile", "mask"))),
 )
@@ -430,6 +430,6 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("itl_mean_ms", "mean gap between tokens"),
     LogField("total_ms", "receipt to end"),
     LogField("preemptions", "times its sequences were preempted, together"),
-    LogField("handovers", "times its sequences went on in a restarted engine, together"),
+    LogField("handovers", "times its sequences continued in a restarted engine, together"),
     LogField("ignored", "names of request fields that were ignored"),
 )

@@ -19,7 +19,7 @@ Written by `python -m observability.generate` from `observability/catalogue.py`;
 the two differ.
 
 `GET /metrics` serves these metrics in the Prometheus text format, and in OpenMetrics (with
-exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that ask for
+exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that accept
 it. Series with closed label sets exist at 0 from the start. Every bound that is a likely objective
 is an exact bucket bound, so that attainment is a ratio of two counters.
 
@@ -45,7 +45,7 @@ def page() -> str:
             ),
         ),
         "\n### Outcomes\n",
-        "Each request ends in exactly one of these; the same word stands in metric, span and log "
+        "Each request ends in exactly one of these; the same word is used in metric, span and log "
         "line.\n\n",
         ", ".join(f"`{outcome}`" for outcome in catalogue.OUTCOMES) + ".\n",
         "\n## Spans\n",
