@@ -29,16 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # The controller of pytest-xdist has to start its workers.
-    if config.getoption("quick") and not config.getoption("numprocesses", None):
-        forbid_processes()
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if not config.getoption("quick") or not collection_path.name.startswith("test_"):
         return None
     return True if collection_path.suffix == ".py" and not is_quick(collection_path) else None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick(pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("quick"):
+        forbid_processes()
 
 
 @pytest.fixture(autouse=True, scope="session")
