@@ -89,11 +89,12 @@ coverage: $(VENV)/.develop ## Run `make test` and say which lines it leaves out 
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q \
 		--cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
-lint: $(VENV)/.develop types ## ruff, formatting, strict types
+lint: $(VENV)/.develop ## ruff, formatting, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
-types: $(VENV)/.develop ## mypy, strict
+types: $(VENV)/.develop ## Strict types alone (mypy)
 	$(BIN)/mypy
 
 # Without "unused variable": fields of structs, which msgspec reads and writes. Ruff finds the others.
