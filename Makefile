@@ -57,7 +57,7 @@ $(CLIENTS)/.installed: tests/e2e/javascript/package.json
 
 check: lint dead test test-chart ## All that CI checks before a change lands
 
-# The edit loop. tests/quick.py says which files it takes; a test that starts a process fails here.
+# The edit loop. tests/quick.py says which files it takes; a test that starts a process is skipped.
 quick: $(VENV)/.develop ## Run the tests that start no process, in under a minute (ARGS="-k name")
 	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q $(ARGS)
 

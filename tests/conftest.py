@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.quick import forbid_processes, is_quick
+from tests.quick import is_quick, skip_what_starts_processes
 
 # Tests share the machine: how long an example takes says nothing about it.
 settings.register_profile("quire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,7 +38,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(autouse=True, scope="session")
 def _quick(pytestconfig: pytest.Config) -> None:
     if pytestconfig.getoption("quick"):
-        forbid_processes()
+        skip_what_starts_processes()
 
 
 @pytest.fixture(autouse=True, scope="session")
