@@ -1,13 +1,14 @@
 """Which tests `make quick` leaves out: those that start processes or take long.
 
-A file is left out if it, or a helper under ``tests/`` that it imports, uses ``subprocess`` or is
-marked ``integration``. That is read from the source, because importing what such files need takes
-long. In the other files, a test that makes the product start a process is skipped as it does so.
+Files are left out by their source, helpers under ``tests/`` included, because importing what such
+files need takes long itself. In the other files, a test that makes the product start a process is
+skipped as it does so.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -16,16 +17,18 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-LEFT_OUT = ("subprocess", "mark.integration", "mark.agents", "mark.chart")
+LEFT_OUT = re.compile(
+    r"\bsubprocess\b|mark\.(?:agents|chart|integration)\b"
+    r"|^ *(?:from|import) (?:transformers|sentence_transformers|triton|engine\.gpu)\b",
+    re.MULTILINE,
+)
 STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
 
 @cache
 def is_quick(path: Path) -> bool:
     source = path.read_text()
-    if any(word in source for word in LEFT_OUT):
-        return False
-    return all(is_quick(helper) for helper in _helpers(source))
+    return not LEFT_OUT.search(source) and all(is_quick(helper) for helper in _helpers(source))
 
 
 def _helpers(source: str) -> list[Path]:
