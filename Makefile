@@ -4,6 +4,7 @@ VENV   := .venv
 AGENTS := build/agents
 CLIENTS := build/clients
 PEERS  := build/peers
+AUDIT  := build/audit
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -11,10 +12,11 @@ export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Tests run beside each other: numeric libraries must not fight over the cores.
-test test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
+check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard chat doctor test test-slow test-chart test-agents lint format bench peers docs proto clean
+.PHONY: help install serve dashboard chat doctor check quick test test-slow test-chart test-agents coverage
+.PHONY: lint types dead audit format hooks bench peers docs proto clean
 
 help: ## List what can be done here
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +55,12 @@ $(CLIENTS)/.installed: tests/e2e/javascript/package.json
 	cp tests/e2e/javascript/package.json $(CLIENTS)/
 	-npm install --prefix $(CLIENTS) --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel error && touch $@
 
+check: lint dead test test-chart ## All that CI checks before a change lands
+
+# The edit loop. tests/quick.py says which files it takes; a test that starts a process is skipped.
+quick: $(VENV)/.develop ## Run the tests that start no process, in under a minute (ARGS="-k name")
+	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q $(ARGS)
+
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)
 
@@ -77,14 +85,39 @@ $(AGENTS)/python/.installed: tests/agents/requirements.txt
 test-agents: $(VENV)/.develop $(AGENTS)/.installed $(AGENTS)/python/.installed ## Run coding agents and client frameworks (1.5 GB from npm and PyPI)
 	$(BIN)/python -m pytest -m agents -q $(ARGS)
 
+coverage: $(VENV)/.develop ## Run `make test` and say which lines it leaves out (build/coverage has pages)
+	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q \
+		--cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
+
 lint: $(VENV)/.develop ## ruff, formatting, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+types: $(VENV)/.develop ## Strict types alone (mypy)
+	$(BIN)/mypy
+
+# Without "unused variable": fields of structs, which msgspec reads and writes. Ruff finds the others.
+dead: $(VENV)/.develop ## Find code that nothing uses (vulture; pyproject.toml has the exceptions)
+	! $(BIN)/vulture | grep -v "unused variable"
+
+# An environment of its own: what audits is not audited.
+$(AUDIT)/.installed:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet pip-audit
+	@touch $@
+
+audit: $(VENV)/.develop $(AUDIT)/.installed ## Compare imports with pyproject.toml, look up known vulnerabilities (needs pypi.org)
+	$(BIN)/deptry .
+	$(AUDIT)/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
 format: $(VENV)/.develop ## Put the code into the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Needs pre-commit (pipx install pre-commit); its hooks use this environment.
+hooks: $(VENV)/.develop ## Run ruff, mypy and the prose check before each commit
+	pre-commit install
 
 bench: $(VENV)/.develop ## Run the CPU benchmarks; each prints a table and writes bench/results/
 	$(BIN)/python -m bench.engine_cpu

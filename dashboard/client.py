@@ -136,14 +136,12 @@ class Generation:
         try:
             chunk = decode_chunk(data)
         except msgspec.DecodeError as error:
-            raise _BrokenStreamError(
-                f"The server sent a chunk that makes no sense: {error}"
-            ) from error
+            raise _BrokenStreamError(f"The server sent an invalid chunk: {error}") from error
         with self._changed:
             self._answer.apply(chunk, time.monotonic())
             self._changed.notify_all()
         if chunk.error is not None:
-            raise _BrokenStreamError(f"The server broke off: {chunk.error.message}")
+            raise _BrokenStreamError(f"The server reported an error: {chunk.error.message}")
         return False
 
     def _end(self, ending: Ending, error: str = "") -> None:

@@ -49,7 +49,7 @@ class Poller:
         self._patience = patience
         self._history = History(max(RATE_SECONDS, QUANTILE_SECONDS))
         self._readings: deque[Reading] = deque(maxlen=round(keep / interval))
-        self._health = server.Health(server.State.UNREACHABLE, detail="Not asked yet.")
+        self._health = server.Health(server.State.UNREACHABLE, detail="Not requested yet.")
         self._engine: dict[str, str] = {}
         self._problem = ""
         self._looked = 0.0
@@ -131,7 +131,7 @@ class Poller:
         except ValueError as error:
             return f"{self.url}/metrics is not in Prometheus' text format: {error}"
         if not page.gauges and not page.cumulative:
-            return f"{self.url}/metrics holds none of Quire's metrics: is this another server?"
+            return f"{self.url}/metrics has no Quire metrics: is this another server?"
         now = time.monotonic()
         self._history.append(now, page)
         reading = read(now, self._history)

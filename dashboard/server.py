@@ -97,7 +97,7 @@ def unreachable(url: str, error: httpx.TransportError) -> str:
         return f"{url} did not answer in time."
     if isinstance(error, httpx.ConnectError):
         return f"Nothing answers at {url}."
-    return f"The connection to {url} broke off."
+    return f"The connection to {url} was lost."
 
 
 def refusal(response: httpx.Response) -> RefusalError:

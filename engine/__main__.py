@@ -44,31 +44,32 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     beats: (
-        Annotated[str, Meta(description="File to write signs of life into (engine.beats).")] | None
+        Annotated[str, Meta(description="File to write heartbeats to (engine.beats).")] | None
     ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
-    parent_pid: Annotated[int, Meta(ge=1, description="Id of that process.")] | None = None
+    parent_pid: Annotated[int, Meta(ge=1, description="Process id of the parent.")] | None = None
     log_format: Annotated[
         Literal["auto", "json", "console"],
-        Meta(description="Of log lines; auto: text on a terminal, else JSON."),
+        Meta(description="Log format; auto: text on a terminal, else JSON."),
     ] = "auto"
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least severe level logged.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Lowest severity that is logged."),
     ] = "info"
     prompt_token_ids: (
         Annotated[str, Meta(description="Instead of serving, continue this prompt: 1,2,3.")] | None
     ) = None
-    max_tokens: Annotated[int, Meta(ge=1, description="Output tokens, with a prompt.")] = 16
+    max_tokens: Annotated[int, Meta(ge=1, description="Maximum output tokens, with a prompt.")] = 16
     temperature: Annotated[
-        float, Meta(ge=0, le=100, description="Of sampling, with a prompt; 0: greedy.")
+        float, Meta(ge=0, le=100, description="Sampling temperature, with a prompt; 0: greedy.")
     ] = 0.0
     sampling_seed: Annotated[
-        int, Meta(ge=0, le=2**63 - 1, description="Of sampling, with a prompt.")
+        int, Meta(ge=0, le=2**63 - 1, description="Sampling seed, with a prompt.")
     ] = 0
     ignore_eos: Annotated[
-        bool, Meta(description="Go on after an end-of-sequence token, with a prompt.")
+        bool, Meta(description="Continue after an end-of-sequence token, with a prompt.")
     ] = False
 
 

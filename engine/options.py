@@ -307,7 +307,7 @@ def to_argv(settings: msgspec.Struct) -> list[str]:
         elif option.is_list:
             argv += [f"{option.flag}={item}" for item in value]
         elif value is None:
-            raise OptionError(f"{option.flag}: no argument stands for None")
+            raise OptionError(f"{option.flag}: None cannot be passed as an argument")
         else:
             # One argument, so that a value may begin with a dash.
             argv.append(

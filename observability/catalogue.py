@@ -151,7 +151,7 @@ PREEMPTIONS = Metric(
     "quire_preemptions_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Running sequences sent back to the queue for want of KV-cache blocks.",
+    "Running sequences sent back to the queue for lack of KV-cache blocks.",
     (MODEL,),
     totals=(Total("preemptions"),),
 )
@@ -159,7 +159,7 @@ HANDOVERS = Metric(
     "quire_handovers_total",
     MetricKind.COUNTER,
     Scope.MODEL,
-    "Sequences whose engine died and that went on in the next one. Counted when the request ends.",
+    "Sequences that continued in the next engine when theirs died. Counted when the request ends.",
     (MODEL,),
 )
 GRAMMARS = Metric(
@@ -179,7 +179,7 @@ GRAMMAR_SECONDS = Metric(
     "quire_grammar_seconds_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Time spent on grammars, beside the engine's steps: compiling them, and working out which "
+    "Time spent on grammars, parallel to engine steps: compiling them, and working out which "
     "tokens they allow next (mask).",
     (MODEL, Label("work", ("compile", "mask"))),
     totals=(Total("grammar_compile_seconds", "compile"), Total("grammar_mask_seconds", "mask")),

@@ -20,7 +20,7 @@ Written by `python -m observability.generate` (`make docs`) from `observability/
 `outcomes.py` and `schema.py`; a test fails when they differ.
 
 `GET /metrics` serves these metrics in the Prometheus text format, and in OpenMetrics (with
-exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that ask for
+exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that accept
 it. Series with closed label sets exist at 0 from the start. Every bound that is a likely objective
 is an exact bucket bound, so that attainment is a ratio of two counters.
 
@@ -46,7 +46,7 @@ def page() -> str:
             ),
         ),
         "\n### Outcomes\n",
-        "\nEach request ends in exactly one of these; the same word is in metric, span and log "
+        "\nEach request ends in exactly one of these; the same word is used in metric, span and log "
         "line.\n",
         _table(
             ("Outcome", "Group", "Meaning"),

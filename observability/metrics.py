@@ -49,12 +49,6 @@ class BulkHistogramSeries:
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
 
-    def observe_many(self, values: Sequence[float]) -> None:
-        counts, bounds = self.counts, self.bounds
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-        self.total += sum(values)
-
 
 class BulkHistogram(Collector):
     """A histogram for what is observed at each engine step or token.

@@ -110,6 +110,6 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("itl_mean_ms", "mean gap between tokens"),
     LogField("total_ms", "receipt to end"),
     LogField("preemptions", "times its sequences were preempted, together"),
-    LogField("handovers", "times its sequences went on in a restarted engine, together"),
+    LogField("handovers", "times its sequences continued in a restarted engine, together"),
     LogField("ignored", "names of request fields that were ignored"),
 )

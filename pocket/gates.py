@@ -1,7 +1,7 @@
 """The gates: held-out questions, what must come out, and how often.
 
 Standard library only. `gates()` gives questions as chat messages, tools and the thinking switch;
-`Case.score` judges an `Answer`, `Case.score_text` raw generated text. So the same gates run over
+`Case.score` judges an `Answer`, read from text or from a server. So the same gates run over
 the exported files (`python -m pocket.evaluate`) and over any server.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pocket.answer import Answer, parse
+from pocket.answer import Answer
 from pocket.strangers import STRANGERS
 from pocket.text import arithmetic, copying, mix, small_talk, tools, unknown
 from pocket.text.dice import Dice
@@ -32,10 +32,6 @@ class Case:
     score: Callable[[Answer], bool]
     expected: str = ""
     """What was hoped for, for a reader of failures."""
-
-    def score_text(self, text: str, stopped: bool = True) -> bool:
-        """Judge raw generated text."""
-        return self.score(parse(text, stopped))
 
 
 @dataclass(frozen=True, slots=True)

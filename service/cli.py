@@ -78,10 +78,10 @@ def _parser() -> argparse.ArgumentParser:
         "chat", help="talk to a running server in this terminal", description=chat_terminal.__doc__
     )
     _add_server_arguments(chat)
-    chat.add_argument("--model", help="model to ask for; default: the server's first")
+    chat.add_argument("--model", help="model to use; default: the server's first")
     chat.add_argument("--system", help="system message")
     chat.add_argument("--temperature", type=float, help="default: the model's own")
-    chat.add_argument("--max-tokens", type=int, help="most tokens of an answer")
+    chat.add_argument("--max-tokens", type=int, help="maximum tokens of an answer")
     chat.set_defaults(command=_chat)
 
     # What follows is the dashboard's own command line, --help included.

@@ -211,7 +211,7 @@ def port_finding(port: int) -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            remedy = f"quire serve --port {port + 1}, or end what listens there"
+            remedy = f"quire serve --port {port + 1}, or stop the process that is using it"
             return Finding(Level.NOTE, "port", f"{port}: {error.strerror}", remedy)
     return Finding(Level.OK, "port", f"{port} is free")
 
@@ -226,7 +226,7 @@ def model_problem(model: Path, *, without_weights: bool = False) -> str:
 def _config_problem(model: Path) -> str:
     config = model / "config.json"
     if not config.is_file():
-        return f"{model} is no model directory: it has no config.json"
+        return f"{model} is not a model directory: it has no config.json"
     try:
         json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

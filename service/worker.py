@@ -69,15 +69,16 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
     ) = None
     beats: (
-        Annotated[str, Meta(description="File to write signs of life into (engine.beats).")] | None
+        Annotated[str, Meta(description="File to write heartbeats to (engine.beats).")] | None
     ) = None
     supervisor_page: (
-        Annotated[str, Meta(description="File with the supervisor's own (engine.beats).")] | None
+        Annotated[str, Meta(description="File with the supervisor's heartbeats (engine.beats).")]
+        | None
     ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
-    parent_pid: Annotated[int, Meta(ge=1, description="Id of that process.")] | None = None
+    parent_pid: Annotated[int, Meta(ge=1, description="Process id of the parent.")] | None = None
 
 
 def _allow_many_connections() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.quick import is_quick, skip_what_starts_processes
+
 # Tests share the machine: how long an example takes says nothing about it.
 settings.register_profile("quire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("quire")
@@ -19,6 +21,24 @@ if not Path("/dev/nvidiactl").exists():
 
 # Set where all optional parts are installed (.ci/run): a test that skips there hides a hole.
 MUST_NOT_SKIP = bool(os.environ.get("QUIRE_TESTS_MUST_NOT_SKIP"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that start no process (make quick)"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("quick") or not collection_path.name.startswith("test_"):
+        return None
+    return True if collection_path.suffix == ".py" and not is_quick(collection_path) else None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick(pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("quick"):
+        skip_what_starts_processes()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_rooms import ORDER
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -29,10 +31,35 @@ def test_make_targets_named_in_the_docs_exist(page: Path) -> None:
     assert named <= targets
 
 
-def test_every_room_and_test_folder_is_named_in_the_architecture() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    for room in ("observability", "engine", "pocket", "client", "service", "dashboard", "helm"):
-        assert f"`{room}/`" in page
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_every_folder_of_the_product_has_its_floor_in_the_architecture() -> None:
+    for folder in ("observability", "engine", "pocket", "service", "dashboard", "client", "helm"):
+        assert f"`{folder}/`" in ARCHITECTURE
+
+
+@pytest.mark.parametrize("top", ORDER)
+def test_the_drawing_of_the_rooms_has_each_in_its_place(top: str) -> None:
+    drawing = re.search(rf"^{top}/\n((?:  .*\n)+)", ARCHITECTURE, re.MULTILINE)
+    assert drawing
+    columns = [line.strip().split("  ")[0] for line in drawing[1].splitlines()]
+    drawn = [room for column in columns for room in re.findall(r"\w+", column)]
+    assert [room for room in reversed(drawn) if room in ORDER[top]] == list(ORDER[top])
+
+
+CLAIM = re.compile(r"\[(\w+)\]\((\S+?)\) \(at most (\d+) lines\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_says_is_short_is_short(page: Path) -> None:
+    """``[name](path) (at most N lines)``, said of a function or class."""
+    for name, target, most in CLAIM.findall(page.read_text()):
+        tree = ast.parse((page.parent / target).read_text())
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        node = next(n for n in ast.walk(tree) if isinstance(n, kinds) and n.name == name)
+        assert node.end_lineno is not None
+        assert node.end_lineno - node.lineno < int(most)
 
 
 FIELD_ISSUES = (ROOT / "docs" / "field-issues.md").read_text()

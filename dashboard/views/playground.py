@@ -27,8 +27,8 @@ _THINKING = {"Model's default": None, "On": True, "Off": False}
 _POCKET = (
     "**pocket** is Quire's built-in demonstration model: a few megabytes, trained from scratch on "
     "generated text. It speaks the whole protocol (it chats a little, thinks, calls tools, stops "
-    "by itself), but it knows next to nothing and is no assistant. Serve a real checkpoint with "
-    "`quire serve PATH`."
+    "by itself), but it knows next to nothing and is not an assistant. Serve a real checkpoint "
+    "with `quire serve PATH`."
 )
 _POCKET_QUESTIONS = ("Who are you?", "What can you do?", "Tell me a story about a fox.")
 
@@ -42,7 +42,7 @@ def page() -> None:
             type="password",
             key=remembered("api_key", ""),
             autocomplete="off",
-            help="Only if the server asks for one. It is kept in this dashboard's memory for "
+            help="Only if the server requires one. It is kept in this dashboard's memory for "
             "your session, and sent to the server with each request.",
         )
     prepare(url)

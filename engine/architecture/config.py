@@ -109,13 +109,13 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory; --model wants a model directory")
+        raise ConfigError(f"{directory} is not a directory; --model needs a model directory")
     fields = read_object(directory / "config.json")
     architecture = _architecture(fields)
     quantization = fields.section("quantization_config")
     if quantization is not None:
         method = quantization.text("quant_method", "unknown")
-        raise ConfigError(f"{fields.source}: quantized weights ({method}) are not served")
+        raise ConfigError(f"{fields.source}: quantized weights ({method}) are not supported")
     eos = set(fields.token_ids("eos_token_id"))
     generation = directory / "generation_config.json"
     if generation.is_file():
@@ -128,11 +128,11 @@ def _architecture(fields: Fields) -> str:
     served = ", ".join(ARCHITECTURES)
     names = fields.strings("architectures")
     if not names:
-        raise ConfigError(f"{fields.source} names no architectures; served are: {served}")
+        raise ConfigError(f"{fields.source} names no architectures; supported: {served}")
     for name in names:
         if name in _FAMILIES:
             return name
-    raise ConfigError(f"{fields.source}: {', '.join(names)} is not served; served are: {served}")
+    raise ConfigError(f"{fields.source}: {', '.join(names)} is not supported; supported: {served}")
 
 
 def read_dtype(fields: Fields) -> str:
@@ -230,8 +230,8 @@ def _sliding_windows(fields: Fields, family: str, num_layers: int) -> tuple[int 
     unknown = set(types) - {"full_attention", "sliding_attention"}
     if unknown:
         raise ConfigError(
-            f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not served; "
-            "served are: full_attention, sliding_attention"
+            f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
+            "supported: full_attention, sliding_attention"
         )
     return tuple(window if kind == "sliding_attention" else None for kind in types)
 
@@ -243,7 +243,7 @@ def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelC
     num_heads = fields.integer("n_head", 12, low=1, high=4096)
     head_dim = _head_dim(fields, hidden_size, num_heads, None)
     if fields.flag("add_cross_attention", False):
-        raise ConfigError(f"{fields.source}: add_cross_attention is not served")
+        raise ConfigError(f"{fields.source}: add_cross_attention is not supported")
     scale = 1 / math.sqrt(head_dim) if fields.flag("scale_attn_weights", True) else 1.0
     by_depth = fields.flag("scale_attn_by_inverse_layer_idx", False)
     return ModelConfig(

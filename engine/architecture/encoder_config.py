@@ -63,14 +63,14 @@ def is_encoder(directory: str | Path) -> bool:
 
 
 def load_encoder_config(directory: Path) -> EncoderConfig:
-    """Raises ConfigError when a field is unusable or asks for what is not served."""
+    """Raises ConfigError when a field is unusable or asks for what is not supported."""
     fields = read_object(directory / "config.json")
     architecture = next(name for name in fields.strings("architectures") or () if name in ENCODERS)
     family = ENCODERS[architecture]
     if fields.text("position_embedding_type", "absolute") != "absolute":
-        raise ConfigError(f"{fields.source}: only absolute position embeddings are served")
+        raise ConfigError(f"{fields.source}: only absolute position embeddings are supported")
     if fields.flag("is_decoder", False) or fields.flag("add_cross_attention", False):
-        raise ConfigError(f"{fields.source}: {architecture} as a decoder is not served")
+        raise ConfigError(f"{fields.source}: {architecture} as a decoder is not supported")
     hidden_size = fields.integer("hidden_size", 768, low=1, high=_MAX_SIZE)
     num_heads = fields.integer("num_attention_heads", 12, low=1, high=4096)
     if hidden_size % num_heads:
@@ -107,8 +107,8 @@ def _num_scores(fields: Fields) -> int:
     count = count or len(labels.values if labels else {})
     if count != 1:
         raise ConfigError(
-            f"{fields.source}: a classifier with {count} labels is not served; one with a single "
-            "label scores pairs of texts"
+            f"{fields.source}: a classifier with {count} labels is not supported; one with a "
+            "single label scores pairs of texts"
         )
     return count
 
@@ -122,6 +122,7 @@ def _scores_by_sigmoid(fields: Fields) -> bool:
     kind = name.rpartition(".")[2]
     if kind not in ("Sigmoid", "Identity"):
         raise ConfigError(
-            f"{fields.source}: scores through {kind} are not served; Sigmoid and Identity are"
+            f"{fields.source}: scores through {kind} are not supported; "
+            "supported: Sigmoid, Identity"
         )
     return kind == "Sigmoid"

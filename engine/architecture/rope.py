@@ -54,11 +54,13 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
         high=1.0,
     )
     if partial != 1.0:
-        raise ConfigError(f"{scaling.source}: a partial_rotary_factor other than 1 is not served")
+        raise ConfigError(
+            f"{scaling.source}: a partial_rotary_factor other than 1 is not supported"
+        )
     kind = scaling.text("rope_type", scaling.text("type", "default"))
     if kind not in SERVED:
         raise ConfigError(
-            f"{scaling.source}: rope type {kind!r} is not served; served are: {', '.join(SERVED)}"
+            f"{scaling.source}: rope type {kind!r} is not supported; supported: {', '.join(SERVED)}"
         )
     if kind == "default":
         return RopeConfig(theta=theta)

@@ -131,7 +131,7 @@ class Library:
         try:
             native = ctypes.CDLL(str(path))
         except OSError as error:
-            raise UnavailableError(f"{path} cannot be opened: {error}") from error
+            raise UnavailableError(f"cannot open {path}: {error}") from error
         self.path = path
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
@@ -233,9 +233,9 @@ def cache_folder() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
         if found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise UnavailableError(f"{folder} is not ours alone to write to")
+            raise UnavailableError(f"other users can write to {folder}")
     except OSError as error:
-        raise UnavailableError(f"{folder} cannot be made: {error}") from error
+        raise UnavailableError(f"cannot create {folder}: {error}") from error
     return folder
 
 
@@ -250,7 +250,7 @@ def build(level: Level, path: Path) -> None:
         done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(SOURCE), "-lm"])
         if done.returncode:
             if _run([compiler, *level.flags, "-fsyntax-only", "-x", "c", os.devnull]).returncode:
-                raise UnknownLevelError(f"{compiler} does not know {' '.join(level.flags)}")
+                raise UnknownLevelError(f"{compiler} does not support {' '.join(level.flags)}")
             raise UnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
         made.replace(path)
 
@@ -276,7 +276,7 @@ def main() -> int:
             build(level, folder / file_name(level))
             built += 1
         except UnknownLevelError as error:
-            print(f"{level.name} is left out: {error}", file=sys.stderr)
+            print(f"skipping {level.name}: {error}", file=sys.stderr)
     return 0 if built else 1
 
 

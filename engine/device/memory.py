@@ -47,7 +47,7 @@ class MemoryProfile:
         used = self.total - self.free
         parts = [
             f"{gib(self.total)} in all",
-            f"{gib(used)} taken by the weights and what else is there",
+            f"{gib(used)} taken by the weights and everything else",
             f"{gib(self.step)} for the largest step",
         ]
         if self.graphs:
@@ -134,4 +134,4 @@ def _state(device: torch.device) -> str:
     except RuntimeError:  # a recording that broke off may leave a device that answers nothing
         return ""
     own = torch.cuda.memory_allocated(device)
-    return f" ({gib(free)} of {gib(total)} are free, tensors of this process take {gib(own)})"
+    return f" ({gib(free)} of {gib(total)} are free, this process's tensors take {gib(own)})"

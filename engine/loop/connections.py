@@ -226,7 +226,7 @@ class ConnectionServer:
             peer.outgoing.append(rest)
             peer.buffered += len(rest)
             if peer.buffered > self._max_buffered_bytes:
-                peer.cut = f"reads too slowly: {peer.buffered} bytes are waiting for it"
+                peer.cut = f"reads too slowly: {peer.buffered} bytes are buffered"
             return False
 
     def _request_attention(self, peer: _Peer) -> None:
@@ -358,10 +358,10 @@ class ConnectionServer:
         except FrameTooLargeError as error:
             self._cut(peer, str(error))
         except msgspec.MsgspecError as error:
-            self._cut(peer, f"not understood: {error}")
+            self._cut(peer, f"invalid message: {error}")
 
     def _cut(self, peer: _Peer, reason: str) -> None:
-        logger.warning("connection %d is cut: %s", peer.connection, reason)
+        logger.warning("closing connection %d: %s", peer.connection, reason)
         self._close_peer(peer)
 
     def _close_peer(self, peer: _Peer) -> None:

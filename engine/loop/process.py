@@ -122,7 +122,7 @@ class EngineProcess:
             logger.error("the engine cannot start: %s", error)
             return self._end(str(error))
         except Exception as error:
-            logger.exception("the engine cannot go on")
+            logger.exception("the engine failed")
             return self._end(f"{type(error).__name__}: {error}")
         finally:
             self._server.close()

@@ -177,7 +177,7 @@ class BertEncoder:
     def scores(self, first_states: Tensor) -> Tensor:
         """[texts, scores] of the texts' first tokens' states [texts, hidden]."""
         if self._head is None:
-            raise ValueError("this encoder is no classifier")
+            raise ValueError("this encoder is not a classifier")
         inside, outside = self._head
         return outside(torch.tanh(inside(first_states)))
 

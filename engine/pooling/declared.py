@@ -52,7 +52,7 @@ class PoolingRules:
 def pooling_rules(directory: Path, *, asked: str, default: Pooling) -> PoolingRules:
     """``asked``: a pooling that overrides the checkpoint's, or ``auto``.
 
-    Raises ConfigError for files that cannot be read or ask for what is not served.
+    Raises ConfigError for files that cannot be read or ask for what is not supported.
     """
     modules = _modules(directory)
     declared = None if asked != "auto" else _declared_pooling(directory, modules)
@@ -85,7 +85,7 @@ def _modules(directory: Path) -> list[tuple[str, str]] | None:
     unserved = [kind for kind, _ in modules if kind not in ("Transformer", "Pooling", "Normalize")]
     if unserved:
         raise ConfigError(
-            f"{path} asks for {', '.join(unserved)}; served are Transformer, Pooling, Normalize"
+            f"{path} has {', '.join(unserved)}; supported: Transformer, Pooling, Normalize"
         )
     return modules
 
@@ -103,7 +103,7 @@ def _declared_pooling(directory: Path, modules: list[tuple[str, str]] | None) ->
         mode = "+".join(flagged) or "mean"
     if mode not in _MODES:
         raise ConfigError(
-            f"{path}: pooling {mode} is not served; --pooling mean, last or cls overrides it"
+            f"{path}: pooling {mode} is not supported; --pooling mean, last or cls overrides it"
         )
     return _MODES[mode]
 

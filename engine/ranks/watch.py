@@ -112,7 +112,7 @@ class Watch:
         for rank in self._ranks:
             seconds = self._now - max(rank.heard, self._awake_since)
             if rank.has_loaded and seconds > self._limits.silence:
-                return f"{rank.name} gives no sign of life, for {seconds:.0f} s"
+                return f"no sign of life from {rank.name} for {seconds:.0f} s"
         return None
 
     def _stall(self) -> str | None:

@@ -118,7 +118,7 @@ def _weights_explained(
     purpose = f"the weights, {count:,} parameters" + (f" of {ranks} ranks" if ranks > 1 else "")
     advice = "serve a smaller model"
     if device.type == "cuda":
-        advice += ", or share it among more GPUs by --tensor-parallel-size"
+        advice += ", or share it among more GPUs with --tensor-parallel-size"
     return explaining(device, f"{purpose} ({size} here in {name})", advice)
 
 

@@ -378,7 +378,7 @@ class ModelRunner:
 
         def step() -> None:
             tokens = self._config.max_num_batched_tokens
-            purpose = f"a step of {tokens} tokens beside the weights"
+            purpose = f"a step of {tokens} tokens next to the weights"
             with explaining(self._device, purpose, "lower --max-num-batched-tokens"):
                 self._largest_step()
 
@@ -390,7 +390,9 @@ class ModelRunner:
 
     def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
         purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
-        return explaining(self._device, purpose, f"{advice}, or do without by --no-cuda-graphs")
+        return explaining(
+            self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
+        )
 
     def _largest_step(self) -> None:
         """Prefill as many tokens as one step may hold, in a cache made for the purpose."""

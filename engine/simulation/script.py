@@ -150,7 +150,7 @@ def _pattern(field: str, text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text, re.MULTILINE)
     except (re.error, OverflowError) as error:
-        raise ValueError(f"`{field}` is no regex: {error}") from error
+        raise ValueError(f"`{field}` is not a regex: {error}") from error
 
 
 def _check_placeholders(pieces: Pieces, when: re.Pattern[str]) -> None:

@@ -22,7 +22,7 @@ class TextTokens:
         except OSError as error:
             raise ModelError(f"cannot read {path}: {error.strerror}") from error
         except Exception as error:  # the library raises nothing more precise
-            raise ModelError(f"{path} is no tokenizer: {error}") from error
+            raise ModelError(f"{path} is not a tokenizer: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         ids = self._tokenizer.get_vocab(with_added_tokens=True).values()

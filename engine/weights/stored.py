@@ -59,7 +59,7 @@ class TensorFile:
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise WeightsError(f"cannot read {path}: it is no file")
+            raise WeightsError(f"cannot read {path}: it is not a file")
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
         """Fill ``buffer`` (of bytes) with what stands at ``offset``. Raises WeightsError."""
@@ -162,14 +162,16 @@ def stored_tensors(file: TensorFile) -> list[StoredTensor]:
 
 def _header(file: TensorFile) -> bytearray:
     if file.size < _LENGTH_BYTES:
-        raise WeightsError(f"cannot read {file.path}: {file.size} bytes are no safetensors file")
+        raise WeightsError(
+            f"cannot read {file.path}: {file.size} bytes cannot be a safetensors file"
+        )
     buffer = bytearray(_LENGTH_BYTES)
     file.read_into(memoryview(buffer), 0)
     length = int.from_bytes(buffer, "little")
     if length > min(file.size - _LENGTH_BYTES, _MAX_HEADER_BYTES):
         raise WeightsError(
             f"cannot read {file.path}: a header of {length} bytes in a file of {file.size}: it is "
-            "cut short, or no safetensors file"
+            "cut short, or is not a safetensors file"
         )
     header = bytearray(length)
     file.read_into(memoryview(header), _LENGTH_BYTES)
@@ -197,7 +199,7 @@ def _placed(file: TensorFile, entries: dict[str, _Entry], data: int) -> list[Sto
         end = last
     if data + end != file.size:
         raise WeightsError(
-            f"cannot read {file.path}: it has {file.size} bytes, and its header tells of "
+            f"cannot read {file.path}: it has {file.size} bytes, and its header describes "
             f"{data + end}: it is cut short, or was not written to its end"
         )
     return tensors

@@ -137,7 +137,7 @@ class Checkpoint:
             if stored.shape != tuple(shape):
                 wrong.append(f"{stored.name} {list(stored.shape)} instead of {list(shape)}")
             elif stored.dtype not in SERVED_DTYPES:
-                wrong.append(f"{stored.name} of type {stored.dtype}, which is not served")
+                wrong.append(f"{stored.name} of type {stored.dtype}, which is not supported")
         known = {stored.name for stored in self._named.values()}
         ignored = {spelling for name in self._unused for spelling in _spellings(name)}
         unexpected = [

@@ -118,7 +118,7 @@ class BeamGeneration(Generation):
             try:
                 self._submit()
             except ConnectionError as error:
-                raise EngineFailedError(f"the engine does not respond: {error}") from error
+                raise EngineFailedError(f"The engine does not respond: {error}.") from error
             except ValueError as error:
                 raise InvalidRequestError(str(error)) from error
             return []
@@ -168,7 +168,7 @@ class BeamGeneration(Generation):
         candidates: list[Beam] = []
         for beam, sequence in zip(self._beams, self._at_work, strict=True):
             if not sequence.logprobs:
-                raise EngineFailedError("the engine gave no alternatives")
+                raise EngineFailedError("The engine returned no alternatives.")
             candidates += continued(beam, sequence.logprobs[0], self._ends, told)
         self._handovers += max(sequence.handovers for sequence in self._at_work)
         # Of those that ended no more can be told than there are choices.

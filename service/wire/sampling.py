@@ -239,7 +239,7 @@ def output_room(
     most = request.most_logprobs // (choices * (TOKEN_LOGPROBS + logprobs))
     if most == 0 or (wanted is not None and min(wanted, room) > most):
         raise InvalidRequestError(
-            f"This request asks for the logprobs of up to {min(wanted or room, room)} tokens, with "
+            f"This request wants the logprobs of up to {min(wanted or room, room)} tokens, with "
             f"{logprobs} alternatives each, in each of {choices} choices: too many for one answer. "
             f"Ask for at most {most} tokens, or for fewer choices or alternatives.",
             param="logprobs",

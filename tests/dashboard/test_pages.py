@@ -173,7 +173,7 @@ def test_pocket_is_introduced_as_what_it_is(
     monkeypatch.setenv(SERVERS_VARIABLE, foreign.url)
     app = AppTest.from_function(playground_script, default_timeout=60).run()
     assert "demonstration model" in words(app)
-    assert "is no assistant" in words(app)
+    assert "is not an assistant" in words(app)
 
 
 def test_a_server_that_wants_a_key_says_so(

@@ -130,7 +130,7 @@ def test_a_restarted_server_makes_no_negative_rate(
     [
         (401, "{}", "/metrics answers 401 Unauthorized"),
         (200, "<html>", "not in Prometheus' text format"),
-        (200, "# TYPE other gauge\nother 1\n", "holds none of Quire's metrics"),
+        (200, "# TYPE other gauge\nother 1\n", "has no Quire metrics"),
     ],
 )
 def test_metrics_that_cannot_be_had_are_explained(

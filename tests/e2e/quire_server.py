@@ -13,7 +13,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,21 +61,16 @@ def is_running(pid: int) -> bool:
     return False
 
 
-@dataclass
 class QuireServer:
     """``with QuireServer("--max-num-seqs", "8") as server:`` runs ``quire serve``."""
-
-    args: tuple[str, ...] = ()
-    module: str = "service.cli"
-    port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
 
     def __init__(self, *args: str, cwd: Path = ROOT) -> None:
         self.args = args
         self.cwd = cwd
         self.module = "service.cli"
         self.port = free_port()
-        self.process = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._output = b""
 
     @property
     def url(self) -> str:
@@ -94,7 +88,6 @@ class QuireServer:
         )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
-        self._output = b""
         return self
 
     def _environment(self) -> dict[str, str]:

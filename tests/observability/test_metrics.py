@@ -95,8 +95,8 @@ def test_bulk_histogram_counts_as_prometheus_own_histogram_does(batches: list[li
     bulk.labels("m")
     oracle.labels("m")
     for batch in batches:
-        bulk.labels("m").observe_many(batch)
         for value in batch:
+            bulk.labels("m").observe(value)
             oracle.labels("m").observe(value)
     expected = {
         (sample.name, sample.labels.get("le")): sample.value

@@ -65,10 +65,6 @@ class AdditionalTools(msgspec.Struct, frozen=True):
     tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)]
 
 
-class ItemReference(msgspec.Struct, frozen=True):
-    id: Identifier
-
-
 class PlacedItem(NamedTuple):
     """An input item and where it stands in the request, for errors."""
 

@@ -110,7 +110,7 @@ def test_the_checkpoints_dtype_is_read_under_either_name(tmp_path: Path, key: st
 
 def test_an_unserved_architecture_is_told_what_is_served(tmp_path: Path) -> None:
     message = refusal(tmp_path, architectures=["MambaForCausalLM"])
-    assert "MambaForCausalLM is not served" in message
+    assert "MambaForCausalLM is not supported" in message
     assert all(name in message for name in ARCHITECTURES)
 
 

@@ -263,7 +263,7 @@ def test_the_checkpoint_says_how_it_is_pooled(
 @pytest.mark.parametrize(
     ("pooling", "modules", "words"),
     [
-        ({"pooling_mode_max_tokens": True}, (), "pooling max is not served"),
+        ({"pooling_mode_max_tokens": True}, (), "pooling max is not supported"),
         ({"pooling_mode_mean_tokens": True}, ("Dense",), "asks for Dense"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_rank_that_stands_still_is_noticed_also_while_there_is_nothing_to_do(
     with parallel(model, 2, limits=Limits(silence=5.0, stall=120.0, exit=60.0)) as (runner, ranks):
         assert len(Engine(model, runner=runner).generate([[1, 2]], GREEDY)[0].token_ids) == 12
         os.kill(ranks.pids[0], signal.SIGSTOP)
-        with pytest.raises(RankFailedError, match=r"rank 1 gives no sign of life, for \d s"):
+        with pytest.raises(RankFailedError, match=r"no sign of life from rank 1 for \d s"):
             check_for(ranks, seconds=30)
     wait_gone(*ranks.pids)
 

@@ -103,7 +103,7 @@ def test_blank_lines_and_comments_count_as_lines() -> None:
         ('{"replies": ["a"]}', "`count` and `replies` go together"),
         ('{"reply": "a", "count": "b"}', "`count` and `replies` go together"),
         ('{"replies": [], "count": "b"}', "`replies` is empty"),
-        ('{"reply": "a", "when": "("}', "`when` is no regex"),
+        ('{"reply": "a", "when": "("}', "`when` is not a regex"),
         ('{"reply": "{{ib}}", "when": "(?P<id>x)"}', "no group 'ib' for {{ib}}"),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_directory_without_tokenizer_or_end_is_refused(tmp_path: Path) -> None
     with pytest.raises(ModelError, match="cannot read"):
         SimulatedEngine(f"simulated:tokenizer={tmp_path}")
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="is no tokenizer"):
+    with pytest.raises(ModelError, match="is not a tokenizer"):
         SimulatedEngine(f"simulated:tokenizer={tmp_path}")
     (tmp_path / "tokenizer.json").write_bytes((MODEL_DIR / "tokenizer.json").read_bytes())
     with pytest.raises(ModelError, match="names no end-of-sequence token"):
