@@ -54,7 +54,7 @@ class GrammarState:
         self.mask: TokenMask | None = None
         self.error = ""
         self.matcher: LLMatcher | None = None  # None: still at the grammar's start
-        self.awaited = False  # the engine has nothing to do before this is settled
+        self.awaited = False  # the engine has nothing to do before this work ends
         self.is_slow = False
         self._quick = 0
         self._since = 0.0
@@ -91,20 +91,20 @@ class GrammarState:
         sequence."""
         if mask.any():
             self.mask = mask
-            self._settle(Phase.READY)
+            self._end_work(Phase.READY)
         elif allowed.ends:
             self.complete()
         else:
             self.fail("the grammar leaves no token to choose from")
 
     def complete(self) -> None:
-        self._settle(Phase.COMPLETE)
+        self._end_work(Phase.COMPLETE)
 
     def fail(self, error: str) -> None:
         self.error = f"constraint: {error}"
-        self._settle(Phase.FAILED)
+        self._end_work(Phase.FAILED)
 
-    def _settle(self, phase: Phase) -> None:
+    def _end_work(self, phase: Phase) -> None:
         seconds = time.monotonic() - self._since
         if seconds > SLOW_SECONDS:
             self.is_slow, self._quick = True, 0
