@@ -81,8 +81,12 @@ class GrammarState:
         return self.is_working and time.monotonic() - self._since > PATIENCE_SECONDS
 
     def wait(self, until: float) -> bool:
-        """Whether the work was done before ``until``, in monotonic seconds."""
-        return self._done.wait(max(until - time.monotonic(), 0.0))
+        """Whether the work was done before ``until``, in monotonic seconds. If not, the sequence
+        is slow from now on, and steps no longer wait for it."""
+        if not self.is_working or self._done.wait(max(until - time.monotonic(), 0.0)):
+            return True
+        self.is_slow = True
+        return False
 
     # --- who works ---------------------------------------------------------------------------
 
