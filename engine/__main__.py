@@ -23,7 +23,7 @@ from msgspec import Meta
 from engine.architecture.errors import ConfigError
 from engine.beats import Page
 from engine.config import EngineConfig
-from engine.loop.core import EngineCore, Runner
+from engine.loop.core import EngineCore
 from engine.loop.process import EngineProcess, Progress
 from engine.messages import FinishReason, Generate, SamplingParams, Submit
 from engine.options import (
@@ -33,6 +33,7 @@ from engine.options import (
     from_namespace,
 )
 from engine.simulation.spec import is_simulated
+from engine.step.runner import Runner
 from observability.logging import configure
 
 

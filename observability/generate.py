@@ -46,8 +46,8 @@ def page() -> str:
             ),
         ),
         "\n### Outcomes\n",
-        "\nEach request ends in exactly one of these; the same word is used in metric, span and log "
-        "line.\n",
+        "\nEach request ends in exactly one of these; the same word is used in metric, span and "
+        "log line.\n",
         _table(
             ("Outcome", "Group", "Meaning"),
             ((f"`{each.name}`", each.group.value, each.sentence) for each in OUTCOMES),

@@ -63,7 +63,7 @@ class _Compiling:
 
 
 class Advance(NamedTuple):
-    """A guided sequence got this token."""
+    """A constrained sequence got this token."""
 
     grammar_state: GrammarState
     constraint: Constraint

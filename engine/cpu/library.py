@@ -51,7 +51,7 @@ LEVELS = (
     Level("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
 )
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class UnavailableError(RuntimeError):
@@ -186,13 +186,13 @@ def _compiled(levels: Sequence[Level], folder: Path) -> Path:
     path = folder / file_name(level)
     if path.exists():
         return path
-    _log.info("compiling the CPU path for %s into %s", level.name, folder)
+    logger.info("compiling the CPU path for %s into %s", level.name, folder)
     try:
         build(level, path)
     except UnknownLevelError as error:
         if not lesser:
             raise
-        _log.warning("%s, so the CPU path will be slower than it could be", error)
+        logger.warning("%s, so the CPU path will be slower than it could be", error)
         return _compiled(lesser, folder)
     return path
 

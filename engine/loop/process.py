@@ -34,7 +34,8 @@ from engine.loop.connections import (
     Opened,
     Received,
 )
-from engine.loop.core import EngineCore, EngineDeadError, ProtocolError, Runner
+from engine.loop.core import EngineCore
+from engine.loop.errors import EngineDeadError, ProtocolError
 from engine.messages import (
     Abort,
     Fatal,
@@ -46,6 +47,7 @@ from engine.messages import (
     encode_frame,
 )
 from engine.step.grammar_state import GrammarError
+from engine.step.runner import Runner
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,58 @@
-"""What a submitted sequence must satisfy beyond the types of its message."""
+"""What a submission must satisfy beyond the types of its message, and the sequence it becomes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from engine.messages import Embed, Generate, SamplingParams, Submit
+import msgspec
+
+from engine.messages import Embed, Generate, Pooling, SamplingParams, Submit
+from engine.step.sequence import Sequence
 from engine.step.step import ModelInfo
+
+# What a sequence that gets no token has for parameters.
+NO_SAMPLING = SamplingParams(max_tokens=1, temperature=0.0)
+
+
+def singly(submit: Submit) -> Iterator[Submit]:
+    """A submission and its copies, each by itself."""
+    yield submit
+    for copy in submit.copies:
+        task = submit.task
+        if isinstance(task, Generate):
+            params = msgspec.structs.replace(task.params, seed=copy.seed)
+            task = msgspec.structs.replace(task, params=params)
+        yield msgspec.structs.replace(submit, handle=copy.handle, task=task, copies=[])
+
+
+def sequence_of(submit: Submit, uid: int, info: ModelInfo, prompt_hashes: list[bytes]) -> Sequence:
+    """``prompt_hashes``: of the prompt's blocks, filled as they are needed."""
+    task = submit.task
+    if isinstance(task, Generate):
+        params = task.params
+        needs_whole_prompt = params.prompt_logprobs is not None
+    else:
+        params = NO_SAMPLING
+        needs_whole_prompt = info.pooling is not Pooling.LAST
+    return Sequence(
+        uid=uid,
+        request_id=submit.request_id,
+        token_ids=submit.prompt_token_ids + output_of(submit),
+        num_prompt_tokens=len(submit.prompt_token_ids),
+        params=params,
+        priority=submit.priority,
+        arrival_time=submit.arrival_time,
+        cache_salt=submit.cache_salt,
+        embed=task if isinstance(task, Embed) else None,
+        needs_whole_prompt=needs_whole_prompt,
+        prompt_hashes=prompt_hashes,
+    )
+
+
+def output_of(submit: Submit) -> list[int]:
+    """The tokens that it already generated elsewhere."""
+    return submit.task.output_token_ids if isinstance(submit.task, Generate) else []
 
 
 def refusal(submit: Submit, info: ModelInfo, *, max_sequence_len: int) -> str | None:

@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class ParallelRunner:
-    """Stands where ``ModelRunner`` does (see ``engine.loop.core.Runner``). Before each step the
+    """Stands where ``ModelRunner`` does (see ``engine.step.runner.Runner``). Before each step the
     other ranks are told its plan; then every rank, this one too, runs it on its own part.
 
     A step that raises may be followed by another only if all ranks stand at the same place:

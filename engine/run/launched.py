@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.metadata import Int64Array
+from engine.constraint.masks import wait_for_masks
 from engine.errors import RefusedError
 from engine.messages import TokenLogprobs
 from engine.model.decoder import Decoder
@@ -19,7 +20,8 @@ from engine.run.batch import StepBatch
 from engine.sampling.logprobs import token_logprobs
 from engine.sampling.sampler import Choice, Sampler, SamplingError
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
-from engine.step.step import PENDING, DeviceLostError, Sampled, StepResult
+from engine.step.grammar_state import GrammarError
+from engine.step.step import PENDING, DeviceLostError, Sampled, StepResult, Withheld
 
 # Rows of logits computed at a time for prompt_logprobs: bounds memory to this x vocabulary.
 _LOGPROB_ROWS = 256
@@ -95,6 +97,7 @@ class LaunchedStep:
         self._on_bad_numbers = on_bad_numbers
         self._sampling: list[int] = []  # batch items that are given a token
         self._choice: Choice | None = None
+        self._withheld: dict[int, Withheld | GrammarError] = {}  # by row of the choice
         self._sampled: list[Sampled] = [None] * len(batch.items)  # in the plan's order
         self._prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
 
@@ -106,7 +109,9 @@ class LaunchedStep:
 
     def result(self) -> StepResult:
         with on_device(self._parts.device):
-            chosen = [] if self._choice is None else self._choice.read()
+            chosen: list[Sampled] = [] if self._choice is None else [*self._choice.read()]
+        for row, why in self._withheld.items():
+            chosen[row] = why
         for i, sampled in zip(self._sampling, chosen, strict=True):
             self._sampled[self._batch.order[i]] = sampled
             if isinstance(sampled, SamplingError) and not isinstance(sampled, RefusedError):
@@ -135,7 +140,9 @@ class LaunchedStep:
             hidden = hidden.index_select(0, rows)
         logits = self._parts.decoder.logits(hidden)
         sequences = [items[i].sequence for i in self._sampling]
-        self._choice = self._parts.sampler.choose(logits, sequences)
+        masks = wait_for_masks(sequences)
+        self._withheld = masks.withheld
+        self._choice = self._parts.sampler.choose(logits, sequences, masks.ready)
 
     def _report_prompts(self, skipped: Set[int]) -> None:
         for i, item in enumerate(self._batch.items):

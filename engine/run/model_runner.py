@@ -37,7 +37,7 @@ from engine.step.step import ModelInfo, ScheduledSequence, StepPlan, StepResult,
 if TYPE_CHECKING:
     from engine.run.steady import SteadyDecode, SteadyStep
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
@@ -232,7 +232,7 @@ class ModelRunner:
         try:
             return library()
         except UnavailableError as error:
-            _log.warning("computing by torch alone, which is slower: %s", error)
+            logger.warning("computing by torch alone, which is slower: %s", error)
             return None
 
     def _has_kernels(self) -> bool:
@@ -250,7 +250,7 @@ class ModelRunner:
         except availability.UnavailableError as error:
             if path == "triton":
                 raise ModelError(f"--gpu-path triton: {error}") from error
-            _log.warning("computing by torch alone, which is slower: %s", error)
+            logger.warning("computing by torch alone, which is slower: %s", error)
             return False
         return True
 

@@ -67,7 +67,6 @@ class SamplingBatch:
     min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids that must not come yet
     random: RandomRows | None  # None: all rows are greedy
     logprobs: tuple[int, ...]
-    constrained: tuple[int, ...]  # rows that a grammar guides
 
     @property
     def plain_greedy(self) -> bool:
@@ -80,13 +79,12 @@ class SamplingBatch:
             or self.bad_words
             or self.min_tokens
             or self.logprobs
-            or self.constrained
         )
 
     def restricts(self, row: int) -> bool:
         """Whether the row's parameters rule tokens out."""
         ruled = (self.allowed, self.bad_words, self.min_tokens)
-        return row in self.constrained or any(row == other for part in ruled for other, _ in part)
+        return any(row == other for part in ruled for other, _ in part)
 
 
 def is_greedy(params: SamplingParams) -> bool:
@@ -164,7 +162,6 @@ def build_batch(
         min_tokens=tuple((row, table.stops) for row, table in listed if table.stops is not None),
         random=_random_rows(params, vocab_size, device),
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
-        constrained=tuple(row for row in rows if sequences[row].grammar_state is not None),
     )
 
 

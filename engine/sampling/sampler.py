@@ -9,11 +9,9 @@ left. Every step is row by row: what one sequence asks for changes nothing for a
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,15 +33,12 @@ from engine.sampling.params import (
 )
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.sampling.random import uniforms
-from engine.step.grammar_state import GrammarError, Phase
+from engine.step.mask import TokenMask
 from engine.step.sequence import Sequence
-from engine.step.step import SampledToken, Withheld
+from engine.step.step import SampledToken
 
 _HIDDEN = float("-inf")
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
-# How long a step that has its logits waits for masks, in all. A sequence whose mask is not there
-# by then is sampled in a later step.
-_MASK_WAIT_SECONDS = 0.02
+_NO_MASKS: Mapping[int, TokenMask] = MappingProxyType({})
 
 
 class SamplingError(TellableError):
@@ -54,7 +49,7 @@ class NoTokenLeftError(SamplingError, RefusedError):
     """What the request allows, bans and asks for leaves no token to choose from."""
 
 
-Sampled = SampledToken | Withheld | SamplingError | GrammarError
+Sampled = SampledToken | SamplingError
 
 
 def _never(row: int) -> bool:
@@ -65,11 +60,11 @@ class Choice:
     """A batch's chosen tokens, on their way to the host.
 
     ``tokens``: int64 [rows], on the device. ``best`` [rows]: each row's highest logit, which tells
-    whether a choice was possible. ``logprobs`` belong to the rows ``reported``; rows in
-    ``withheld`` got no token. ``restricts`` tells whether a row's parameters rule tokens out.
+    whether a choice was possible. ``logprobs`` belong to the rows ``reported``. ``restricts``
+    tells whether tokens were ruled out in a row.
     """
 
-    __slots__ = ("_logprobs", "_readback", "_reported", "_restricts", "_withheld", "tokens")
+    __slots__ = ("_logprobs", "_readback", "_reported", "_restricts", "tokens")
 
     def __init__(
         self,
@@ -77,13 +72,11 @@ class Choice:
         best: Tensor,
         reported: Items[int] = (),
         logprobs: LogprobRows | None = None,
-        withheld: Mapping[int, Sampled] = _NOTHING,
         restricts: Callable[[int], bool] = _never,
     ) -> None:
         self.tokens = tokens
         self._reported = reported
         self._logprobs = logprobs
-        self._withheld = withheld
         self._restricts = restricts
         self._readback = Readback(tokens, best)
 
@@ -93,15 +86,12 @@ class Choice:
         told: dict[int, TokenLogprobs] = {}
         if self._logprobs is not None:
             told = dict(zip(self._reported, self._logprobs.read(), strict=True))
-        results: list[Sampled] = [
+        return [
             SampledToken(token, told.get(row))
             if math.isfinite(best[row])
             else _failure(best[row], restricted=self._restricts(row))
             for row, token in enumerate(tokens)
         ]
-        for row, why in self._withheld.items():
-            results[row] = why
-        return results
 
 
 class Sampler:
@@ -123,19 +113,31 @@ class Sampler:
         self._counts.pop(uid, None)
         self._tables.pop(uid, None)
 
-    def sample(self, logits: Tensor, sequences: Items[Sequence]) -> list[Sampled]:
+    def sample(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask] = _NO_MASKS,
+    ) -> list[Sampled]:
         """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
-        continuing ``sequences[row]``; or the reason why that row has none."""
-        return self.choose(logits, sequences).read()
+        continuing ``sequences[row]`` as ``masks[row]`` allows; or the reason why that row has
+        none."""
+        return self.choose(logits, sequences, masks).read()
 
-    def choose(self, logits: Tensor, sequences: Items[Sequence]) -> Choice:
+    def choose(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask] = _NO_MASKS,
+    ) -> Choice:
         """The same, without waiting for the device: ``read`` the choice later."""
         batch = self._batch_of(sequences)
-        if batch.plain_greedy:
+        if batch.plain_greedy and not masks:
             best, tokens = most_likely(logits)
             return Choice(tokens, best)
         raw = logits[list(batch.logprobs)] if batch.logprobs else None
-        withheld = self._constrain(logits, sequences, batch) if batch.constrained else {}
+        if masks:
+            forbid_others(logits, list(masks), np.stack(list(masks.values())))
         self._process(logits, sequences, batch)
         best, tokens = most_likely(logits)
         if batch.random is not None:
@@ -151,31 +153,13 @@ class Sampler:
                 tokens if len(batch.logprobs) == len(tokens) else tokens[list(batch.logprobs)],
                 [sequences[row].params.logprobs or 0 for row in batch.logprobs],
             )
-        return Choice(tokens, best, batch.logprobs, logprobs, withheld, batch.restricts)
-
-    def _constrain(
-        self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch
-    ) -> dict[int, Sampled]:
-        """Leave only what each row's grammar allows, in place; the rows that get no token."""
-        withheld: dict[int, Sampled] = {}
-        rows, masks = [], []
-        until = time.monotonic() + _MASK_WAIT_SECONDS
-        for row in batch.constrained:
-            grammar_state = sequences[row].grammar_state
-            assert grammar_state is not None
-            if grammar_state.is_working and not grammar_state.wait(until):
-                grammar_state.is_slow = True
-                withheld[row] = Withheld.LATER
-            elif grammar_state.phase is Phase.COMPLETE:
-                withheld[row] = Withheld.COMPLETE
-            elif grammar_state.phase is Phase.FAILED:
-                withheld[row] = GrammarError(grammar_state.error)
-            elif grammar_state.mask is not None:
-                rows.append(row)
-                masks.append(grammar_state.mask)
-        if rows:
-            forbid_others(logits, rows, np.stack(masks))
-        return withheld
+        return Choice(
+            tokens,
+            best,
+            batch.logprobs,
+            logprobs,
+            lambda row: row in masks or batch.restricts(row),
+        )
 
     def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:
         uids = tuple(sequence.uid for sequence in sequences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
 
 import torch
@@ -12,6 +13,7 @@ from engine.sampling.params import is_plain_greedy
 from engine.sampling.sampler import Choice, Sampler
 from engine.sharding.collectives import Collectives
 from engine.sharding.shard import vocabulary_width
+from engine.step.mask import TokenMask
 from engine.step.sequence import Sequence
 
 
@@ -78,7 +80,9 @@ class VocabularyParallelSampler:
     def forget(self, uid: int) -> None:
         self._sampler.forget(uid)
 
-    def choose(self, logits: Tensor, sequences: Items[Sequence]) -> Choice:
+    def choose(
+        self, logits: Tensor, sequences: Items[Sequence], masks: Mapping[int, TokenMask]
+    ) -> Choice:
         """``logits``: this rank's part."""
         if all(is_plain_greedy(sequence) for sequence in sequences):
             best, tokens = self._vocabulary.best(logits)
@@ -90,7 +94,7 @@ class VocabularyParallelSampler:
             return Choice(tokens, nothing)
         tokens = nothing
         try:
-            choice = self._sampler.choose(whole, sequences)
+            choice = self._sampler.choose(whole, sequences, masks)
             tokens = choice.tokens
         finally:
             # Also if choosing raised: the others wait.

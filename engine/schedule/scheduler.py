@@ -26,7 +26,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.messages import EngineCounters, WaitingReason
-from engine.schedule.blocks import BlockPool
+from engine.schedule.blocks import BlockCounts, BlockPool
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
@@ -65,7 +65,7 @@ _rank = operator.attrgetter("rank")
 
 
 class Scheduler:
-    """Add sequences; schedule a step; update with what it computed; finish a sequence.
+    """The ``Scheduling`` of a model with a KV cache.
 
     Owns every sequence's ``token_ids``, ``block_table`` and progress from ``add`` to ``finish``.
     """
@@ -120,11 +120,11 @@ class Scheduler:
 
     # --- schedule ----------------------------------------------------------------------------
 
-    def schedule(self, now: float, held: Set[int] = frozenset()) -> StepPlan:
-        """Plan the next step and take the blocks it needs. Empty only if there is no work, or all
-        of it is ``held``: uids of sequences that shall sit out this step where they stand."""
+    def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step and take the blocks it needs. ``sitting_out``: uids of sequences that
+        have no part in it and keep their blocks. Empty only if there is no other work."""
         draft = _Draft(self.max_num_batched_tokens)
-        prefilling = self._continue_decodes(draft, held)
+        prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items:
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
         self._continue_prefills(draft, prefilling)
@@ -133,7 +133,7 @@ class Scheduler:
             self.counters.steps += 1
         return draft.plan()
 
-    def _continue_decodes(self, draft: _Draft, held: Set[int]) -> list[Sequence]:
+    def _continue_decodes(self, draft: _Draft, sitting_out: Set[int]) -> list[Sequence]:
         """Give each decoding sequence its token; the others, which have more to compute."""
         prefilling = []
         running, size = self._running, self.block_size
@@ -144,7 +144,7 @@ class Scheduler:
             computed = sequence.num_computed_tokens
             if len(sequence.token_ids) - computed > 1:
                 prefilling.append(sequence)
-            elif held and sequence.uid in held:
+            elif sitting_out and sequence.uid in sitting_out:
                 continue
             # Most often there is room in its last block; asking costs more than looking.
             elif computed < len(sequence.block_table) * size or self._make_room(sequence, 1, draft):
@@ -263,9 +263,9 @@ class Scheduler:
 
     # --- update and finish -------------------------------------------------------------------
 
-    def assume(self, item: ScheduledSequence) -> None:
-        """A step under way computes this item: plan on as if it had, though the token it samples
-        is not known. ``update`` or ``rewind`` follows."""
+    def plan_on(self, item: ScheduledSequence) -> None:
+        """A step under way computes this item: plan as if it had, though the token it samples is
+        not known. ``update`` or ``rewind`` follows."""
         sequence = item.sequence
         if item.is_current:
             sequence.num_computed_tokens = item.end
@@ -273,7 +273,7 @@ class Scheduler:
             sequence.token_ids.append(PENDING)
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
-        """The step has computed this item, and sampled ``token_id`` where the item samples."""
+        """The step has computed this item, and sampled ``token_id`` if a token was sampled."""
         sequence = item.sequence
         start, end = item.start, item.end
         if start < max(sequence.max_computed_tokens, sequence.num_prompt_tokens):
@@ -281,7 +281,7 @@ class Scheduler:
         if end > sequence.max_computed_tokens:
             sequence.max_computed_tokens = end
         if item.is_current:
-            if sequence.num_computed_tokens < end:  # not assumed before
+            if sequence.num_computed_tokens < end:  # not planned on
                 sequence.num_computed_tokens = end
             if end // self.block_size > start // self.block_size:
                 self.prefix.keep(sequence, start, end)
@@ -296,7 +296,7 @@ class Scheduler:
             self.counters.tokens_generated += 1
 
     def rewind(self, item: ScheduledSequence) -> None:
-        """The step did not compute this item after all: it is to be computed again."""
+        """The step did not compute this item after all: it must be computed again."""
         sequence = item.sequence
         if item.samples:
             del sequence.token_ids[item.end :]
@@ -319,8 +319,22 @@ class Scheduler:
             self.counters.prompt_tokens_computed += prompt_end - fresh
 
     def finish(self, sequence: Sequence) -> None:
-        """Take a sequence out, running or waiting, finished or aborted, and free its blocks."""
+        """Remove a sequence, running or waiting, finished or aborted, and free its blocks."""
         if sequence in self._waiting:
             self._waiting.discard(sequence)
         else:
             self._leave_running(sequence)
+
+    # --- blocks ------------------------------------------------------------------------------
+
+    def block_counts(self) -> BlockCounts:
+        return self.pool.counts()
+
+    def lend_blocks(self) -> list[int]:
+        """The blocks that a sequence of one token needs. Raises OutOfBlocksError."""
+        return [self.pool.allocate()]
+
+    def take_back(self, blocks: list[int]) -> None:
+        """Return blocks that were lent."""
+        for block in blocks:
+            self.pool.release(block)

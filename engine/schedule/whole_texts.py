@@ -1,7 +1,7 @@
 """Which texts an encoder computes next: whole ones, each in one step, as a step's budget allows.
 
 An encoder keeps nothing between steps, so there are no blocks to give out, no prefixes to share
-and nobody to preempt.
+and no sequence to preempt.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Set
 
 from engine.messages import EngineCounters, WaitingReason
+from engine.schedule.blocks import BlockCounts
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
 
 
-class InputScheduler:
-    """Stands where ``engine.schedule.scheduler.Scheduler`` does for a model without a KV cache.
+class WholeTextScheduler:
+    """The ``Scheduling`` of a model without a KV cache.
 
     A step's plan holds the first in the queue, by priority then arrival, while slots and budget
     last. Nobody overtakes the head.
     """
-
-    pool = None
 
     def __init__(
         self,
@@ -60,8 +59,9 @@ class InputScheduler:
             )
         self._waiting.push(sequence)
 
-    def schedule(self, now: float, held: Set[int] = frozenset()) -> StepPlan:
-        """Plan the next step; empty only if there is no work. ``held`` is of no concern here."""
+    def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step. ``sitting_out``: uids of sequences that have no part in it. Empty
+        only if there is no other work."""
         budget = self.max_num_batched_tokens
         self.waiting_reason = None
         while (head := self._waiting.head()) is not None:
@@ -75,7 +75,7 @@ class InputScheduler:
             sequence = self._waiting.pop()
             sequence.first_scheduled_time = now
             self._running[sequence.uid] = sequence
-        sequences = tuple(self._running.values())
+        sequences = tuple(s for s in self._running.values() if s.uid not in sitting_out)
         if sequences:
             self.counters.steps += 1
         items = tuple(ScheduledSequence(s, 0, s.num_tokens, samples=True) for s in sequences)
@@ -86,16 +86,25 @@ class InputScheduler:
         item.sequence.num_computed_tokens = item.num_tokens
         self.counters.prompt_tokens_computed += item.num_tokens
 
-    def assume(self, item: ScheduledSequence) -> None:
-        """No encoder's step is planned while another is under way."""
-        raise NotImplementedError
+    def plan_on(self, item: ScheduledSequence) -> None:
+        """A step under way computes this text. It has no other step to be planned for."""
 
     def rewind(self, item: ScheduledSequence) -> None:
         """The step did not compute this item after all. There is nothing to undo."""
 
     def finish(self, sequence: Sequence) -> None:
-        """Take a sequence out, waiting or running, finished or aborted."""
+        """Remove a sequence, waiting or running, finished or aborted."""
         if sequence in self._waiting:
             self._waiting.discard(sequence)
         else:
             del self._running[sequence.uid]
+
+    def block_counts(self) -> BlockCounts:
+        return BlockCounts(0, 0, 0)
+
+    def lend_blocks(self) -> list[int]:
+        """None are needed."""
+        return []
+
+    def take_back(self, blocks: list[int]) -> None:
+        """There is nothing to return."""

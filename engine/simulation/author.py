@@ -13,7 +13,7 @@ from engine.step.sequence import Sequence
 # How much of a prompt's end a script's patterns see.
 MAX_MATCHED_TOKENS = 1 << 18
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Author:
         key = answer_key(sequence)
         reply = self._scripted(sequence)
         if reply is not None:
-            _log.debug("%s: the script's line %d", sequence.request_id, reply.line)
+            logger.debug("%s: the script's line %d", sequence.request_id, reply.line)
             return _Answer(self._spell(reply), 0 if reply.ends else None, key)
         low, high = self._lengths
         return _Answer([], low + key // 257 % (high - low + 1), key)

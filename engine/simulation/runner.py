@@ -18,6 +18,7 @@ from torch import Tensor
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
+from engine.constraint.masks import wait_for_masks
 from engine.messages import TokenLogprobs
 from engine.sampling.logprobs import token_logprobs
 from engine.sampling.sampler import Sampler
@@ -141,9 +142,11 @@ class SimulatedRunner:
                 wanted.append(token_id)
         if open_places:
             sequences = [items[place].sequence for place in open_places]
-            results = self._sampler.sample(self._logits(sequences, wanted), sequences)
-            for place, result in zip(open_places, results, strict=True):
-                sampled[place] = result
+            masks = wait_for_masks(sequences)
+            logits = self._logits(sequences, wanted)
+            results = self._sampler.sample(logits, sequences, masks.ready)
+            for row, (place, result) in enumerate(zip(open_places, results, strict=True)):
+                sampled[place] = masks.withheld.get(row, result)
         return sampled
 
     def _logits(self, sequences: Items[Sequence], wanted: list[int]) -> Tensor:

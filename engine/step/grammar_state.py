@@ -54,7 +54,7 @@ class GrammarState:
         self.mask: TokenMask | None = None
         self.error = ""
         self.matcher: LLMatcher | None = None  # None: still at the grammar's start
-        self.awaited = False  # the engine has nothing to do before this is settled
+        self.awaited = False  # the engine has nothing to do before this work ends
         self.is_slow = False
         self._quick = 0
         self._since = 0.0
@@ -81,8 +81,12 @@ class GrammarState:
         return self.is_working and time.monotonic() - self._since > PATIENCE_SECONDS
 
     def wait(self, until: float) -> bool:
-        """Whether the work was done before ``until``, in monotonic seconds."""
-        return self._done.wait(max(until - time.monotonic(), 0.0))
+        """Whether the work was done before ``until``, in monotonic seconds. If not, the sequence
+        is slow from now on, and steps no longer wait for it."""
+        if not self.is_working or self._done.wait(max(until - time.monotonic(), 0.0)):
+            return True
+        self.is_slow = True
+        return False
 
     # --- who works ---------------------------------------------------------------------------
 
@@ -91,20 +95,20 @@ class GrammarState:
         sequence."""
         if mask.any():
             self.mask = mask
-            self._settle(Phase.READY)
+            self._end_work(Phase.READY)
         elif allowed.ends:
             self.complete()
         else:
             self.fail("the grammar leaves no token to choose from")
 
     def complete(self) -> None:
-        self._settle(Phase.COMPLETE)
+        self._end_work(Phase.COMPLETE)
 
     def fail(self, error: str) -> None:
         self.error = f"constraint: {error}"
-        self._settle(Phase.FAILED)
+        self._end_work(Phase.FAILED)
 
-    def _settle(self, phase: Phase) -> None:
+    def _end_work(self, phase: Phase) -> None:
         seconds = time.monotonic() - self._since
         if seconds > SLOW_SECONDS:
             self.is_slow, self._quick = True, 0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine import __main__ as engine_main
-from engine.loop.core import Runner
+from engine.step.runner import Runner
 from engine.step.step import ModelInfo, StepPlan, StepResult, StepUnderWay
 
 POISON_MAX_TOKENS = 777

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from engine.architecture.errors import WeightsError
 from engine.config import EngineConfig
-from engine.loop.core import Runner
 from engine.loop.process import EngineProcess, Progress
+from engine.step.runner import Runner
 from engine.step.step import StepPlan, StepResult
 from tests.engine.checking_runner import CheckingRunner
 

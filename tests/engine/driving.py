@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.loop.core import EngineCore, Runner
+from engine.loop.core import EngineCore
 from engine.messages import Finished, Generate, SamplingParams, StepOutputs, Submit, TokenLogprobs
 from engine.run.model_runner import ModelRunner
+from engine.step.runner import Runner
 
 CONNECTION = 1
 

@@ -24,7 +24,6 @@ from engine.messages import (
     WaitingReason,
     token_mask,
 )
-from engine.sampling import sampler as sampler_module
 from engine.step.grammar_state import GrammarState
 from tests.engine.constraint.running import Answer, Engine, Model, lark
 
@@ -209,7 +208,7 @@ def test_masks_that_come_late_change_no_answer(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_time = together(engine, 5)
-    monkeypatch.setattr(sampler_module, "_MASK_WAIT_SECONDS", -1.0)
+    monkeypatch.setattr("engine.constraint.masks._WAIT_SECONDS", -1.0)
     assert together(engine, 5) == in_time
 
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from engine.errors import UNTOLD
-from engine.loop.core import EngineCore, EngineDeadError, ProtocolError
+from engine.loop.core import EngineCore
+from engine.loop.errors import EngineDeadError, ProtocolError
 from engine.messages import (
     Copy,
     Finished,

@@ -126,7 +126,7 @@ def test_a_preempted_text_counts_each_token_once(
     handle = engine.embed(long)
     engine.take(engine.core.step()[CONNECTION])
     engine.take(engine.core.step()[CONNECTION])
-    [entry] = engine.core._entries.values()
+    [entry] = engine.core._ledger.entries()
     engine.core.scheduler.preempt(entry.sequence)  # type: ignore[union-attr]  # a decoder's
     engine.core.scheduler.max_num_batched_tokens = 23  # so that it is cut elsewhere than before
     engine.run()

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
-from engine.loop.core import EngineCore, EngineDeadError
+from engine.loop.core import EngineCore
+from engine.loop.errors import EngineDeadError
 from engine.messages import FinishReason
 from engine.run.encoder_runner import EncoderRunner
 from tests.engine.embedding import CONNECTION, Embedder, distance

@@ -21,7 +21,7 @@ import engine.ranks.ranks
 import engine.ranks.runner
 from engine.architecture.errors import ConfigError
 from engine.errors import UNTOLD
-from engine.loop.core import EngineDeadError
+from engine.loop.errors import EngineDeadError
 from engine.messages import (
     Fatal,
     FinishReason,

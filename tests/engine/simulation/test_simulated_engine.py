@@ -181,7 +181,7 @@ def test_steps_take_the_profile_s_time_on_the_engine_s_clock() -> None:
 def test_waiting_takes_time_and_no_processor() -> None:
     config = EngineConfig(model=with_tokenizer("simulated:step=50ms", str(MODEL_DIR)))
     engine = SimulatedEngine("simulated:step=50ms")
-    engine.core.runner = SimulatedRunner(config, lambda *_: None)
+    engine.core.flights.runner = SimulatedRunner(config, lambda *_: None)
     wall, processor = time.monotonic(), time.thread_time()
     engine.generate([prompt(5)], greedy(10, ignore_eos=True))
     wall, processor = time.monotonic() - wall, time.thread_time() - processor

@@ -1,4 +1,4 @@
-"""The constrained sequences among those an engine runs: who must wait, begin or end."""
+"""The constrained sequences among those an engine runs: which wait, begin or end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.constraint.constraints import Advance, Constraints
-from engine.messages import EngineCounters, FinishReason
+from engine.messages import EngineCounters, FinishReason, Generate, Task
 from engine.step.grammar_state import GrammarState, Phase
 from engine.step.sequence import Sequence
 
@@ -14,7 +14,7 @@ _TOO_SLOW = "constraint: the grammar takes too long"
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Decided:
     """``ends`` None: the sequence's grammar is ready, it may be scheduled. Else how it ends."""
 
     sequence: Sequence
@@ -22,7 +22,7 @@ class Settled:
     error: str | None = None
 
 
-class GuidedSequences:
+class ConstrainedSequences:
     """Costs nothing while it is empty; else each call looks at each sequence once."""
 
     def __init__(self, constraints: Constraints | None) -> None:
@@ -35,16 +35,17 @@ class GuidedSequences:
     def __bool__(self) -> bool:
         return bool(self._members)
 
-    @property
-    def can_constrain(self) -> bool:
-        return self._constraints is not None
+    def can_take(self, task: Task) -> bool:
+        """Whether the task brings no constraint, or one can be applied."""
+        has_constraint = isinstance(task, Generate) and task.params.constraint is not None
+        return self._constraints is not None or not has_constraint
 
     @property
     def num_preparing(self) -> int:
         return len(self._preparing)
 
     def add(self, sequence: Sequence) -> None:
-        """Start on its grammar; ``settle`` tells when it may be scheduled."""
+        """Start on its grammar; ``decide`` says when it may be scheduled."""
         assert self._constraints is not None
         grammar_state = self._constraints.begin(sequence.params, sequence.output_token_ids)
         sequence.grammar_state = grammar_state
@@ -59,48 +60,48 @@ class GuidedSequences:
         return was_preparing
 
     def follow(self, sequence: Sequence, token_id: int) -> None:
-        """The sequence goes on by this token; ``advance`` begins the work."""
+        """The sequence goes on by this token; ``advance`` starts the work."""
         grammar_state, constraint = sequence.grammar_state, sequence.params.constraint
         if grammar_state is not None and constraint is not None:
             self._advances.append(Advance(grammar_state, constraint, token_id))
 
     def advance(self) -> None:
-        """Work on all tokens that ``follow`` was told of. Call it before anything else is asked."""
+        """Start the work on all tokens given to ``follow``. Call it before anything else."""
         if self._advances and self._constraints is not None:
             self._constraints.advance(self._advances)
             self._advances = []
 
-    def held(self) -> set[int]:
-        """Uids of those that steps leave out: their masks are slow, and not there yet. They will
+    def sitting_out(self) -> set[int]:
+        """Uids of those that steps leave out: their masks are slow, and not ready yet. They will
         wake the engine, which may have nothing else to do."""
-        held = set()
+        sitting_out = set()
         for uid, (_, grammar_state) in self._members.items():
             if grammar_state.is_slow and grammar_state.is_working and uid not in self._preparing:
                 grammar_state.awaited = True  # before looking again, so that no end is missed
                 if grammar_state.is_working:
-                    held.add(uid)
-        return held
+                    sitting_out.add(uid)
+        return sitting_out
 
     @property
-    def has_settled(self) -> bool:
-        """Whether ``settle`` would tell of one. Those it would not tell of wake the engine."""
+    def has_decided(self) -> bool:
+        """Whether ``decide`` would return any. The others will wake the engine."""
         for uid in self._preparing:
             self._members[uid][1].awaited = True  # before looking, so that no end is missed
-        return next(self._settled(), None) is not None
+        return next(self._decided(), None) is not None
 
-    def settle(self) -> list[Settled]:
+    def decide(self) -> list[Decided]:
         """Those that may be scheduled from now on, and those that end without a step."""
-        settled = list(self._settled())
-        self._preparing.difference_update(s.sequence.uid for s in settled if s.ends is None)
-        return settled
+        decided = list(self._decided())
+        self._preparing.difference_update(d.sequence.uid for d in decided if d.ends is None)
+        return decided
 
-    def _settled(self) -> Iterator[Settled]:
+    def _decided(self) -> Iterator[Decided]:
         for uid, (sequence, grammar_state) in self._members.items():
             if grammar_state.phase is Phase.COMPLETE:
-                yield Settled(sequence, FinishReason.STOP)
+                yield Decided(sequence, FinishReason.STOP)
             elif grammar_state.phase is Phase.FAILED:
-                yield Settled(sequence, FinishReason.ERROR, grammar_state.error)
+                yield Decided(sequence, FinishReason.ERROR, grammar_state.error)
             elif grammar_state.is_overdue:
-                yield Settled(sequence, FinishReason.ERROR, _TOO_SLOW)
+                yield Decided(sequence, FinishReason.ERROR, _TOO_SLOW)
             elif uid in self._preparing and grammar_state.phase is Phase.READY:
-                yield Settled(sequence)
+                yield Decided(sequence)

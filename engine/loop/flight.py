@@ -1,0 +1,253 @@
+"""Steps under way: launched, landed, and run again one sequence at a time when they fail."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from engine.loop.errors import EngineDeadError
+from engine.loop.outbox import StepFigures, phase_of
+from engine.loop.submission import NO_SAMPLING
+from engine.loop.verdict import is_full
+from engine.messages import Embed, TokenLogprobs
+from engine.schedule.blocks import OutOfBlocksError
+from engine.schedule.pacing import PrefillPacer
+from engine.schedule.scheduling import Scheduling
+from engine.step.runner import Runner
+from engine.step.sequence import Sequence
+from engine.step.step import (
+    DeviceLostError,
+    Sampled,
+    ScheduledSequence,
+    StepPlan,
+    StepResult,
+    StepUnderWay,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Flight:
+    """A step from its launch to its results. ``step`` None: it failed to launch, or has nothing to
+    compute. ``discarded``: uids whose results count for nothing, because what came before them
+    turned out otherwise than planned."""
+
+    plan: StepPlan
+    begin: float
+    step: StepUnderWay | None = None
+    failure: Exception | None = None
+    discarded: set[int] = field(default_factory=set)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.step is not None and self.failure is None
+
+    def sample(self, discarded: set[int]) -> None:
+        """Begin to choose tokens, but for ``discarded``. Raises EngineDeadError."""
+        self.discarded = discarded
+        if self.step is not None:
+            self.failure = _attempt(functools.partial(self.step.sample, discarded))[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What came of a step. Of one that failed, ``plan`` is what was run again and ``derailed`` its
+    uids: a step planned after it assumed otherwise. ``doubt``: the failure of a step of which
+    nothing could be run again either."""
+
+    plan: StepPlan
+    result: StepResult
+    discarded: set[int] = field(default_factory=set)
+    derailed: set[int] = field(default_factory=set)
+    doubt: Exception | None = None
+
+
+class _Whole:
+    """A step of a runner that cannot launch: computed as a whole where tokens are chosen."""
+
+    def __init__(self, runner: Runner, plan: StepPlan) -> None:
+        self._runner = runner
+        self._plan = plan
+        self._result: StepResult | None = None
+
+    def sample(self, _skipped: object) -> None:
+        self._result = self._runner.execute(self._plan)
+
+    def result(self) -> StepResult:
+        assert self._result is not None
+        return self._result
+
+
+class Flights:
+    """Launches and lands steps. ``live``: uids of the sequences that have not ended."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduling,
+        live: Container[int],
+        *,
+        new_uid: Callable[[], int],
+        clock: Callable[[], float],
+        pacer: PrefillPacer | None,
+    ) -> None:
+        self.runner = runner
+        self._scheduler = scheduler
+        self._live = live
+        self._new_uid = new_uid
+        self._clock = clock
+        self._pacer = pacer
+        self._landed_at = 0.0
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether a step can be launched before the one before it has landed."""
+        return self.runner.launch is not None
+
+    def plan_on(self, flight: Flight) -> set[int]:
+        """Plan as if a step under way were done. The uids of sequences that sit out the next one:
+        they end with this step, or their next token cannot be chosen in time."""
+        sitting_out = set()
+        limit = self._scheduler.max_sequence_len
+        for item in flight.plan.scheduled:
+            sequence = item.sequence
+            if sequence.uid in flight.discarded or sequence.uid not in self._live:
+                continue
+            self._scheduler.plan_on(item)
+            if not item.samples:
+                continue
+            slow = sequence.grammar_state is not None and sequence.grammar_state.is_slow
+            if slow or sequence.embed is not None or is_full(sequence, limit):
+                sitting_out.add(sequence.uid)
+        return sitting_out
+
+    def launch(self, plan: StepPlan, begin: float) -> Flight:
+        """Raises EngineDeadError."""
+        if not plan.scheduled:
+            return Flight(plan, begin)
+        launch = self.runner.launch
+        if launch is None:
+            return Flight(plan, begin, _Whole(self.runner, plan))
+        return Flight(plan, begin, *_attempt(functools.partial(launch, plan)))
+
+    def land(self, flight: Flight) -> Landed:
+        """Wait for a step's results. Raises EngineDeadError."""
+        result, failure = None, flight.failure
+        if flight.step is not None and failure is None:
+            result, failure = _attempt(functools.partial(_result, flight.plan, flight.step.result))
+        if failure is not None:
+            return self._retry(flight, failure)
+        return Landed(flight.plan, result or StepResult([]), flight.discarded)
+
+    def figures(self, flight: Flight) -> StepFigures:
+        """What a step was, once its results are taken."""
+        if not flight.plan.scheduled:
+            return StepFigures()
+        now, plan = self._clock(), flight.plan
+        figures = StepFigures(
+            phase=phase_of(plan),
+            # A step launched early waited for the one before it.
+            seconds=now - max(flight.begin, self._landed_at),
+            tokens=plan.num_tokens,
+            sequences=len(plan.scheduled),
+        )
+        self._landed_at = now
+        if self._pacer is not None:
+            decodes = sum(item.num_tokens == 1 and item.samples for item in plan.scheduled)
+            self._pacer.observe(decodes, figures.tokens - decodes, figures.seconds)
+        return figures
+
+    # --- after a failure -----------------------------------------------------------------------
+
+    def _retry(self, flight: Flight, failure: Exception) -> Landed:
+        """Run a failed step's sequences one by one; those that raise again fail."""
+        items = self._retryable(flight)
+        derailed = {item.sequence.uid for item in flight.plan.scheduled}
+        if not items:
+            return Landed(StepPlan(()), StepResult([]), derailed=derailed)
+        logger.error("a step of %d sequences failed", len(items), exc_info=failure)
+        for item in items:
+            self._scheduler.rewind(item)
+        any_ran = False
+        sampled: list[Sampled] = []
+        prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
+        for index, item in enumerate(items):
+            result, error = _attempt(functools.partial(self._execute, StepPlan((item,))))
+            if result is None:
+                sampled.append(error)
+                continue
+            any_ran = True
+            sampled.append(result.sampled[0])
+            if 0 in result.prompt_logprobs:
+                prompt_logprobs[index] = result.prompt_logprobs[0]
+        return Landed(
+            StepPlan(tuple(items)),
+            StepResult(sampled, prompt_logprobs),
+            derailed=derailed,
+            doubt=None if any_ran else failure,
+        )
+
+    def _retryable(self, flight: Flight) -> list[ScheduledSequence]:
+        """The sequences of a failed step that can and should be run again."""
+        items = []
+        for item in flight.plan.scheduled:
+            uid = item.sequence.uid
+            if uid in flight.discarded or uid not in self._live:
+                continue
+            if item.is_current:
+                items.append(item)
+            else:
+                self._scheduler.rewind(item)
+        return items
+
+    def probe(self, doubt: Exception) -> None:
+        """Compute one token by itself: does the model run at all? Raises EngineDeadError."""
+        try:
+            blocks = self._scheduler.lend_blocks()
+        except OutOfBlocksError:
+            return  # others hold all blocks, and their own steps will tell
+        sequence = Sequence(
+            uid=self._new_uid(),
+            request_id="probe",
+            token_ids=[0],
+            num_prompt_tokens=1,
+            params=NO_SAMPLING,
+            block_table=blocks,
+            embed=None if self.runner.info.generates else Embed(),
+        )
+        try:
+            self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
+        except Exception as error:
+            raise EngineDeadError(f"every step fails: {doubt}") from error
+        finally:
+            self._scheduler.take_back(blocks)
+            self.runner.forget(sequence.uid)
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        return _result(plan, functools.partial(self.runner.execute, plan))
+
+
+def _result(plan: StepPlan, compute: Callable[[], StepResult]) -> StepResult:
+    """A step's result, which must be whole."""
+    result = compute()
+    if len(result.sampled) != len(plan.scheduled):
+        raise RuntimeError(
+            f"the runner answered {len(result.sampled)} of {len(plan.scheduled)} sequences"
+        )
+    return result
+
+
+def _attempt(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """What the call returns or raises. Raises EngineDeadError when the device is lost."""
+    try:
+        return call(), None
+    except DeviceLostError as error:
+        raise EngineDeadError(str(error)) from error
+    except Exception as error:
+        return None, error

@@ -1,0 +1,71 @@
+"""What the loop needs of a scheduler, whichever kind of model it schedules for."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Protocol
+
+from engine.messages import EngineCounters, WaitingReason
+from engine.schedule.blocks import BlockCounts
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence, StepPlan
+
+
+class Scheduling(Protocol):
+    """Add sequences; schedule a step; update with what it computed; finish a sequence."""
+
+    counters: EngineCounters
+    waiting_reason: WaitingReason | None  # why the head of the queue waited in the last step
+
+    @property
+    def max_num_seqs(self) -> int: ...
+
+    @property
+    def max_sequence_len(self) -> int:
+        """The longest sequence that can run, in tokens."""
+        ...
+
+    @property
+    def num_running(self) -> int: ...
+
+    @property
+    def num_waiting(self) -> int: ...
+
+    @property
+    def has_work(self) -> bool: ...
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence. Raises ValueError for one that is empty or could never run."""
+        ...
+
+    def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
+        """Plan the next step. ``sitting_out``: uids of sequences that have no part in it and stay
+        where they are. Empty only if there is no other work."""
+        ...
+
+    def plan_on(self, item: ScheduledSequence) -> None:
+        """A step under way computes this item: plan as if it had, though the token it samples is
+        not known. ``update`` or ``rewind`` follows."""
+        ...
+
+    def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
+        """The step has computed this item, and sampled ``token_id`` if a token was sampled."""
+        ...
+
+    def rewind(self, item: ScheduledSequence) -> None:
+        """The step did not compute this item after all: it must be computed again."""
+        ...
+
+    def finish(self, sequence: Sequence) -> None:
+        """Remove a sequence, running or waiting, finished or aborted."""
+        ...
+
+    def block_counts(self) -> BlockCounts: ...
+
+    def lend_blocks(self) -> list[int]:
+        """The blocks that a sequence of one token needs. Raises OutOfBlocksError."""
+        ...
+
+    def take_back(self, blocks: list[int]) -> None:
+        """Return blocks that were lent."""
+        ...
