@@ -22,9 +22,9 @@ from msgspec import Meta
 
 from engine.architecture.errors import ConfigError
 from engine.beats import Page
-from engine.config import EngineConfig
+from engine.config import EngineConfig, OnProgress
 from engine.loop.core import EngineCore, Runner
-from engine.loop.process import EngineProcess, Progress
+from engine.loop.process import EngineProcess
 from engine.messages import FinishReason, SamplingParams, Submit
 from engine.options import (
     OptionError,
@@ -74,7 +74,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_model(
     config: EngineConfig,
-    progress: Progress,
+    on_progress: OnProgress,
     ends: ExitStack,
     *,
     rank_arguments: tuple[str, ...] = (),
@@ -86,7 +86,7 @@ def load_model(
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
 
-        return SimulatedRunner(config, progress)
+        return SimulatedRunner(config, on_progress)
     from engine.architecture.encoder_config import is_encoder
 
     if is_encoder(config.model):
@@ -96,7 +96,7 @@ def load_model(
             )
         from engine.run.encoder_runner import EncoderRunner
 
-        return EncoderRunner(config, progress)
+        return EncoderRunner(config, on_progress)
     if config.tensor_parallel_size > 1:
         from engine.ranks.ranks import Ranks
 
@@ -105,10 +105,10 @@ def load_model(
         ends.enter_context(ranks)
         from engine.ranks.runner import parallel_runner
 
-        return ends.enter_context(parallel_runner(config, progress, ranks))
-    from engine.run.model_runner import ModelRunner
+        return ends.enter_context(parallel_runner(config, on_progress, ranks))
+    from engine.run.assembly import load_model_runner
 
-    return ModelRunner(config, progress)
+    return load_model_runner(config, on_progress)
 
 
 def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitStack) -> int:
@@ -176,10 +176,10 @@ def main(argv: list[str]) -> int:
         if settings.socket is None:
             return continue_prompt(config, settings, ends)
 
-        def load(config: EngineConfig, progress: Progress) -> Runner:
+        def load(config: EngineConfig, on_progress: OnProgress) -> Runner:
             arguments = _rank_arguments(settings)
             return load_model(
-                config, progress, ends, rank_arguments=arguments, on_failure=process.fail
+                config, on_progress, ends, rank_arguments=arguments, on_failure=process.fail
             )
 
         beats = None if settings.beats is None else Page(Path(settings.beats))

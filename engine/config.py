@@ -6,10 +6,14 @@ Imports no torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+
+OnProgress = Callable[[str, int, int], None]
+"""Called while a model loads, with the phase, how much of it is done, and of how much."""
 
 
 class DeviceError(ValueError):

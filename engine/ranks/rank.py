@@ -37,6 +37,7 @@ from engine.ranks.messages import (
 )
 from engine.ranks.ranks import BEAT_SECONDS
 from engine.ranks.steps import StepReader
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.sharding.collectives import CollectiveError, Group
 from engine.sharding.shard import Shard
@@ -111,7 +112,7 @@ class Rank:
         else:
             device = torch.device("cpu")
         self._group = Group(Shard(begin.rank, begin.size), device, Path(begin.store))
-        return ModelRunner(
+        return load_model_runner(
             begin.config,
             lambda phase, done, total: self._tell(Progress(phase, done, total)),
             self._group,

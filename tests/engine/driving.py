@@ -17,6 +17,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 
 CONNECTION = 1
@@ -36,7 +37,7 @@ def load_runner(model: Path, **settings: Any) -> ModelRunner:
     config = EngineConfig(
         model=str(model), **({"threads": 1, "dtype": "float32", "device": "cpu"} | settings)
     )
-    return ModelRunner(config, lambda phase, done, total: None)
+    return load_model_runner(config, lambda phase, done, total: None)
 
 
 class Engine:
