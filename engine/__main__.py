@@ -34,6 +34,7 @@ from engine.options import (
 )
 from engine.simulation.spec import is_simulated
 from observability.logging import configure
+from observability.stacks import write_stacks_on_sigusr1
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,7 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     config, settings = _parse(argv)
     configure(log_format=settings.log_format, level=settings.log_level, process="engine")
     with ExitStack() as ends:

@@ -43,6 +43,7 @@ from engine.sharding.collectives import CollectiveError, Group
 from engine.sharding.shard import Shard
 from engine.step.step import StepUnderWay
 from observability.logging import configure
+from observability.stacks import write_stacks_on_sigusr1
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class Rank:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m engine.ranks.rank", description=__doc__)
     parser.add_argument("--rank", type=int, required=True, help="for people who list processes")
     parser.add_argument("--parent", type=int, required=True, help="process id of rank 0")
