@@ -31,7 +31,7 @@ from bench.shapes import save_shape, shape_config
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.messages import Generate, SamplingParams, Submit
-from engine.run.model_runner import ModelRunner
+from engine.run.assembly import load_model_runner
 
 COMPARED = ("pocket", "234m")
 MAX_POSITIONS = 2048
@@ -92,7 +92,7 @@ class Ours:
             max_num_seqs=max_batch,
         )
         self._core = EngineCore(
-            ModelRunner(settings, lambda phase, done, total: None),
+            load_model_runner(settings, lambda phase, done, total: None),
             max_num_seqs=settings.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             enable_prefix_caching=False,

@@ -32,6 +32,7 @@ from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.loop.process import leave_garbage_to_idle_moments
 from engine.messages import Generate, SamplingParams, Submit
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
@@ -75,7 +76,7 @@ class QueueRow:
 def load(batch: int, context: int) -> ModelRunner:
     with tempfile.TemporaryDirectory() as directory:
         save_shape(SHAPE, Path(directory), max_positions=max(CONTEXTS) + 1)
-        return ModelRunner(
+        return load_model_runner(
             EngineConfig(
                 model=directory,
                 load_format="dummy",

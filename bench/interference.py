@@ -28,6 +28,7 @@ from bench.shapes import save_shape
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.messages import Generate, SamplingParams, Submit
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 
 CONNECTION = 0
@@ -106,7 +107,7 @@ class Streams:
 def measure(shape: str, threads: int, slowdown: float | None, options: argparse.Namespace) -> Row:
     with tempfile.TemporaryDirectory() as directory:
         save_shape(shape, Path(directory), max_positions=options.prompt + 4096)
-        runner = ModelRunner(
+        runner = load_model_runner(
             EngineConfig(
                 model=directory,
                 load_format="dummy",

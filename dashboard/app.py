@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.views import live, playground
+from observability.stacks import write_stacks_on_sigusr1
 
 # A quire: folded sheets, seen from the spine. Drawn here, since a named icon would be fetched
 # from a font server.
@@ -32,6 +33,7 @@ _STYLE = """<style>
 
 
 def main() -> None:
+    write_stacks_on_sigusr1()
     st.set_page_config(page_title="Quire", page_icon=_ICON, layout="wide")
     st.logo(_LOGO, size="large")
     st.html(_STYLE)

@@ -22,9 +22,9 @@ from msgspec import Meta
 
 from engine.architecture.errors import ConfigError
 from engine.beats import Page
-from engine.config import EngineConfig
+from engine.config import EngineConfig, OnProgress
 from engine.loop.core import EngineCore
-from engine.loop.process import EngineProcess, Progress
+from engine.loop.process import EngineProcess
 from engine.messages import FinishReason, Generate, SamplingParams, Submit
 from engine.options import (
     OptionError,
@@ -35,6 +35,7 @@ from engine.options import (
 from engine.simulation.spec import is_simulated
 from engine.step.runner import Runner
 from observability.logging import configure
+from observability.stacks import write_stacks_on_sigusr1
 
 
 class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +77,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_model(
     config: EngineConfig,
-    progress: Progress,
+    on_progress: OnProgress,
     ends: ExitStack,
     *,
     rank_arguments: tuple[str, ...] = (),
@@ -88,7 +89,7 @@ def load_model(
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
 
-        return SimulatedRunner(config, progress)
+        return SimulatedRunner(config, on_progress)
     from engine.architecture.encoder_config import is_encoder
 
     if is_encoder(config.model):
@@ -98,7 +99,7 @@ def load_model(
             )
         from engine.run.encoder_runner import EncoderRunner
 
-        return EncoderRunner(config, progress)
+        return EncoderRunner(config, on_progress)
     if config.tensor_parallel_size > 1:
         from engine.ranks.ranks import Ranks
 
@@ -107,10 +108,10 @@ def load_model(
         ends.enter_context(ranks)
         from engine.ranks.runner import parallel_runner
 
-        return ends.enter_context(parallel_runner(config, progress, ranks))
-    from engine.run.model_runner import ModelRunner
+        return ends.enter_context(parallel_runner(config, on_progress, ranks))
+    from engine.run.assembly import load_model_runner
 
-    return ModelRunner(config, progress)
+    return load_model_runner(config, on_progress)
 
 
 def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitStack) -> int:
@@ -172,16 +173,17 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     config, settings = _parse(argv)
     configure(log_format=settings.log_format, level=settings.log_level, process="engine")
     with ExitStack() as ends:
         if settings.socket is None:
             return continue_prompt(config, settings, ends)
 
-        def load(config: EngineConfig, progress: Progress) -> Runner:
+        def load(config: EngineConfig, on_progress: OnProgress) -> Runner:
             arguments = _rank_arguments(settings)
             return load_model(
-                config, progress, ends, rank_arguments=arguments, on_failure=process.fail
+                config, on_progress, ends, rank_arguments=arguments, on_failure=process.fail
             )
 
         beats = None if settings.beats is None else Page(Path(settings.beats))

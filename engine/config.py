@@ -6,11 +6,15 @@ Imports no torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 
 from engine.options import setting
+
+OnProgress = Callable[[str, int, int], None]
+"""Called while a model loads, with the phase, how much of it is done, and of how much."""
 
 
 class DeviceError(ValueError):

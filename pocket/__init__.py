@@ -7,7 +7,7 @@ train, export or evaluate import torch.
 from pathlib import Path
 from typing import Final
 
-MODEL_DIR: Final[Path] = Path(__file__).parent / "model"
+MODEL_DIR: Final[Path] = Path(__file__).parent / "weights"
 """Directory of the model in Hugging Face layout, as shipped with the package."""
 
 __all__ = ["MODEL_DIR"]

@@ -6,7 +6,7 @@ the exported files (`python -m pocket.evaluate`) and over any server.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -140,86 +140,103 @@ def _recall(dice: Dice, tokens: int) -> Document:
     return mix.recall_chat(dice, False, round(tokens * 2.1))
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A gate before its cases are drawn."""
+
+    name: str
+    must: float
+    draw: Callable[[Dice], Case]
+    blocking: bool = False
+
+
 def gates(samples: int = 300, seed: int = 0) -> list[Gate]:
     """All gates with so many cases a row, drawn from the held-out side of the generator."""
     made: list[Gate] = []
-
-    def row(name: str, must: float, draw: Callable[[Dice], Case], blocking: bool = False) -> None:
-        dice = Dice(f"gate:{name}:{seed}", held=True)
-        made.append(Gate(name, must, [draw(dice) for _ in range(samples)], blocking))
-
-    def task(name: str, thinking: bool = False) -> Callable[[Dice], Case]:
-        return lambda d: _case(mix.single_task(d, name, thinking))
-
-    def tool(name: str, thinking: bool = False) -> Callable[[Dice], Case]:
-        return lambda d: _case(tools.document(d, name, thinking))
-
-    in_world = tuple(t for t in mix.SHARES if t not in ("plain", "coverage"))
-    row(
-        "stops, in world",
-        0.99,
-        lambda d: _case(mix.single_task(d, d.choice(in_world), d.chance(0.4)), _finished),
-        True,
-    )
-    row("stops, outside world", 0.95, lambda d: _case(_outside(d), _finished), True)
-    row(
-        "thinks when asked",
-        0.99,
-        lambda d: _case(mix.single_task(d, d.choice(in_world), True), _well_thought),
-        True,
-    )
-    row(
-        "does not think unasked",
-        0.99,
-        lambda d: _case(mix.single_task(d, d.choice(in_world), False), _not_thought),
-        True,
-    )
-    row("small talk", 0.98, _small_talk)
-    row("known tool", 0.98, tool("known_tool"), True)
-    row("known tool, thinking", 0.98, tool("known_tool", True), True)
-    row("unseen tool", 0.85, tool("unseen_tool"))
-    row("unseen tool, thinking", 0.85, tool("unseen_tool", True))
-    row(
-        "calls are valid JSON",
-        0.98,
-        lambda d: _case(
-            tools.document(d, d.pick("known_tool", "unseen_tool", "parallel"), d.chance(0.4)),
-            _valid_calls,
-        ),
-    )
-    row("parallel calls", 0.80, tool("parallel"))
-    row("parallel calls, thinking", 0.80, tool("parallel", True))
-    row(
-        "no call when none is needed",
-        0.98,
-        lambda d: _case(
-            tools.document(d, "none_needed", d.chance(0.4)), lambda a: not a.tool_calls
-        ),
-    )
-    row("answers from tool results", 0.95, tool("tool_result"))
-    row("echo", 0.98, task("echo"), True)
-    row("echo, thinking", 0.98, task("echo", True), True)
-    for kind in copying.COVERAGE:
-        row(f"copies {kind}", 0.92, lambda d, kind=kind: _case(_alone(copying.coverage(d, kind))))  # type: ignore[misc]
-    for sign, name in (("+", "adds"), ("-", "subtracts")):
-        for thinking in (True, False):
-            row(
-                f"{name} to 99{', thinking' if thinking else ''}",
-                0.90 if thinking else 0.80,
-                lambda d, sign=sign, thinking=thinking: _case(  # type: ignore[misc]
-                    _alone(arithmetic.problem(d, sign), thinking)
-                ),
-            )
-    row("multiplies to 10", 0.95, lambda d: _case(_alone(arithmetic.problem(d, "*"))))
-    row("spells", 0.80, lambda d: _case(_alone(copying.spelling(d))))
-    row("facts", 0.95, task("fact"))
-    row("counts", 0.98, task("counting"))
-    row("extracts JSON", 0.90, _extraction)
-    row("refuses the unknown", 0.95, lambda d: _case(_alone(unknown.refusal(d)), _refused))
-    row("says it has no tool", 0.95, lambda d: _case(_alone(unknown.lookup_without_tool(d))))
-    row("recalls at 500 tokens", 0.90, lambda d: _case(_recall(d, 500)))
-    row("recalls at 1500 tokens", 0.60, lambda d: _case(_recall(d, 1500)))
+    for row in (*_behaviour(), *_tool_use(), *_copies(), *_arithmetic(), *_knowledge()):
+        dice = Dice(f"gate:{row.name}:{seed}", held=True)
+        made.append(
+            Gate(row.name, row.must, [row.draw(dice) for _ in range(samples)], row.blocking)
+        )
     return made
+
+
+def _task(name: str, thinking: bool = False) -> Callable[[Dice], Case]:
+    return lambda d: _case(mix.single_task(d, name, thinking))
+
+
+def _tool(name: str, thinking: bool = False) -> Callable[[Dice], Case]:
+    return lambda d: _case(tools.document(d, name, thinking))
+
+
+def _behaviour() -> Iterator[_Row]:
+    in_world = tuple(t for t in mix.SHARES if t not in ("plain", "coverage"))
+
+    def any_task(thinking: bool | None, judge: Callable[[Answer], bool]) -> Callable[[Dice], Case]:
+        def draw(d: Dice) -> Case:
+            task = d.choice(in_world)
+            return _case(
+                mix.single_task(d, task, d.chance(0.4) if thinking is None else thinking), judge
+            )
+
+        return draw
+
+    yield _Row("stops, in world", 0.99, any_task(None, _finished), True)
+    yield _Row("stops, outside world", 0.95, lambda d: _case(_outside(d), _finished), True)
+    yield _Row("thinks when asked", 0.99, any_task(True, _well_thought), True)
+    yield _Row("does not think unasked", 0.99, any_task(False, _not_thought), True)
+    yield _Row("small talk", 0.98, _small_talk)
+
+
+def _tool_use() -> Iterator[_Row]:
+    def valid_calls(d: Dice) -> Case:
+        kind = d.pick("known_tool", "unseen_tool", "parallel")
+        return _case(tools.document(d, kind, d.chance(0.4)), _valid_calls)
+
+    def no_calls(d: Dice) -> Case:
+        document = tools.document(d, "none_needed", d.chance(0.4))
+        return _case(document, lambda a: not a.tool_calls)
+
+    yield _Row("known tool", 0.98, _tool("known_tool"), True)
+    yield _Row("known tool, thinking", 0.98, _tool("known_tool", True), True)
+    yield _Row("unseen tool", 0.85, _tool("unseen_tool"))
+    yield _Row("unseen tool, thinking", 0.85, _tool("unseen_tool", True))
+    yield _Row("calls are valid JSON", 0.98, valid_calls)
+    yield _Row("parallel calls", 0.80, _tool("parallel"))
+    yield _Row("parallel calls, thinking", 0.80, _tool("parallel", True))
+    yield _Row("no call when none is needed", 0.98, no_calls)
+    yield _Row("answers from tool results", 0.95, _tool("tool_result"))
+
+
+def _copies() -> Iterator[_Row]:
+    def copy(kind: str) -> Callable[[Dice], Case]:
+        return lambda d: _case(_alone(copying.coverage(d, kind)))
+
+    yield _Row("echo", 0.98, _task("echo"), True)
+    yield _Row("echo, thinking", 0.98, _task("echo", True), True)
+    for kind in copying.COVERAGE:
+        yield _Row(f"copies {kind}", 0.92, copy(kind))
+
+
+def _arithmetic() -> Iterator[_Row]:
+    def problem(sign: str, thinking: bool = False) -> Callable[[Dice], Case]:
+        return lambda d: _case(_alone(arithmetic.problem(d, sign), thinking))
+
+    for sign, name in (("+", "adds"), ("-", "subtracts")):
+        yield _Row(f"{name} to 99, thinking", 0.90, problem(sign, True))
+        yield _Row(f"{name} to 99", 0.80, problem(sign))
+    yield _Row("multiplies to 10", 0.95, problem("*"))
+
+
+def _knowledge() -> Iterator[_Row]:
+    yield _Row("spells", 0.80, lambda d: _case(_alone(copying.spelling(d))))
+    yield _Row("facts", 0.95, _task("fact"))
+    yield _Row("counts", 0.98, _task("counting"))
+    yield _Row("extracts JSON", 0.90, _extraction)
+    yield _Row("refuses the unknown", 0.95, lambda d: _case(_alone(unknown.refusal(d)), _refused))
+    yield _Row("says it has no tool", 0.95, lambda d: _case(_alone(unknown.lookup_without_tool(d))))
+    yield _Row("recalls at 500 tokens", 0.90, lambda d: _case(_recall(d, 500)))
+    yield _Row("recalls at 1500 tokens", 0.60, lambda d: _case(_recall(d, 1500)))
 
 
 def _small_talk(dice: Dice) -> Case:

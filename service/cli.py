@@ -24,6 +24,7 @@ from engine.options import (
 from engine.python_command import python_command
 from engine.simulation.spec import SpecError
 from observability import logging
+from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
 from service.grpc.available import problem as grpc_problem
 from service.served_model import served_model
@@ -134,6 +135,7 @@ def _serve(namespace: argparse.Namespace) -> int:
         print(f"quire: {missing}", file=sys.stderr)
         return 1
     _open_standard_streams()
+    write_stacks_on_sigusr1()
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.cpu.library import UnavailableError, library
+from engine.cpu.library import LibraryUnavailableError, library
 from engine.python_command import python_command
 from service.version import VERSION
 
@@ -177,7 +177,7 @@ def cpu_finding(cpuinfo: str) -> Finding:
 def _compiled_finding() -> Finding:
     try:
         opened = library()
-    except UnavailableError as error:
+    except LibraryUnavailableError as error:
         remedy = "apt-get install gcc libc6-dev; torch computes meanwhile, 2 to 4 times slower"
         return Finding(Level.NOTE, "CPU path", str(error), remedy)
     return Finding(Level.OK, "CPU path", f"compiled: {opened.path}")

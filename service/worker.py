@@ -35,6 +35,7 @@ from engine.options import (
     from_namespace,
 )
 from observability import logging
+from observability.stacks import write_stacks_on_sigusr1
 from observability.tracing import make_tracer
 from service.app import create_app
 from service.engine.link import EngineLink
@@ -225,6 +226,7 @@ def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     settings, options = _parse(argv)
     writer = logging.configure(
         log_format=settings.log_format, level=settings.log_level, process="api"

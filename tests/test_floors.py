@@ -33,7 +33,11 @@ PUBLIC = {
         "engine.simulation.spec",
     },
     ("service", "pocket"): {"pocket"},
-    ("dashboard", "observability"): {"observability.catalogue", "observability.outcomes"},
+    ("dashboard", "observability"): {
+        "observability.catalogue",
+        "observability.outcomes",
+        "observability.stacks",
+    },
 }
 
 
@@ -72,7 +76,7 @@ def test_a_room_imports_only_from_floors_below(room: str) -> None:
         ("engine.simulation.spec", ("torch", "tokenizers")),
         ("engine.ranks.ranks", ("torch",)),
         (
-            "engine.run.model_runner",
+            "engine.run.assembly",
             ("litestar", "granian", "prometheus_client", "structlog", "tokenizers"),
         ),
         ("pocket", ("torch", "tokenizers")),

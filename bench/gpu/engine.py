@@ -22,6 +22,7 @@ from bench.gpu.timing import Ceilings
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.messages import Generate, SamplingParams, Submit
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, SampledToken, ScheduledSequence, StepPlan, StepResult
@@ -82,7 +83,7 @@ def load(shape: dict[str, Any], *, max_num_seqs: int, **settings: Any) -> Subjec
             max_num_seqs=max_num_seqs,
             **(defaults | settings),
         )
-        runner = ModelRunner(config, lambda phase, done, total: None)
+        runner = load_model_runner(config, lambda phase, done, total: None)
     # Zeros are faster to read than what a served model has there.
     with torch.inference_mode():
         for layer in range(shape["num_hidden_layers"]):

@@ -10,7 +10,7 @@ from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.messages import Generate, SamplingParams, Submit
-from engine.run.model_runner import ModelRunner
+from engine.run.assembly import load_model_runner
 
 CONNECTION = 0
 
@@ -27,7 +27,7 @@ class Quire:
             **settings.get("engine", {}),
         )
         self._core = EngineCore(
-            ModelRunner(config, lambda phase, done, total: None),
+            load_model_runner(config, lambda phase, done, total: None),
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             enable_prefix_caching=False,

@@ -66,7 +66,7 @@ class PagedKVCache:
 
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write ``keys`` and ``values`` [tokens, kv_heads, head_dim] to ``slots``, int64
-        [tokens * 2 * kv_heads], as ``engine.attention.metadata`` numbers them. Returns them as
+        [tokens * 2 * kv_heads], as ``CacheShape`` numbers them. Returns them as
         stored, [tokens, 2 * kv_heads, head_dim]."""
         both = torch.cat((keys, values), dim=1)
         self._slots[layer].index_copy_(0, slots, both.view(-1, self.head_dim))

@@ -2,8 +2,8 @@
 
 On a CPU, gathering every context's blocks in every layer of every step costs as much as attending
 to them. While the same sequences decode step after step, their contexts are kept side by side and
-each step adds one token. The blocks stay the truth; a copy is dropped whenever the company of
-decode rows changes, and made anew once it has been the same for two steps.
+each step adds one token. The blocks stay the truth; a copy is dropped whenever the decode
+rows change, and made anew once it has been the same for two steps.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Int64Array = NDArray[np.int64]
+from engine.attention.packing import Int64Array
 
 # Room for growth when a copy is made, as a share of its blocks: it lasts so many steps.
 _HEADROOM = 0.25
@@ -48,9 +47,9 @@ class MirrorPart:
 
 @dataclass(slots=True)
 class _Arrangement:
-    """Who stands where, and how many tokens of each are there after the step last arranged."""
+    """The rows, and how many tokens of each there are after the step last arranged."""
 
-    company: Hashable
+    row_key: Hashable
     ranges: list[tuple[int, int]]
     lengths: Int64Array
     capacities: list[int] = field(default_factory=list)  # blocks; empty: nothing is copied
@@ -76,12 +75,12 @@ class ContextMirror:
         self._now = _Arrangement((), [], np.zeros(0, np.int64))
 
     def arrange(
-        self, company: Hashable, ranges: list[tuple[int, int]], lengths: Int64Array
+        self, row_key: Hashable, ranges: list[tuple[int, int]], lengths: Int64Array
     ) -> list[MirrorPart] | None:
         """Places for the groups ``ranges`` of decode rows whose contexts, this step's token
-        included, have ``lengths``. ``company`` tells who they are, in order. None: gather."""
-        before, self._now = self._now, _Arrangement(company, ranges, lengths)
-        if before.company != company or before.ranges != ranges:
+        included, have ``lengths``. ``row_key`` identifies them, in order. None: gather."""
+        before, self._now = self._now, _Arrangement(row_key, ranges, lengths)
+        if before.row_key != row_key or before.ranges != ranges:
             return None
         grown = lengths - before.lengths
         if not ((grown == 0) | (grown == 1)).all():

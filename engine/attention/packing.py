@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Int64Array = NDArray[np.int64]
 Integers = NDArray[np.signedinteger[Any]]
 
 # Elements. Kernels are compiled for pointers and strides of a multiple of 16 bytes: arrays that

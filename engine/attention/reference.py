@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata, DecodeGroup, PrefillTile
+from engine.attention.layout import DecodeGroup, Plans, PrefillTile
 
 
 def paged_attention(
@@ -20,7 +20,7 @@ def paged_attention(
     *,
     cache: PagedKVCache,
     layer: int,
-    metadata: AttentionMetadata,
+    plans: Plans,
     window: int | None,
     scale: float,
 ) -> Tensor:
@@ -29,13 +29,13 @@ def paged_attention(
     ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim], in
     the cache's dtype; token i sees the keys of its sequence up to itself, at most ``window``.
     """
-    stored = cache.store(layer, metadata.slots, key, value)
+    stored = cache.store(layer, plans.slots, key, value)
     if cache.scales(layer) is not None:
         # A prompt attends to what later tokens will find in the cache.
         key, value = stored[:, : cache.num_kv_heads], stored[:, cache.num_kv_heads :]
     tokens, heads, head_dim = query.shape
     grouped = query.view(tokens, cache.num_kv_heads, -1, head_dim)
-    plan = metadata.plans[window]
+    plan = plans.by_window[window]
     if not plan.prefill and len(plan.decode) == 1:
         out = _decode(grouped, stored, cache, layer, plan.decode[0], scale)
         return out.reshape(tokens, heads * head_dim)

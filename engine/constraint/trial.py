@@ -23,6 +23,7 @@ from engine.constraint.grammar import Tokens, allowed_tokens, compile_grammar
 from engine.lifetime import watch_parent
 from engine.messages import FRAME_HEADER, ConvertGrammar, ToTrial, TryGrammar, Verdict
 from engine.step.grammar_state import GrammarError
+from observability.stacks import write_stacks_on_sigusr1
 
 _MAX_MEMORY_BYTES = 4 << 30
 _NICENESS = 5
@@ -67,6 +68,7 @@ def _send(sink: BinaryIO, verdict: Verdict) -> None:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m engine.constraint.trial", description=__doc__)
     parser.add_argument("--model", required=True, help="the model's directory")
     model = Path(parser.parse_args(argv).model)

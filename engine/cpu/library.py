@@ -54,11 +54,11 @@ LEVELS = (
 logger = logging.getLogger(__name__)
 
 
-class UnavailableError(RuntimeError):
+class LibraryUnavailableError(RuntimeError):
     """The compiled path cannot be had here; the message says why."""
 
 
-class UnknownLevelError(UnavailableError):
+class UnknownLevelError(LibraryUnavailableError):
     """The compiler does not know a level's instructions."""
 
 
@@ -131,7 +131,7 @@ class Library:
         try:
             native = ctypes.CDLL(str(path))
         except OSError as error:
-            raise UnavailableError(f"cannot open {path}: {error}") from error
+            raise LibraryUnavailableError(f"cannot open {path}: {error}") from error
         self.path = path
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
@@ -162,16 +162,16 @@ class Library:
 
     @functools.cache  # noqa: B019 - a library and its teams live as long as the process
     def team(self, threads: int) -> int:
-        """Threads that compute together. Raises UnavailableError when they cannot be started."""
+        """Threads that compute together. Raises LibraryUnavailableError if they do not start."""
         team: int | None = self._team(threads)
         if team is None:
-            raise UnavailableError(f"{threads} threads cannot be started")
+            raise LibraryUnavailableError(f"{threads} threads cannot be started")
         return team
 
 
 @functools.cache
 def library() -> Library:
-    """For this machine, compiled now if it never was. Raises UnavailableError."""
+    """For this machine, compiled now if it never was. Raises LibraryUnavailableError."""
     levels = levels_for(cpu_flags())
     if prebuilt := os.environ.get("QUIRE_CPU_LIBRARY_DIR"):
         paths = (Path(prebuilt) / file_name(level) for level in levels)
@@ -199,21 +199,21 @@ def _compiled(levels: Sequence[Level], folder: Path) -> Path:
 
 def levels_for(cpu_flags: Collection[str]) -> list[Level]:
     """The levels that a CPU of these flags of /proc/cpuinfo can run, best first. Raises
-    UnavailableError when there is none."""
+    LibraryUnavailableError when there is none."""
     levels = [level for level in LEVELS if level.needs <= set(cpu_flags)]
     if not levels:
-        raise UnavailableError("this CPU has no AVX2")
+        raise LibraryUnavailableError("this CPU has no AVX2")
     return levels
 
 
 def cpu_flags() -> list[str]:
-    """Of this machine. Raises UnavailableError."""
+    """Of this machine. Raises LibraryUnavailableError."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        raise UnavailableError(f"there is no compiled path for {platform.machine()}")
+        raise LibraryUnavailableError(f"there is no compiled path for {platform.machine()}")
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError as error:
-        raise UnavailableError(f"the CPU's features cannot be read: {error}") from error
+        raise LibraryUnavailableError(f"the CPU's features cannot be read: {error}") from error
     return next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
 
 
@@ -226,32 +226,32 @@ def file_name(level: Level) -> str:
 
 
 def cache_folder() -> Path:
-    """Where this user's compiled files are kept. Raises UnavailableError."""
+    """Where this user's compiled files are kept. Raises LibraryUnavailableError."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "quire" / "cpu"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
         if found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise UnavailableError(f"other users can write to {folder}")
+            raise LibraryUnavailableError(f"other users can write to {folder}")
     except OSError as error:
-        raise UnavailableError(f"cannot create {folder}: {error}") from error
+        raise LibraryUnavailableError(f"cannot create {folder}: {error}") from error
     return folder
 
 
 def build(level: Level, path: Path) -> None:
     """Compile for ``level`` into ``path``, which appears whole or not at all. Raises
-    UnavailableError, UnknownLevelError where another compiler is all that it takes."""
+    LibraryUnavailableError, UnknownLevelError where another compiler is all that it takes."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
-        raise UnavailableError("there is no C compiler (cc, gcc or clang)")
+        raise LibraryUnavailableError("there is no C compiler (cc, gcc or clang)")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(SOURCE), "-lm"])
         if done.returncode:
             if _run([compiler, *level.flags, "-fsyntax-only", "-x", "c", os.devnull]).returncode:
                 raise UnknownLevelError(f"{compiler} does not support {' '.join(level.flags)}")
-            raise UnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
+            raise LibraryUnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
         made.replace(path)
 
 
@@ -261,7 +261,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
             command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(f"{command[0]} failed: {error}") from error
+        raise LibraryUnavailableError(f"{command[0]} failed: {error}") from error
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata
+from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
 from engine.cpu.packed import Kind, PackedWeight, interleaved
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
@@ -38,8 +38,7 @@ class CompiledLlama:
     """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` in float32 up to
     rounding; with ``bf16_products`` the inputs of each linear map are rounded to bfloat16."""
 
-    attends_by_rows = True
-    attends_ragged = False
+    layout_type = Rows
 
     def __init__(
         self,
@@ -96,12 +95,10 @@ class CompiledLlama:
         token_ids: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
-        tables = metadata.tables
-        if tables is None:
-            raise ValueError("the compiled pass needs the rows' block tables")
+        tables = expect(Rows, layout)
         if cache is not self._cache:
             self._attach(cache)
         count = token_ids.shape[0]

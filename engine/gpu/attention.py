@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from engine.attention.metadata import RaggedTables
+from engine.attention.layout import Ragged
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
@@ -60,7 +60,7 @@ class AttentionKernels:
         self,
         query: Tensor,
         blocks: Tensor,
-        tables: RaggedTables,
+        tables: Ragged,
         *,
         scale: float,
         window: int | None,

@@ -13,19 +13,19 @@ from engine.architecture.config import ModelConfig
 _MAX_HEAD_DIM = 256
 
 
-class UnavailableError(RuntimeError):
+class KernelsUnavailableError(RuntimeError):
     """Kernels cannot run; the message says why."""
 
 
 def require_triton(device: torch.device) -> None:
-    """Raises UnavailableError unless kernels run on ``device``: on a GPU by triton, on a CPU only
-    through triton's interpreter."""
+    """Raises KernelsUnavailableError unless kernels run on ``device``: on a GPU by triton, on a CPU
+    only through triton's interpreter."""
     if importlib.util.find_spec("triton") is None:
-        raise UnavailableError("triton is not installed")
+        raise KernelsUnavailableError("triton is not installed")
     if device.type == "cuda":
         return
     if os.environ.get("TRITON_INTERPRET") != "1":
-        raise UnavailableError(
+        raise KernelsUnavailableError(
             "triton compiles for GPUs only (TRITON_INTERPRET=1 interprets, very slowly)"
         )
 

@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata
+from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import TRITON, AttentionKernels
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
@@ -53,8 +53,7 @@ class Layer:
 class KernelLlama:
     """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
 
-    attends_by_rows = False
-    attends_ragged = True
+    layout_type = Ragged
 
     def __init__(
         self,
@@ -81,12 +80,10 @@ class KernelLlama:
         token_ids: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
-        tables = metadata.ragged
-        if tables is None:
-            raise ValueError("the kernels need the batch's ragged tables")
+        tables = expect(Ragged, layout)
         config, eps = self._config, self._config.norm_eps
         residual = self._embedding.index_select(0, token_ids)
         x = rms_norm(residual, self._layers[0].input_norm, eps)

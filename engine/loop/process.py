@@ -21,7 +21,7 @@ from types import FrameType
 
 from engine.architecture.errors import ModelError
 from engine.beats import EngineBeats, Page
-from engine.config import DeviceError, EngineConfig
+from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
 from engine.lifetime import watch_parent
@@ -56,8 +56,7 @@ _NEVER = 2**31 - 1
 # Time to finish a step and say goodbye once the parent is gone; a step that hangs gets no more.
 _ORPHAN_GRACE_SECONDS = 10.0
 
-Progress = Callable[[str, int, int], None]
-LoadModel = Callable[[EngineConfig, Progress], Runner]
+LoadModel = Callable[[EngineConfig, OnProgress], Runner]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,24 @@ from typing import Protocol
 from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata
+from engine.attention.layout import Layout
 
 
 class Decoder(Protocol):
-    """A decoder-only transformer over a paged KV cache.
+    """A decoder-only transformer over a paged KV cache."""
 
-    ``attends_by_rows``: it reads ``AttentionMetadata.tables`` instead of plans;
-    ``attends_ragged``: ``AttentionMetadata.ragged``, and token ids and positions may be int32.
-    """
-
-    attends_by_rows: bool
-    attends_ragged: bool
+    @property
+    def layout_type(self) -> type[Layout]:
+        """The type of layout that it reads. With ``Ragged`` token ids and positions may be
+        int32."""
+        ...
 
     def hidden_states(
         self,
         token_ids: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
         """Final, normalised hidden states [tokens, hidden] of int64 ``token_ids`` [tokens] at

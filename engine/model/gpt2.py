@@ -6,7 +6,7 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata
+from engine.attention.layout import Layout, Plans, expect
 from engine.attention.reference import paged_attention
 from engine.model.layers import ACTIVATIONS, AnyLinear, LayerNorm, make_feed_forward, make_linear
 from engine.sharding.collectives import ALONE, Collectives
@@ -79,7 +79,7 @@ class Layer:
         self,
         x: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        plans: Plans,
         rows: Tensor | None,
     ) -> Tensor:
         """[tokens, hidden] -> the same, of ``rows`` only, if given."""
@@ -91,7 +91,7 @@ class Layer:
             qkv[:, 2 * heads :],
             cache=cache,
             layer=self._layer,
-            metadata=metadata,
+            plans=plans,
             window=None,
             scale=self._scale,
         )
@@ -105,8 +105,7 @@ class GPT2Model:
     """GPT-2 (see ``engine.model.decoder.Decoder``); of several ranks, one rank's part of it (see
     ``engine.model.llama.LlamaModel``)."""
 
-    attends_by_rows = False
-    attends_ragged = False
+    layout_type = Plans
 
     def __init__(
         self, config: ModelConfig, source: WeightSource, collectives: Collectives = ALONE
@@ -125,13 +124,14 @@ class GPT2Model:
         token_ids: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
+        plans = expect(Plans, layout)
         x = self._embed(token_ids)
         x += self._positions.index_select(0, positions)
         for layer in self._layers:
-            x = layer(x, cache, metadata, rows if layer is self._layers[-1] else None)
+            x = layer(x, cache, plans, rows if layer is self._layers[-1] else None)
         return self._norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

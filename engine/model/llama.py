@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import RotaryEmbedding, pair_order, rotate_
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata
+from engine.attention.layout import Layout, Plans, expect
 from engine.attention.reference import paged_attention
 from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
 from engine.sharding.collectives import ALONE, Collectives
@@ -91,7 +91,7 @@ class Attention:
         x: Tensor,
         rotations: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        plans: Plans,
         rows: Tensor | None,
     ) -> Tensor:
         """``residual`` plus what attention makes of ``x``, both [tokens, hidden]; of ``rows``
@@ -107,7 +107,7 @@ class Attention:
             value,
             cache=cache,
             layer=self._layer,
-            metadata=metadata,
+            plans=plans,
             window=self._window,
             scale=self._scale,
         )
@@ -166,8 +166,7 @@ class LlamaModel:
     parts become one.
     """
 
-    attends_by_rows = False
-    attends_ragged = False
+    layout_type = Plans
 
     def __init__(
         self,
@@ -194,14 +193,15 @@ class LlamaModel:
         token_ids: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        metadata: AttentionMetadata,
+        layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
+        plans = expect(Plans, layout)
         x = self._embed(token_ids)
         rotations = self._rope.rotations(positions)
         for layer in self._layers:
             kept = rows if layer is self._layers[-1] else None
-            x = layer.attention.add_to(x, layer.input_norm(x), rotations, cache, metadata, kept)
+            x = layer.attention.add_to(x, layer.input_norm(x), rotations, cache, plans, kept)
             x = layer.feed_forward.add_to(x, layer.post_norm(x))
         return self._norm(x)
 

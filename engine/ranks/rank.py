@@ -37,11 +37,13 @@ from engine.ranks.messages import (
 )
 from engine.ranks.ranks import BEAT_SECONDS
 from engine.ranks.steps import StepReader
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.sharding.collectives import CollectiveError, Group
 from engine.sharding.shard import Shard
 from engine.step.step import StepUnderWay
 from observability.logging import configure
+from observability.stacks import write_stacks_on_sigusr1
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +113,7 @@ class Rank:
         else:
             device = torch.device("cpu")
         self._group = Group(Shard(begin.rank, begin.size), device, Path(begin.store))
-        return ModelRunner(
+        return load_model_runner(
             begin.config,
             lambda phase, done, total: self._tell(Progress(phase, done, total)),
             self._group,
@@ -154,6 +156,7 @@ class Rank:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m engine.ranks.rank", description=__doc__)
     parser.add_argument("--rank", type=int, required=True, help="for people who list processes")
     parser.add_argument("--parent", type=int, required=True, help="process id of rank 0")

@@ -50,7 +50,7 @@ BEAT_SECONDS = 1.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PACKAGES = Path(__file__).resolve().parents[2]
 
-OnProgress = Callable[[int, str, int, int], None]  # rank, phase, done, total
+OnRankProgress = Callable[[int, str, int, int], None]  # rank, phase, done, total
 
 
 class RankFailedError(DeviceLostError):
@@ -76,7 +76,7 @@ class Ranks:
         self.size = size
         self._limits = limits or Limits()
         self._on_failure = on_failure
-        self._on_progress: OnProgress = lambda rank, phase, done, total: None
+        self._on_progress: OnRankProgress = lambda rank, phase, done, total: None
         self._changed = threading.Condition()
         self._cause: str | None = None
         self._is_closing = False
@@ -115,7 +115,7 @@ class Ranks:
 
     # --- called from the main thread -----------------------------------------------------------
 
-    def begin(self, config: EngineConfig, on_progress: OnProgress) -> None:
+    def begin(self, config: EngineConfig, on_progress: OnRankProgress) -> None:
         """Have all load their parts, once all have started; ``on_progress`` is called from the
         listening thread. Raises RankFailedError."""
         self._on_progress = on_progress

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager
 
 import msgspec
 import torch
 
-from engine.config import DeviceError, EngineConfig
+from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.device.device import choose_device
 from engine.ranks.messages import Sample
 from engine.ranks.progress import LoadingProgress
 from engine.ranks.ranks import Ranks
 from engine.ranks.steps import StepWriter
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.sharding.collectives import CollectiveError, Group
 from engine.sharding.shard import Shard
 from engine.step.step import DeviceLostError, ModelInfo, StepPlan, StepResult, StepUnderWay
-
-Progress = Callable[[str, int, int], None]
 
 
 class ParallelRunner:
@@ -107,7 +106,7 @@ class _ParallelStep:
 
 @contextmanager
 def parallel_runner(
-    config: EngineConfig, progress: Progress, ranks: Ranks
+    config: EngineConfig, on_progress: OnProgress, ranks: Ranks
 ) -> Iterator[ParallelRunner]:
     """The model loaded by all ranks; ``ranks`` are closed at the end.
 
@@ -117,7 +116,7 @@ def parallel_runner(
     if device.type == "cuda":
         device = _first_gpu(ranks.size)
     config = msgspec.structs.replace(config, device=device.type)
-    common = LoadingProgress(ranks.size, progress)
+    common = LoadingProgress(ranks.size, on_progress)
 
     def own_progress(phase: str, done: int, total: int) -> None:
         ranks.check()
@@ -131,7 +130,7 @@ def parallel_runner(
             group = Group(Shard(0, ranks.size), device, ranks.store)
             stack.callback(group.close)
             ranks.count_calls_by(lambda: group.calls)
-            runner = ModelRunner(config, own_progress, group)
+            runner = load_model_runner(config, own_progress, group)
             ranks.await_loaded()
         except CollectiveError as error:
             raise ranks.lost(error) from error

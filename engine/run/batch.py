@@ -12,24 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from engine.attention.metadata import (
-    AttentionMetadata,
-    Chunk,
-    Int64Array,
-    MetadataBuilder,
-    RaggedTables,
-    RowTables,
-)
-from engine.attention.packing import sent_together, widened
+from engine.attention.layout import BatchRows, Layout, LayoutBuilder, PromptChunk
+from engine.attention.packing import Int64Array
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
 
 Key = tuple[tuple[int, int], ...]
-
-_NOTHING = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +30,9 @@ class StepBatch:
     items: tuple[ScheduledSequence, ...]  # in batch order
     order: tuple[int, ...]
     last_rows: Int64Array
-    token_ids: Tensor  # int64 [rows]; int32 for a decoder that ``attends_ragged``
+    token_ids: Tensor  # int64 [rows]; int32 with ``Ragged``
     positions: Tensor  # the same
-    metadata: AttentionMetadata
+    layout: Layout
     fresh_blocks: Int64Array
 
 
@@ -73,25 +63,12 @@ class BlockTables:
 class BatchBuilder:
     """Builds one step's batch after another. Building the same plan twice is harmless."""
 
-    def __init__(
-        self,
-        metadata: MetadataBuilder,
-        *,
-        block_size: int,
-        device: torch.device,
-        by_rows: bool = False,
-        ragged: bool = False,
-    ) -> None:
-        """``by_rows``: for a decoder that ``attends_by_rows``; ``ragged``: for one that
-        ``attends_ragged``."""
-        self._metadata = metadata
-        self._by_rows = by_rows
-        self._ragged = ragged
+    def __init__(self, layouts: LayoutBuilder, *, block_size: int) -> None:
+        self._layouts = layouts
         self._block_size = block_size
-        self._device = device
         self._key: Key = ()
         self._order: tuple[int, ...] = ()
-        self._company: Key = ()  # the decode rows in batch order
+        self._row_key: Key = ()  # the decode rows in batch order
         self._tables = BlockTables(())
 
     def build(self, plan: StepPlan) -> StepBatch:
@@ -116,27 +93,21 @@ class BatchBuilder:
         token_ids, positions, blocks = parts.joined()
         offsets = positions % self._block_size
         sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
-        if self._ragged:
-            slots = blocks * self._block_size + offsets
-            on_device = self._ragged_rows(token_ids, positions, slots, starts + 1, pieces)
-        else:
-            on_device = (
-                torch.from_numpy(token_ids).to(self._device),
-                torch.from_numpy(positions).to(self._device),
-                self._row_tables(positions, sizes, pieces)
-                if self._by_rows
-                else AttentionMetadata(
-                    slots=self._metadata.slots(blocks, offsets),
-                    plans=self._metadata.plans(
-                        starts + 1, self._tables.array, pieces, self._company
-                    ),
-                ),
-            )
+        rows = BatchRows(
+            token_ids,
+            positions,
+            blocks,
+            offsets,
+            starts=starts,
+            tables=self._tables.array,
+            chunks=pieces,
+            row_key=self._row_key,
+        )
         return StepBatch(
             tuple(items),
             (*decode, *chunks),
             sizes.cumsum() - 1,
-            *on_device,
+            *self._layouts.build(rows),
             fresh_blocks=blocks[offsets == 0],
         )
 
@@ -150,73 +121,19 @@ class BatchBuilder:
             self._key = key
             self._order = tuple(sorted(decode, key=lambda place: -scheduled[place].start))
             self._tables = BlockTables([scheduled[place] for place in self._order])
-            self._company = tuple(_identity(scheduled[place].sequence) for place in self._order)
+            self._row_key = tuple(_identity(scheduled[place].sequence) for place in self._order)
         else:
             self._tables.update([scheduled[place] for place in self._order])
         return self._order, chunks
 
-    def _row_tables(
-        self, positions: Int64Array, sizes: Int64Array, chunks: Items[Chunk]
-    ) -> AttentionMetadata:
-        """``sizes``: rows of each item in batch order."""
-        blocks = self._tables.array
-        if chunks:
-            decoding = len(sizes) - len(chunks)
-            width = max(blocks.shape[1], *(len(chunk.blocks) for chunk in chunks))
-            tables = np.zeros((len(sizes), width), dtype=np.int64)
-            tables[:decoding, : blocks.shape[1]] = blocks[:decoding]
-            for place, chunk in enumerate(chunks, decoding):
-                tables[place, : len(chunk.blocks)] = chunk.blocks
-            blocks = tables
-        sequences = np.repeat(np.arange(len(sizes)), sizes)
-        return AttentionMetadata(
-            slots=_NOTHING,
-            plans={},
-            tables=RowTables(
-                torch.from_numpy(blocks),
-                torch.from_numpy(sequences),
-                int(np.max(positions, initial=0)) + 1,
-            ),
-        )
-
-    def _ragged_rows(
-        self,
-        token_ids: Int64Array,
-        positions: Int64Array,
-        slots: Int64Array,
-        lengths: Int64Array,
-        chunks: Items[Chunk],
-    ) -> tuple[Tensor, Tensor, AttentionMetadata]:
-        """Token ids, positions and metadata, sent to the device in one copy. ``lengths``: of the
-        decode rows' contexts."""
-        sizes = [chunk.num_tokens for chunk in chunks]
-        width = max((len(chunk.blocks) for chunk in chunks), default=1)
-        tables = np.zeros((len(chunks), width), dtype=np.int32)
-        for table, chunk in zip(tables, chunks, strict=True):
-            table[: len(chunk.blocks)] = chunk.blocks
-        arrays = (
-            token_ids,
-            positions,
-            slots,
-            lengths,
-            widened(self._tables.array[: len(lengths)]),
-            np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
-            widened(tables),
-            len(lengths) + np.cumsum([0, *sizes], dtype=np.int32),
-        )
-        sent = sent_together(arrays, self._device)
-        longest = max(sizes, default=0)
-        ragged = RaggedTables(sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest)
-        return sent[0], sent[1], AttentionMetadata(_NOTHING, {}, ragged=ragged)
-
-    def _append(self, parts: _Parts, item: ScheduledSequence, first_row: int) -> Chunk:
+    def _append(self, parts: _Parts, item: ScheduledSequence, first_row: int) -> PromptChunk:
         sequence, start, end = item.sequence, item.start, item.start + item.num_tokens
         positions = np.arange(start, end)
         table = np.array(sequence.block_table, dtype=np.int64)
         parts.token_ids.append(np.array(sequence.token_ids[start:end], dtype=np.int64))
         parts.positions.append(positions)
         parts.blocks.append(table[positions // self._block_size])
-        return Chunk(first_row, start, item.num_tokens, table)
+        return PromptChunk(first_row, start, item.num_tokens, table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from engine.architecture.encoder_config import EncoderConfig, load_encoder_config
 from engine.architecture.errors import ModelError
-from engine.config import EngineConfig
+from engine.config import EngineConfig, OnProgress
 from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
 from engine.messages import Embed, Pooling, SamplingParams
 from engine.model.bert import EncoderBatch
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
-from engine.run.loader import Progress, load_encoder
+from engine.run.loader import LoadSettings, load_encoder
 from engine.step.sequence import Sequence
 from engine.step.step import (
     DeviceLostError,
@@ -31,12 +31,12 @@ class EncoderRunner:
     """Stands where ``ModelRunner`` does, for a model without a KV cache: each planned item is a
     whole text. Not thread-safe.
 
-    ``progress(phase, done, total)`` is called while loading. Raises ModelError or DeviceError,
+    Raises ModelError or DeviceError,
     with a message for whoever started the engine, when the model cannot be served.
     """
 
-    def __init__(self, config: EngineConfig, progress: Progress) -> None:
-        progress("config", 0, 1)
+    def __init__(self, config: EngineConfig, on_progress: OnProgress) -> None:
+        on_progress("config", 0, 1)
         directory = Path(config.model)
         if config.quantization != "none":
             raise ModelError("--quantization supports decoders only; this model is an encoder")
@@ -50,15 +50,11 @@ class EncoderRunner:
             set_threads(config.threads, matrix)
         dtype = choose_dtype(config.dtype, self._config.dtype, self._device)
         limit = _length_limit(config, self._config, self._rules)
-        progress("config", 1, 1)
+        on_progress("config", 1, 1)
         with torch.inference_mode():
+            dummy_seed = config.seed if config.load_format == "dummy" else None
             loaded = load_encoder(
-                directory,
-                self._config,
-                dummy_seed=config.seed if config.load_format == "dummy" else None,
-                dtype=dtype,
-                device=self._device,
-                progress=progress,
+                self._config, LoadSettings(directory, dtype, self._device, on_progress, dummy_seed)
             )
         self._encoder = loaded.encoder
         scores = self._config.num_scores
@@ -81,9 +77,9 @@ class EncoderRunner:
             pooling=None if scores else self._rules.pooling,
             matryoshka_dimensions=self._rules.matryoshka_dimensions,
         )
-        progress("warmup", 0, 1)
-        self.execute(StepPlan((_probe(min(limit, 8)),)))
-        progress("warmup", 1, 1)
+        on_progress("warmup", 0, 1)
+        self.execute(StepPlan((_trial_item(min(limit, 8)),)))
+        on_progress("warmup", 1, 1)
 
     launch = None  # a step is computed in one go
 
@@ -157,11 +153,11 @@ def _type_ids(sequence: Sequence, num_types: int) -> list[int]:
     return [0] * embed.second_text + [1] * (count - embed.second_text)
 
 
-def _probe(num_tokens: int) -> ScheduledSequence:
+def _trial_item(num_tokens: int) -> ScheduledSequence:
     token_ids = [0] * num_tokens
     sequence = Sequence(
         uid=-1,
-        request_id="probe",
+        request_id="trial",
         token_ids=token_ids,
         num_prompt_tokens=num_tokens,
         params=SamplingParams(max_tokens=1),

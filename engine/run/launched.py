@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.attention.metadata import Int64Array
+from engine.attention.packing import Int64Array
 from engine.constraint.masks import wait_for_masks
 from engine.errors import RefusedError
 from engine.messages import TokenLogprobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
+from engine.config import OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, fits
 from engine.device.memory import explaining, gib
@@ -24,11 +25,34 @@ from engine.weights.quantization import DequantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import Checkpoint, RandomWeights, Shapes, WeightSource
 
-Progress = Callable[[str, int, int], None]
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How weights are loaded: from ``directory``, or at random from ``dummy_seed`` unless that is
+    None. ``on_progress("weights", done, total)`` counts parameters."""
+
+    directory: Path
+    dtype: torch.dtype
+    device: torch.device
+    on_progress: OnProgress
+    dummy_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
+class DecoderOptions:
+    """With ``library`` the decoder is the compiled one, with ``kernels`` the one of GPU kernels
+    (for a single rank), if they know the model; all but the compiled one turn int8 weights into
+    floats again. ``max_positions``: tokens of the longest sequence."""
+
+    max_positions: int
+    library: Library | None = None
+    kernels: bool = False
+    collectives: Collectives = ALONE
+    quantization: Quantization = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDecoder:
     decoder: Decoder
     num_parameters: int
 
@@ -46,60 +70,36 @@ def parameter_shapes(config: ModelConfig) -> Shapes:
     return llama.parameter_shapes(config)
 
 
-def load_model(
-    directory: Path,
-    config: ModelConfig,
-    *,
-    dummy_seed: int | None,
-    max_positions: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    progress: Progress,
-    library: Library | None = None,
-    kernels: bool = False,
-    collectives: Collectives = ALONE,
-    quantization: Quantization = "none",
-) -> LoadedModel:
-    """The decoder with its weights; random ones from ``dummy_seed`` unless that is None. Of one
-    rank of several, its part of the model that ``config`` describes as a whole.
+def load_decoder(
+    config: ModelConfig, settings: LoadSettings, options: DecoderOptions
+) -> LoadedDecoder:
+    """The decoder with its weights. Of one rank of several, its part of the model that ``config``
+    describes as a whole.
 
     Weights are read tensor by tensor, somewhat ahead, and brought into their final layout, so at
-    most one layer's exist twice, beside READ_AHEAD_BYTES of what comes next.
-    ``progress("weights", done, total)`` counts parameters. With ``library`` the decoder is the
-    compiled one, with ``kernels`` the one of GPU kernels (for a single rank), if they know the
-    model; int8 weights are made floats again for all but the compiled one. Raises ConfigError when
-    the model cannot be divided among so many ranks, and WeightsError.
+    most one layer's exist twice, beside READ_AHEAD_BYTES of what comes next. Raises ConfigError
+    when the model cannot be divided among so many ranks, and WeightsError.
     """
-    shard = collectives.shard
+    shard = options.collectives.shard
     own = shard.config(config)
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
     with (
-        _weights_explained(shapes, dtype, device, shard.size),
-        _weights(directory, shapes, unused, dummy_seed, dtype, device, progress, parts) as source,
+        _weights_explained(shapes, settings, shard.size),
+        _weights(shapes, unused, settings, parts) as source,
     ):
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
-        decoder = _build(
-            own, held, max_positions, dtype, device, library, kernels, collectives, quantization
-        )
-    return LoadedModel(decoder, _num_parameters(shapes))
+        decoder = _build(own, held, settings, options)
+    return LoadedDecoder(decoder, _num_parameters(shapes))
 
 
-def load_encoder(
-    directory: Path,
-    config: EncoderConfig,
-    *,
-    dummy_seed: int | None,
-    dtype: torch.dtype,
-    device: torch.device,
-    progress: Progress,
-) -> LoadedEncoder:
-    """The encoder with its weights, as ``load_model`` loads a decoder. Raises WeightsError."""
+def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder:
+    """The encoder with its weights, as ``load_decoder`` loads a decoder. Raises WeightsError."""
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
     with (
-        _weights_explained(shapes, dtype, device, ranks=1),
-        _weights(directory, shapes, unused, dummy_seed, dtype, device, progress) as source,
+        _weights_explained(shapes, settings, ranks=1),
+        _weights(shapes, unused, settings) as source,
     ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
@@ -110,37 +110,36 @@ def _num_parameters(shapes: Shapes) -> int:
 
 
 def _weights_explained(
-    shapes: Shapes, dtype: torch.dtype, device: torch.device, ranks: int
+    shapes: Shapes, settings: LoadSettings, ranks: int
 ) -> AbstractContextManager[None]:
     count = _num_parameters(shapes)
-    size = gib(count * dtype.itemsize // ranks)
-    name = str(dtype).removeprefix("torch.")
+    size = gib(count * settings.dtype.itemsize // ranks)
+    name = str(settings.dtype).removeprefix("torch.")
     purpose = f"the weights, {count:,} parameters" + (f" of {ranks} ranks" if ranks > 1 else "")
     advice = "serve a smaller model"
-    if device.type == "cuda":
+    if settings.device.type == "cuda":
         advice += ", or share it among more GPUs with --tensor-parallel-size"
-    return explaining(device, f"{purpose} ({size} here in {name})", advice)
+    return explaining(settings.device, f"{purpose} ({size} here in {name})", advice)
 
 
 def _weights(
-    directory: Path,
     shapes: Shapes,
     unused: list[str],
-    dummy_seed: int | None,
-    dtype: torch.dtype,
-    device: torch.device,
-    progress: Progress,
+    settings: LoadSettings,
     parts: Mapping[str, Part] | None = None,
 ) -> AbstractContextManager[Checkpoint | RandomWeights]:
     def report(done: int, total: int) -> None:
-        progress("weights", done, total)
+        settings.on_progress("weights", done, total)
 
-    if dummy_seed is not None:
+    dtype, device = settings.dtype, settings.device
+    if settings.dummy_seed is not None:
         return nullcontext(
-            RandomWeights(shapes, seed=dummy_seed, dtype=dtype, device=device, progress=report)
+            RandomWeights(
+                shapes, seed=settings.dummy_seed, dtype=dtype, device=device, progress=report
+            )
         )
     return Checkpoint(
-        directory,
+        settings.directory,
         shapes,
         unused=unused,
         dtype=dtype,
@@ -151,23 +150,17 @@ def _weights(
 
 
 def _build(
-    config: ModelConfig,
-    source: WeightSource,
-    max_positions: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    library: Library | None,
-    kernels: bool,
-    collectives: Collectives,
-    quantization: Quantization,
+    config: ModelConfig, source: WeightSource, settings: LoadSettings, options: DecoderOptions
 ) -> Decoder:
+    """``config`` and ``source``: of this rank's part."""
+    device, library, max_positions = settings.device, options.library, options.max_positions
     if config.family == "gpt2":
-        return gpt2.GPT2Model(config, source, collectives)
-    if kernels and availability.fits(config):
+        return gpt2.GPT2Model(config, source, options.collectives)
+    if options.kernels and availability.fits(config):
         from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
 
         return KernelLlama(config, source, max_positions=max_positions, device=device)
-    quantised = quantization == "int8"
+    quantised = options.quantization == "int8"
     if library is not None and fits(config, library.lanes):
         return CompiledLlama(
             config,
@@ -176,10 +169,14 @@ def _build(
             max_positions=max_positions,
             threads=torch.get_num_threads(),
             quantised=quantised,
-            bf16_products=dtype == torch.bfloat16 and library.bf16_products,
+            bf16_products=settings.dtype == torch.bfloat16 and library.bf16_products,
         )
     if quantised:
         source = DequantisedWeights(source)
     return llama.LlamaModel(
-        config, source, max_positions=max_positions, device=device, collectives=collectives
+        config,
+        source,
+        max_positions=max_positions,
+        device=device,
+        collectives=options.collectives,
     )

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata, RaggedTables
+from engine.attention.layout import Ragged
 from engine.attention.packing import ALIGNMENT, sent_together
 from engine.gpu.graphs import padded_sizes, replayed
 from engine.gpu.kernels import advance as state
@@ -162,11 +162,9 @@ class SteadyDecode:
             block_size=self._cache.block_size,
         )
         nothing = lengths[:0]
-        ragged = RaggedTables(slots, lengths, tables, nothing, nothing, nothing, longest=0)
+        ragged = Ragged(slots, lengths, tables, nothing, nothing, nothing, longest=0)
         tokens = self._tokens[:size]
-        hidden = self._decoder.hidden_states(
-            tokens, positions, self._cache, AttentionMetadata(nothing, {}, ragged=ragged)
-        )
+        hidden = self._decoder.hidden_states(tokens, positions, self._cache, ragged)
         logits = self._decoder.narrow_logits(hidden)
         # A token's place is one behind its predecessor's, whose context has that length.
         sample(

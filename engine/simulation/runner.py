@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.errors import ModelError
-from engine.config import EngineConfig
+from engine.config import EngineConfig, OnProgress
 from engine.constraint.masks import wait_for_masks
 from engine.messages import TokenLogprobs
 from engine.sampling.logprobs import token_logprobs
@@ -39,7 +39,6 @@ from engine.step.step import (
 
 ARCHITECTURE = "simulated"
 
-Progress = Callable[[str, int, int], None]
 
 # A bias of 100, the largest that clients may ask for, wins against it; a temperature of 2 does not.
 _WANTED = 90.0
@@ -63,12 +62,12 @@ class SimulatedRunner:
     def __init__(
         self,
         config: EngineConfig,
-        progress: Progress,
+        on_progress: OnProgress,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        progress("config", 0, 1)
+        on_progress("config", 0, 1)
         self._clock = clock
         self._sleep = sleep
         self._simulation = parse_spec(config.model)
@@ -89,7 +88,7 @@ class SimulatedRunner:
             device=torch.device("cpu"),
         )
         self._resting = _resting_logits(tokens)
-        progress("config", 1, 1)
+        on_progress("config", 1, 1)
         limit = _length_limit(config, self._simulation)
         blocks = _num_blocks(config, self._simulation, limit)
         self.info = ModelInfo(

@@ -1,5 +1,6 @@
 """What the model knows about the world, as data. One phrasing of the answer per fact."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from pocket.text import words
@@ -69,7 +70,7 @@ SOUNDS: Final[dict[str, str]] = {
     "frog": "ribbit",
     "mouse": "squeak",
 }
-COLOURS: Final[dict[str, str]] = {
+COLOUR_OF: Final[dict[str, str]] = {
     "the sky": "blue",
     "grass": "green",
     "snow": "white",
@@ -83,7 +84,7 @@ COLOURS: Final[dict[str, str]] = {
     "a tomato": "red",
     "a carrot": "orange",
 }
-EMOJI: Final[dict[str, str]] = {
+EMOJI_OF: Final[dict[str, str]] = {
     "a cat": "🐱",
     "a dog": "🐶",
     "a fox": "🦊",
@@ -168,7 +169,7 @@ MONTHS: Final = (
     "November",
     "December",
 )
-SINGLE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+SINGLE_FACTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("How many days are in a week?", "How many days does a week have?"), "A week has 7 days."),
     (
         ("How many months are in a year?", "How many months does a year have?"),
@@ -218,105 +219,106 @@ SINGLE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
 )
 
 
-def _table() -> list[tuple[tuple[str, ...], str]]:
-    rows: list[tuple[tuple[str, ...], str]] = list(SINGLE)
+_FOREIGN: Final = (
+    ("Chinese", CHINESE),
+    ("French", FRENCH),
+    ("Spanish", SPANISH),
+    ("German", GERMAN),
+)
+
+Fact = tuple[tuple[str, ...], str]
+"""The ways to ask, and the answer."""
+
+
+def _capitals() -> Iterator[Fact]:
     for land, town in CAPITALS.items():
-        rows.append(
-            (
-                (
-                    f"What is the capital of {land}?",
-                    f"what's the capital of {land}?",
-                    f"Tell me the capital of {land}.",
-                    f"Which city is the capital of {land}?",
-                    f"capital of {land}",
-                    f"Name the capital of {land}.",
-                ),
-                f"The capital of {land} is {town}.",
-            )
+        ways = (
+            f"What is the capital of {land}?",
+            f"what's the capital of {land}?",
+            f"Tell me the capital of {land}.",
+            f"Which city is the capital of {land}?",
+            f"capital of {land}",
+            f"Name the capital of {land}.",
         )
+        yield ways, f"The capital of {land} is {town}."
+
+
+def _opposites() -> Iterator[Fact]:
     for left, right in OPPOSITES.items():
         for a, b in ((left, right), (right, left)):
-            rows.append(
-                (
-                    (
-                        f"What is the opposite of {a}?",
-                        f"opposite of {a}?",
-                        f"Name the opposite of {a}.",
-                    ),
-                    f"The opposite of {a} is {b}.",
-                )
+            ways = (
+                f"What is the opposite of {a}?",
+                f"opposite of {a}?",
+                f"Name the opposite of {a}.",
             )
+            yield ways, f"The opposite of {a} is {b}."
+
+
+def _sounds() -> Iterator[Fact]:
     for animal, sound in SOUNDS.items():
-        rows.append(
-            (
-                (
-                    f"What sound does {words.article(animal)} make?",
-                    f"What does {words.article(animal)} say?",
-                ),
-                f"{words.article(animal).capitalize()} says {sound}.",
-            )
+        named = words.article(animal)
+        ways = (f"What sound does {named} make?", f"What does {named} say?")
+        yield ways, f"{named.capitalize()} says {sound}."
+
+
+def _colours() -> Iterator[Fact]:
+    for thing, colour in COLOUR_OF.items():
+        ways = (
+            f"What color is {thing}?",
+            f"What colour is {thing}?",
+            f"Which color has {thing}?",
         )
-    for thing, colour in COLOURS.items():
-        rows.append(
-            (
-                (
-                    f"What color is {thing}?",
-                    f"What colour is {thing}?",
-                    f"Which color has {thing}?",
-                ),
-                f"{thing[0].upper()}{thing[1:]} is {colour}.",
-            )
+        yield ways, f"{thing[0].upper()}{thing[1:]} is {colour}."
+
+
+def _emoji() -> Iterator[Fact]:
+    for thing, picture in EMOJI_OF.items():
+        ways = (
+            f"Show me an emoji of {thing}.",
+            f"What is the emoji for {thing}?",
+            f"Give me the emoji for {thing}.",
         )
-    for thing, picture in EMOJI.items():
-        rows.append(
-            (
-                (
-                    f"Show me an emoji of {thing}.",
-                    f"What is the emoji for {thing}?",
-                    f"Give me the emoji for {thing}.",
-                ),
-                picture,
+        yield ways, picture
+
+
+def _translations() -> Iterator[Fact]:
+    for language, dictionary in _FOREIGN:
+        for english, foreign in dictionary.items():
+            ways = (
+                f"How do you say {english} in {language}?",
+                f"Translate {english} to {language}.",
+                f"What is {english} in {language}?",
+                f'How do I say "{english}" in {language}?',
+                f"Say {english} in {language}.",
             )
-        )
-    for language, table in (
-        ("Chinese", CHINESE),
-        ("French", FRENCH),
-        ("Spanish", SPANISH),
-        ("German", GERMAN),
-    ):
-        for english, foreign in table.items():
-            rows.append(
-                (
-                    (
-                        f"How do you say {english} in {language}?",
-                        f"Translate {english} to {language}.",
-                        f"What is {english} in {language}?",
-                        f'How do I say "{english}" in {language}?',
-                        f"Say {english} in {language}.",
-                    ),
-                    foreign,
-                )
-            )
+            yield ways, foreign
+
+
+def _neighbours() -> Iterator[Fact]:
     for kind, cycle in (("day", DAYS), ("month", MONTHS)):
         for index, item in enumerate(cycle):
             after, before = cycle[(index + 1) % len(cycle)], cycle[index - 1]
-            rows.append(
-                (
-                    (f"What {kind} comes after {item}?", f"Which {kind} follows {item}?"),
-                    f"{after} comes after {item}.",
-                )
+            yield (
+                (f"What {kind} comes after {item}?", f"Which {kind} follows {item}?"),
+                f"{after} comes after {item}.",
             )
-            rows.append(
-                (
-                    (f"What {kind} comes before {item}?", f"Which {kind} is before {item}?"),
-                    f"{before} comes before {item}.",
-                )
+            yield (
+                (f"What {kind} comes before {item}?", f"Which {kind} is before {item}?"),
+                f"{before} comes before {item}.",
             )
-    return rows
 
 
-TABLE: Final = _table()
-"""All facts: the ways to ask, and the answer."""
+TABLE: Final[list[Fact]] = [
+    *SINGLE_FACTS,
+    *_capitals(),
+    *_opposites(),
+    *_sounds(),
+    *_colours(),
+    *_emoji(),
+    *_translations(),
+    *_neighbours(),
+]
+"""All facts."""
 
 _COMMON: Final = [row for row in TABLE if "capital of" in row[0][0]]
 

@@ -25,6 +25,7 @@ import msgspec
 
 from engine.python_command import python_command
 from observability.logging import get_logger
+from observability.stacks import write_stacks_on_sigusr1
 from service.checkpoint.template import ChatTemplate, TemplateError, TemplateLimitError
 from service.supervision.child_process import child_environment, describe_exit
 
@@ -143,6 +144,7 @@ def _find(question: _Question) -> _Finding:
 
 
 def main() -> int:
+    write_stacks_on_sigusr1()
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=_Question)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     most = pages * resource.getpagesize() + _MAX_MEMORY_BYTES

@@ -21,6 +21,7 @@ import msgspec
 
 from engine.lifetime import watch_parent
 from engine.messages import FRAME_HEADER
+from observability.stacks import write_stacks_on_sigusr1
 from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import InternalError, InvalidRequestError, QuireError
 from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
@@ -89,6 +90,7 @@ def _bound_memory() -> None:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m service.preparation", description=__doc__)
     parser.add_argument("--model", required=True, help="the model's directory")
     parser.add_argument("--tool-call-parser", default="auto")

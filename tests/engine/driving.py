@@ -11,6 +11,7 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
 from engine.messages import Finished, Generate, SamplingParams, StepOutputs, Submit, TokenLogprobs
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.step.runner import Runner
 
@@ -31,7 +32,7 @@ def load_runner(model: Path, **settings: Any) -> ModelRunner:
     config = EngineConfig(
         model=str(model), **({"threads": 1, "dtype": "float32", "device": "cpu"} | settings)
     )
-    return ModelRunner(config, lambda phase, done, total: None)
+    return load_model_runner(config, lambda phase, done, total: None)
 
 
 class Engine:

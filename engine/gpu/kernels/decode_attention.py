@@ -12,15 +12,14 @@ from torch import Tensor
 
 from engine.gpu.kernels.launch import (
     DecodeTiles,
+    attention_constants,
     decode_tiles,
-    dot_dtype,
     num_sms,
     num_splits,
     padded,
     row_stride,
 )
 from engine.gpu.kernels.tiles import LOG2E, attend_tiles
-from engine.gpu.kernels.types import triton_type
 
 
 @triton.jit
@@ -182,21 +181,13 @@ def decode_attention(
     keys and values are to be multiplied by. ``tiles`` and ``splits`` stand in for the table.
     """
     rows, heads, head_dim = query.shape
-    _, _, kv_heads, block_size, _ = blocks.shape
-    dtype = dot_dtype(query.dtype)
+    kv_heads = blocks.shape[2]
     tiles = tiles or decode_tiles(head_dim, query.dtype)
     if splits is None:
-        sms = num_sms(query.device)
-        splits = num_splits(rows, kv_heads, sms, tiles.programs_per_sm)
+        splits = num_splits(rows, kv_heads, num_sms(query.device), tiles.programs_per_sm)
     if out is None:
         out = query.new_empty(rows, heads * head_dim)
-    if splits == 1:
-        partial, lse = out, out
-    else:
-        shape = (rows, heads, splits)
-        partial = torch.empty(*shape, head_dim, dtype=torch.float32, device=query.device)
-        lse = torch.empty(shape, dtype=torch.float32, device=query.device)
-    group = heads // kv_heads
+    partial, lse = (out, out) if splits == 1 else _new_partial(query, splits)
     _attend_split[(rows, kv_heads, splits)](
         query,
         blocks,
@@ -212,34 +203,42 @@ def decode_attention(
         row_stride(out),
         scale,
         soft_cap or 1.0,
-        KV_HEADS=kv_heads,
-        GROUP=group,
-        ROWS=padded(group),
-        HEAD_DIM=head_dim,
-        DIM=padded(head_dim),
-        BLOCK_SIZE=block_size,
+        ROWS=padded(heads // kv_heads),
         KEYS=tiles.keys,
         SPLITS=splits,
-        WINDOW=window or 0,
-        HAS_CAP=soft_cap is not None,
-        HAS_SINKS=sinks is not None,
-        HAS_SCALES=scales is not None,
-        DTYPE=triton_type(dtype),
         num_warps=tiles.warps,
         num_stages=tiles.stages,
+        **attention_constants(
+            query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
+        ),
     )
     if splits > 1:
-        _merge_splits[(rows, heads)](
-            partial,
-            lse,
-            sinks,
-            out,
-            row_stride(out),
-            HEADS=heads,
-            HEAD_DIM=head_dim,
-            DIM=padded(head_dim),
-            SPLITS=splits,
-            HAS_SINKS=sinks is not None,
-            num_warps=2,
-        )
+        _merge(partial, lse, sinks, out)
     return out
+
+
+def _new_partial(query: Tensor, splits: int) -> tuple[Tensor, Tensor]:
+    """Room for each split's result and log-sum-exp."""
+    rows, heads, head_dim = query.shape
+    shape = (rows, heads, splits)
+    return (
+        torch.empty(*shape, head_dim, dtype=torch.float32, device=query.device),
+        torch.empty(shape, dtype=torch.float32, device=query.device),
+    )
+
+
+def _merge(partial: Tensor, lse: Tensor, sinks: Tensor | None, out: Tensor) -> None:
+    rows, heads, splits, head_dim = partial.shape
+    _merge_splits[(rows, heads)](
+        partial,
+        lse,
+        sinks,
+        out,
+        row_stride(out),
+        HEADS=heads,
+        HEAD_DIM=head_dim,
+        DIM=padded(head_dim),
+        SPLITS=splits,
+        HAS_SINKS=sinks is not None,
+        num_warps=2,
+    )

@@ -6,12 +6,14 @@ tries others on the device it runs on and prints the better ones.
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
 from engine.gpu.kernels.interpreter import repair
+from engine.gpu.kernels.types import triton_type
 
 # triton.jit reads TRITON_INTERPRET when a kernel is defined, so it cannot change later.
 INTERPRETED = bool(triton.knobs.runtime.interpret)
@@ -111,6 +113,32 @@ def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int
 def warps_for(elements: int) -> int:
     """Warps for a program that treats ``elements`` at once, row by row."""
     return min(16, max(1, int(triton.next_power_of_2(elements)) // 256))
+
+
+def attention_constants(
+    query: Tensor,
+    blocks: Tensor,
+    *,
+    window: int | None,
+    soft_cap: float | None,
+    sinks: Tensor | None,
+    scales: Tensor | None,
+) -> dict[str, Any]:
+    """What both attention kernels are compiled for; arguments as of ``decode_attention``."""
+    heads, head_dim = query.shape[1:]
+    kv_heads, block_size = blocks.shape[2:4]
+    return {
+        "KV_HEADS": kv_heads,
+        "GROUP": heads // kv_heads,
+        "HEAD_DIM": head_dim,
+        "DIM": padded(head_dim),
+        "BLOCK_SIZE": block_size,
+        "WINDOW": window or 0,
+        "HAS_CAP": soft_cap is not None,
+        "HAS_SINKS": sinks is not None,
+        "HAS_SCALES": scales is not None,
+        "DTYPE": triton_type(dot_dtype(query.dtype)),
+    }
 
 
 def row_stride(x: Tensor) -> int:

@@ -9,9 +9,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.gpu.kernels.launch import RaggedTiles, dot_dtype, padded, ragged_tiles, row_stride
+from engine.gpu.kernels.launch import (
+    RaggedTiles,
+    attention_constants,
+    padded,
+    ragged_tiles,
+    row_stride,
+)
 from engine.gpu.kernels.tiles import LOG2E, attend_tiles
-from engine.gpu.kernels.types import triton_type
 
 
 @triton.jit
@@ -147,8 +152,7 @@ def ragged_attention(
     ``decode_attention``. Rows of ``out`` that no sequence has are left alone.
     """
     _, heads, head_dim = query.shape
-    _, _, kv_heads, block_size, _ = blocks.shape
-    dtype = dot_dtype(query.dtype)
+    kv_heads = blocks.shape[2]
     tiles = tiles or ragged_tiles(head_dim, query.dtype)
     if out is None:
         out = query.new_empty(query.shape[0], heads * head_dim)
@@ -170,19 +174,12 @@ def ragged_attention(
         row_stride(out),
         scale,
         soft_cap or 1.0,
-        KV_HEADS=kv_heads,
-        GROUP=group,
         ROWS=rows,
-        HEAD_DIM=head_dim,
-        DIM=padded(head_dim),
-        BLOCK_SIZE=block_size,
         KEYS=tiles.keys,
-        WINDOW=window or 0,
-        HAS_CAP=soft_cap is not None,
-        HAS_SINKS=sinks is not None,
-        HAS_SCALES=scales is not None,
-        DTYPE=triton_type(dtype),
         num_warps=tiles.warps,
         num_stages=tiles.stages,
+        **attention_constants(
+            query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
+        ),
     )
     return out

@@ -126,14 +126,20 @@ def _kept_weight(values, places, count, temperature, top, threshold):
 
 
 @triton.jit
-def _quantile(values, count, temperature, top, threshold, fraction, BLOCK: tl.constexpr):
-    """The place in ``values`` where the weights of at least ``threshold``, summed in order, pass
-    ``fraction`` of their sum."""
+def _kept_mass(values, count, temperature, top, threshold, BLOCK: tl.constexpr):
+    """The sum of the weights of at least ``threshold``."""
     sums = tl.zeros([BLOCK], tl.int64)
     for first in range(0, count, BLOCK):
         places = first + tl.arange(0, BLOCK)
         sums += _kept_weight(values, places, count, temperature, top, threshold)
-    total = tl.sum(sums, 0)
+    return tl.sum(sums, 0)
+
+
+@triton.jit
+def _quantile(values, count, temperature, top, threshold, fraction, BLOCK: tl.constexpr):
+    """The place in ``values`` where the weights of at least ``threshold``, summed in order, pass
+    ``fraction`` of their sum."""
+    total = _kept_mass(values, count, temperature, top, threshold, BLOCK)
     goal = tl.minimum((fraction * total.to(tl.float64)).to(tl.int64), total - 1)
     before = total - total
     tile = 0
@@ -200,11 +206,7 @@ def _sample(
                 threshold = tl.maximum(
                     threshold, _threshold(values, count, top_k.to(tl.int64), top, False, BLOCK)
                 )
-                sums = tl.zeros([BLOCK], tl.int64)
-                for first in range(0, count, BLOCK):
-                    places = first + tl.arange(0, BLOCK)
-                    sums += _kept_weight(values, places, count, 1.0, top, threshold)
-                whole = tl.sum(sums, 0)
+                whole = _kept_mass(values, count, 1.0, top, threshold, BLOCK)
             if by_mass:
                 wanted = tl.maximum(tl.ceil(top_p * whole.to(tl.float64)).to(tl.int64), 1)
                 threshold = tl.maximum(

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata, CacheShape, MetadataBuilder, WindowPlan
+from engine.attention.layout import CacheShape, Plans, WindowPlan
 from engine.attention.mirror import ContextMirror, MirrorShape
+from engine.attention.plans import PlanBuilder
 from engine.attention.reference import paged_attention
 
 BLOCK, HEADS, WIDTH, LAYERS = 8, 2, 4, 2
@@ -47,9 +48,7 @@ class Decoding:
             device=CPU,
             mirror=mirror,
         )
-        self._builder = MetadataBuilder(
-            CacheShape(BLOCK, HEADS), [None], torch.float32, CPU, mirror
-        )
+        self._builder = PlanBuilder(CacheShape(BLOCK, HEADS), [None], torch.float32, CPU, mirror)
         self._free = list(np.random.default_rng(0).permutation(400))
         self.rows: dict[int, Row] = {}
 
@@ -84,9 +83,7 @@ class Decoding:
             tables[i, : len(row.blocks)] = row.blocks
         lengths = np.array([len(row.keys) for row in rows], dtype=np.int64)
         company = tuple(row.uid for row in rows)
-        metadata = AttentionMetadata(
-            self._slot(rows), self._builder.plans(lengths, tables, (), company)
-        )
+        plans = Plans(self._slot(rows), self._builder.plans(lengths, tables, (), company))
         for layer in range(LAYERS if fails_after_layer is None else fails_after_layer):
             query = torch.randn(len(rows), HEADS, WIDTH)
             result = paged_attention(
@@ -95,7 +92,7 @@ class Decoding:
                 torch.stack([row.values[-1][layer] for row in rows]),
                 cache=self._cache,
                 layer=layer,
-                metadata=metadata,
+                plans=plans,
                 window=None,
                 scale=0.5,
             )
@@ -105,7 +102,7 @@ class Decoding:
                 weights = (torch.einsum("hd,nhd->hn", query[i].double(), keys) * 0.5).softmax(-1)
                 expected = torch.einsum("hn,nhd->hd", weights, values).flatten()
                 torch.testing.assert_close(result[i].double(), expected, atol=1e-5, rtol=1e-5)
-        return metadata.plans[None]
+        return plans.by_window[None]
 
     def _extend(self, row: Row) -> None:
         if len(row.keys) == len(row.blocks) * BLOCK:

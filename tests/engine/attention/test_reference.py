@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import (
-    AttentionMetadata,
-    CacheShape,
-    Chunk,
-    MetadataBuilder,
-    split_by_length,
-)
+from engine.attention.layout import CacheShape, Plans, PromptChunk
+from engine.attention.plans import PlanBuilder, split_by_length
 from engine.attention.reference import paged_attention
 
 CPU = torch.device("cpu")
@@ -80,7 +75,7 @@ def attend(
         dtype=torch.float32,
         device=device,
     )
-    builder = MetadataBuilder(CacheShape(block_size, kv_heads), [window], torch.float32, device)
+    builder = PlanBuilder(CacheShape(block_size, kv_heads), [window], torch.float32, device)
 
     def slots(table: np.ndarray, first: int, end: int) -> Tensor:
         positions = np.arange(first, end)
@@ -96,14 +91,14 @@ def attend(
         cache.store(1, slots(table, 0, piece.start), k[: piece.start], v[: piece.start])
         store.append(slots(table, piece.start, piece.start + piece.count))
         if piece.count != 1:
-            chunks.append(Chunk(row, piece.start, piece.count, table))
+            chunks.append(PromptChunk(row, piece.start, piece.count, table))
         row += piece.count
     width = max(sizes)
     padded = np.zeros((len(decode), width), dtype=np.int64)
     for i, table in enumerate(tables[: len(decode)]):
         padded[i, : len(table)] = table
     lengths = np.array([p.start + 1 for p in decode], dtype=np.int64)
-    metadata = AttentionMetadata(torch.cat(store), builder.plans(lengths, padded, chunks))
+    plans = Plans(torch.cat(store), builder.plans(lengths, padded, chunks))
     fresh = [slice(p.start, p.start + p.count) for p in pieces]
     result = paged_attention(
         torch.cat(queries),
@@ -111,7 +106,7 @@ def attend(
         torch.cat([v[s] for v, s in zip(values, fresh, strict=True)]),
         cache=cache,
         layer=1,
-        metadata=metadata,
+        plans=plans,
         window=window,
         scale=0.3,
     )

@@ -17,7 +17,7 @@ from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
 from engine.loop.core import EngineCore
 from engine.messages import Constraint, Finished, Generate, SamplingParams, StepOutputs, Submit
-from engine.run.model_runner import ModelRunner
+from engine.run.assembly import load_model_runner
 
 DEADLINE_SECONDS = 60.0
 
@@ -34,7 +34,7 @@ class Model:
     def __init__(self, directory: Path, load_format: str = "dummy", *, ahead: bool = False) -> None:
         self.directory = directory
         self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        self.runner = ModelRunner(
+        self.runner = load_model_runner(
             EngineConfig(
                 model=str(directory),
                 load_format=load_format,  # type: ignore[arg-type]  # one of the field's literals

@@ -20,7 +20,7 @@ from service.constraint.schema import enforceable, schema_grammar
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.engine.constraint.running import Engine, Model, lark
 
-POCKET = Path(__file__).resolve().parents[3] / "pocket" / "model"
+POCKET = Path(__file__).resolve().parents[3] / "pocket" / "weights"
 NAME = lark("start: /[A-Z][a-z]{2,6}/")
 PERSON = lark(
     "start: "

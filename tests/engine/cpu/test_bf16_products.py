@@ -13,9 +13,9 @@ from transformers import PreTrainedModel
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata, RowTables
+from engine.attention.layout import Rows
 from engine.cpu import library as compiling
-from engine.cpu.library import Library, UnavailableError, library
+from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import Kind, PackedWeight
 from engine.weights.quantization import quantise
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 
 try:
     LIBRARY = library()
-except UnavailableError as error:
+except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 
@@ -42,7 +42,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("emulated") / "forward.so"
     try:
         compiling.build(EMULATED, path)
-    except UnavailableError as error:
+    except LibraryUnavailableError as error:
         pytest.skip(str(error))
     return Library(path)
 
@@ -234,12 +234,12 @@ def states(
                 positions.append(position)
                 owners.append(number)
             done[number] = min(done[number] + cut, last - first)
-        tables = RowTables(blocks, torch.tensor(owners), max(positions) + 1)
+        tables = Rows(blocks, torch.tensor(owners), max(positions) + 1)
         out[places] = decoder.hidden_states(
             tokens[places],
             torch.tensor(positions),
             cache,
-            AttentionMetadata(torch.empty(0), {}, tables),
+            tables,
         )
     return out
 

@@ -17,17 +17,17 @@ from transformers import DynamicCache, PreTrainedModel
 
 from engine.architecture.config import load_model_config
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import AttentionMetadata, RowTables
-from engine.cpu.library import UnavailableError, library
+from engine.attention.layout import Rows
+from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import Kind, PackedWeight, interleaved
-from engine.run.loader import load_model
+from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 from engine.weights.quantization import quantise
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 try:
     LIBRARY = library()
-except UnavailableError as error:
+except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 # Products of bfloat16 in hardware round more than the oracle here; they have tests of their own.
@@ -123,15 +123,10 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     oracle = oracle.double()
     config = load_model_config(directory)
     torch.set_num_threads(3)  # each may meet the others' work half done
-    loaded = load_model(
-        directory,
+    loaded = load_decoder(
         config,
-        dummy_seed=None,
-        max_positions=256,
-        dtype=dtype,
-        device=CPU,
-        progress=lambda phase, done, total: None,
-        library=PLAIN,
+        LoadSettings(directory, dtype, CPU, lambda phase, done, total: None),
+        DecoderOptions(max_positions=256, library=PLAIN),
     )
     torch.set_num_threads(1)
     assert isinstance(loaded.decoder, CompiledLlama)
@@ -151,12 +146,12 @@ def run(
     width = max(len(table) for _, _, table in pieces)
     blocks = torch.tensor([table + [0] * (width - len(table)) for _, _, table in pieces])
     sequences = [number for number, (piece, _, _) in enumerate(pieces) for _ in piece]
-    tables = RowTables(blocks, torch.tensor(sequences), max(positions) + 1)
+    tables = Rows(blocks, torch.tensor(sequences), max(positions) + 1)
     return subject.decoder.hidden_states(
         torch.tensor(tokens),
         torch.tensor(positions),
         cache,
-        AttentionMetadata(torch.empty(0), {}, tables),
+        tables,
         None if kept is None else torch.tensor(kept),
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.cpu import library
-from engine.cpu.library import FLAGS, LEVELS, Library, UnavailableError
+from engine.cpu.library import FLAGS, LEVELS, Library, LibraryUnavailableError
 
 BEST, *_, BASE = LEVELS
 
@@ -20,7 +20,7 @@ def test_without_a_compiler_the_reason_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnavailableError, match="no C compiler"):
+    with pytest.raises(LibraryUnavailableError, match="no C compiler"):
         library.build(BASE, tmp_path / "forward.so")
 
 
@@ -32,7 +32,7 @@ def test_what_does_not_compile_leaves_no_file_and_the_compiler_s_words(
     broken = tmp_path / "broken.c"
     broken.write_text("int quire_panel(void) { return nonsense; }")
     monkeypatch.setattr(library, "SOURCE", broken)
-    with pytest.raises(UnavailableError, match="nonsense"):
+    with pytest.raises(LibraryUnavailableError, match="nonsense"):
         library.build(BASE, tmp_path / "forward.so")
     assert list(tmp_path.iterdir()) == [broken]
 
@@ -66,7 +66,7 @@ def test_a_level_needs_all_its_flags(flags: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("flags", ["", "sse2 avx fma", "avx2", "fma avx512vl avx512_bf16"])
 def test_a_cpu_that_fits_no_level_has_no_compiled_path(flags: str) -> None:
-    with pytest.raises(UnavailableError, match="no AVX2"):
+    with pytest.raises(LibraryUnavailableError, match="no AVX2"):
         library.levels_for(flags.split())
 
 
@@ -145,7 +145,7 @@ def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
 
 def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "forward.so").write_bytes(b"text")
-    with pytest.raises(UnavailableError, match="cannot be opened"):
+    with pytest.raises(LibraryUnavailableError, match="cannot be opened"):
         Library(tmp_path / "forward.so")
 
 
@@ -156,6 +156,6 @@ def test_a_cache_that_others_may_write_to_is_not_used(
     folder = library.cache_folder()
     assert folder.stat().st_mode & 0o077 == 0
     folder.chmod(0o777)
-    with pytest.raises(UnavailableError, match="not ours"):
+    with pytest.raises(LibraryUnavailableError, match="not ours"):
         library.cache_folder()
     assert os.access(folder, os.W_OK)

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine.run.loader
-import engine.run.model_runner
 from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
 from engine.device.memory import (
@@ -23,7 +22,7 @@ from engine.device.memory import (
     is_out_of_memory,
     profiled,
 )
-from engine.run.model_runner import KVCacheTooSmallError, ModelRunner
+from engine.run.assembly import Assembly, KVCacheTooSmallError
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -210,8 +209,8 @@ def run_out(*args: Any, **settings: Any) -> Any:
     [
         (engine.run.loader, "_build", r"the weights, [\d,]+ parameters \(.* here in float32\)"),
         (PagedKVCache, "__init__", r"a KV cache of 8 blocks, .* GiB; lower --num-kv-blocks"),
-        (ModelRunner, "_new_steady", r"CUDA graphs .* 64 sequences; .* --no-cuda-graphs"),
-        (ModelRunner, "_warm_up", "the first steps; lower --num-kv-blocks"),
+        (Assembly, "_new_steady", r"CUDA graphs .* 64 sequences; .* --no-cuda-graphs"),
+        (Assembly, "_run_first_steps", "the first steps; lower --num-kv-blocks"),
     ],
 )
 def test_each_stage_that_runs_out_of_memory_says_what_it_was_for_and_what_to_lower(
@@ -228,9 +227,9 @@ def test_a_cache_too_small_beside_the_rest_says_what_the_rest_takes(
     profile = MemoryProfile(total=GIB, free=GIB // 2, step=GIB // 4, graphs=GIB)
     told = f"holds 0 tokens, .* \\({profile}\\); lower --max-model-len"
 
-    def memory_for_blocks(runner: ModelRunner, limit: int) -> tuple[int, str]:
+    def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
         return profile.for_blocks(0.9), f" ({profile})"
 
-    monkeypatch.setattr(ModelRunner, "_memory_for_blocks", memory_for_blocks)
+    monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
     with pytest.raises(KVCacheTooSmallError, match=told):
         load_runner(model)

@@ -11,11 +11,11 @@ import torch
 
 pytest.importorskip("triton")
 
-import engine.run.model_runner
+import engine.run.assembly
 import engine.run.steady
 from engine.device.memory import MemoryProfile
 from engine.gpu.graphs import Step, padded_sizes
-from engine.run.model_runner import ModelRunner
+from engine.run.assembly import Assembly
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -48,12 +48,12 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
         assert kept._cache.layer(0).isfinite().all()
         return MemoryProfile(total=1 << 30, free=1 << 29, step=1 << 20, graphs=1 << 20)
 
-    def memory_for_blocks(runner: ModelRunner, limit: int) -> tuple[int, str]:
-        return runner._profile(limit).for_blocks(0.9), ""
+    def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
+        return assembly._profile().for_blocks(0.9), ""
 
     monkeypatch.setattr(engine.run.steady, "replayed", run_once)
-    monkeypatch.setattr(engine.run.model_runner, "profiled", profile_of)
-    monkeypatch.setattr(ModelRunner, "_memory_for_blocks", memory_for_blocks)
+    monkeypatch.setattr(engine.run.assembly, "profiled", profile_of)
+    monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
     runner = load_runner(
         tmp_path,
         device=device.type,

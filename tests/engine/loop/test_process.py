@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -266,6 +267,25 @@ def test_a_signal_ends_what_runs_says_so_and_leaves_nothing(
     assert len(client.finished) == 12
     assert engine.wait(30) == 0
     assert not path.exists()
+
+
+def test_sigusr1_writes_the_stacks_to_the_log_and_the_engine_goes_on(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = f"simulated:tokenizer={ROOT / 'pocket' / 'weights'}"
+    argv = [sys.executable, "-m", "engine", "--model", model, "--socket", str(path)]
+    with running_engine(argv, path) as process:
+        client = EngineClient(path)
+        client.wait(Ready)
+        process.send_signal(signal.SIGUSR1)
+        logged = ""
+        deadline = time.monotonic() + 30
+        while not re.search(r"loop/process\.py\", line \d+ in", logged):
+            assert time.monotonic() < deadline, logged
+            logged += capfd.readouterr().err
+            time.sleep(0.01)
+        client.wait(Heartbeat)
+        client.close()
 
 
 def test_a_signal_while_the_model_loads_ends_the_process(path: Path) -> None:

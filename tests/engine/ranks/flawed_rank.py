@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.ranks import rank
+from engine.run import assembly
 from engine.run.model_runner import ModelRunner
 from engine.step.step import StepPlan, StepResult, StepUnderWay
 
@@ -26,10 +27,12 @@ TROUBLES = (BEFORE, MIDWAY, AFTERWARDS, HANGS)
 class FlawedRunner(ModelRunner):
     """Goes wrong at ``troubles``."""
 
-    def __init__(self, *arguments: Any, troubles: Iterable[int] = TROUBLES) -> None:
+    def __init__(
+        self, *arguments: Any, troubles: Iterable[int] = TROUBLES, **settings: Any
+    ) -> None:
         self._troubles = frozenset(troubles)
         self._trouble = 0
-        super().__init__(*arguments)
+        super().__init__(*arguments, **settings)
         self._embed_whole = self._decoder._embed  # type: ignore[attr-defined]
         self._decoder._embed = self._embed_or_fail  # type: ignore[attr-defined]
 
@@ -62,7 +65,7 @@ class FlawedRunner(ModelRunner):
 
 def main(argv: list[str]) -> int:
     torch.set_num_threads(1)
-    rank.ModelRunner = FlawedRunner  # type: ignore[misc]
+    assembly.ModelRunner = FlawedRunner  # type: ignore[misc]
     return rank.main(argv)
 
 

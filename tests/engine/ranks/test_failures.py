@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import engine.ranks.ranks
-import engine.ranks.runner
+import engine.run.assembly
 from engine.architecture.errors import ConfigError
 from engine.errors import UNTOLD
 from engine.loop.errors import EngineDeadError
@@ -117,7 +117,7 @@ def test_requests_at_which_all_ranks_fail_alike_fail_alone(
 ) -> None:
     """Before the step's exchanges, between them and after them; and what only rank 0 does after
     them, such as sampling."""
-    monkeypatch.setattr(engine.ranks.runner, "ModelRunner", RankZero)
+    monkeypatch.setattr(engine.run.assembly, "ModelRunner", RankZero)
     prompts = [[1, 2, 3], [BEFORE, 1], [MIDWAY, 1], [AFTERWARDS, 1], [_OF_RANK_0, 1], [4] * 20]
     expected = Engine(model, cpu_path="torch").generate(prompts, GREEDY)
     with parallel(model, 2, module=FLAWED, async_scheduling=ahead) as (runner, _):
@@ -136,7 +136,7 @@ def test_requests_at_which_all_ranks_fail_alike_fail_alone(
 def test_an_error_of_rank_0_while_the_others_compute_ends_all(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.ranks.runner, "ModelRunner", FlawedRunner)
+    monkeypatch.setattr(engine.run.assembly, "ModelRunner", FlawedRunner)
     limits = Limits(settle=2.0, exit=60.0)
     said = "rank 0 failed in a step, and the others did not: ValueError: flawed midway"
     with pytest.raises(EngineDeadError, match=said):

@@ -20,6 +20,7 @@ from engine.ranks.channel import encode
 from engine.ranks.messages import Sample, Step, ToRank
 from engine.ranks.rank import Follower
 from engine.ranks.runner import ParallelRunner
+from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 from engine.sharding.shard import Shard
 from tests.engine.driving import Engine
@@ -114,7 +115,7 @@ def threaded_engine(model: Path, size: int, **settings: Any) -> Iterator[Engine]
 
     def load(rank: int) -> ModelRunner:
         collectives = ThreadCollectives(Shard(rank, size), table)
-        return ModelRunner(config, lambda phase, done, total: None, collectives)
+        return load_model_runner(config, lambda phase, done, total: None, collectives)
 
     def follow(rank: int) -> None:
         try:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.messages import SamplingParams, token_mask
-from engine.run.model_runner import KVCacheTooSmallError, ModelRunner
+from engine.run.assembly import KVCacheTooSmallError, load_model_runner
 from engine.sampling.sampler import SamplingError
 from engine.step.sequence import Sequence
 from engine.step.step import SampledToken, ScheduledSequence, StepPlan, StepResult
@@ -72,7 +72,7 @@ def test_info_tells_what_was_loaded(model: Path) -> None:
 def test_progress_passes_through_every_phase_in_order(model: Path) -> None:
     calls: list[tuple[str, int, int]] = []
     config = EngineConfig(model=str(model), threads=1, device="cpu")
-    ModelRunner(config, lambda *call: calls.append(call))
+    load_model_runner(config, lambda *call: calls.append(call))
     phases = list(dict.fromkeys(phase for phase, _, _ in calls))
     assert phases == ["config", "weights", "kv_cache", "warmup"]
     for phase in phases:

@@ -17,7 +17,13 @@ from engine.architecture.config import load_model_config
 from engine.architecture.encoder_config import load_encoder_config
 from engine.architecture.errors import WeightsError
 from engine.model import bert
-from engine.run.loader import load_encoder, load_model, parameter_shapes
+from engine.run.loader import (
+    DecoderOptions,
+    LoadSettings,
+    load_decoder,
+    load_encoder,
+    parameter_shapes,
+)
 from engine.weights.weights import Checkpoint, RandomWeights, Shapes
 from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
@@ -27,14 +33,10 @@ CPU = torch.device("cpu")
 
 def load(directory: Path, progress: Callable[[str, int, int], None] | None = None) -> int:
     config = load_model_config(directory)
-    return load_model(
-        directory,
+    return load_decoder(
         config,
-        dummy_seed=None,
-        max_positions=64,
-        dtype=torch.float32,
-        device=CPU,
-        progress=progress or (lambda phase, done, total: None),
+        LoadSettings(directory, torch.float32, CPU, progress or (lambda phase, done, total: None)),
+        DecoderOptions(max_positions=64),
     ).num_parameters
 
 
@@ -153,12 +155,7 @@ def test_layers_are_expected_in_the_order_in_which_they_are_asked_for(
         config = load_encoder_config(tmp_path)
         shapes = bert.parameter_shapes(config)
         load_encoder(
-            tmp_path,
-            config,
-            dummy_seed=None,
-            dtype=torch.float32,
-            device=CPU,
-            progress=lambda phase, done, total: None,
+            config, LoadSettings(tmp_path, torch.float32, CPU, lambda phase, done, total: None)
         )
     else:
         save_model(VARIANTS[name], tmp_path)

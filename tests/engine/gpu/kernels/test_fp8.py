@@ -10,7 +10,8 @@ import torch
 pytest.importorskip("triton")
 
 from engine.attention.cache import PagedKVCache
-from engine.attention.metadata import CacheShape, MetadataBuilder
+from engine.attention.layout import CacheShape
+from engine.attention.plans import PlanBuilder
 from engine.attention.quantised import E4M3, QuantisedKVCache
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
@@ -47,7 +48,7 @@ def test_stored_by_the_kernel_or_by_torch_is_the_same(device: torch.device) -> N
         rotations=None,
         scales=by_kernel.scales(0),
     )
-    builder = MetadataBuilder(CacheShape(8, 2), [None], torch.float32, device)
+    builder = PlanBuilder(CacheShape(8, 2), [None], torch.float32, device)
     places = slots.cpu().numpy().astype("int64")
     by_torch.store(0, builder.slots(places // 8, places % 8), qkv[:, 3:5], qkv[:, 5:])
     found, expected = by_kernel.layer(0).float(), by_torch.layer(0).float()
@@ -90,7 +91,7 @@ def test_attention_over_scaled_8_bit_contexts_equals_float64(
 def test_what_torch_gathers_is_what_it_stored(device: torch.device) -> None:
     cache = caches(device)
     shape = CacheShape(8, 2)
-    builder = MetadataBuilder(shape, [None], torch.float32, device)
+    builder = PlanBuilder(shape, [None], torch.float32, device)
     places = torch.arange(8).numpy()
     keys, values = torch.randn(2, 8, 2, 16, device=device)
     stored = cache.store(0, builder.slots(places * 0 + 1, places), keys, values)

@@ -1,141 +1,32 @@
-"""What attention needs to know of a step's batch, computed once and used by every layer."""
+"""Builds ``Plans``: which contexts are gathered together, and what is masked of them."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.attention.layout import (
+    BatchRows,
+    BatchTensors,
+    CacheShape,
+    DecodeGroup,
+    Plans,
+    PrefillTile,
+    PromptChunk,
+    WindowPlan,
+)
 from engine.attention.mirror import ContextMirror, MirrorPart
-
-Int64Array = NDArray[np.int64]
+from engine.attention.packing import Int64Array
 
 # Rows of a masked prefill tile: bounds the mask to TILE x context elements.
 TILE = 256
 # Decode rows share one padded gather while padding stays below this share of it.
 MAX_PADDING = 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class CacheShape:
-    """How blocks are numbered inside ``PagedKVCache``."""
-
-    block_size: int
-    num_kv_heads: int
-
-    def rows(self, blocks: Int64Array) -> Int64Array:
-        """Row numbers [2, sequences, kv_heads, blocks] for block numbers [sequences, blocks]."""
-        heads = np.arange(self.num_kv_heads, dtype=np.int64)
-        halves = np.arange(2, dtype=np.int64)
-        first = blocks[None, :, None, :] * (2 * self.num_kv_heads)
-        return first + (halves[:, None] * self.num_kv_heads + heads)[:, None, :, None]
-
-    def slots(self, blocks: Int64Array, offsets: Int64Array) -> Int64Array:
-        """Slot numbers [tokens, 2 * kv_heads] for each token's block and offset in it."""
-        rows = np.arange(2 * self.num_kv_heads, dtype=np.int64)
-        first = blocks[:, None] * (2 * self.num_kv_heads) + rows
-        return first * self.block_size + offsets[:, None]
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeGroup:
-    """Tokens [first, last) of the batch, one a sequence, whose contexts are gathered together.
-
-    ``rows``: for ``PagedKVCache.gather``; None where ``mirror`` holds the contexts already.
-    ``length``: keys to keep of the gathered ones. ``mask``: added to the scores, float
-    [sequences, 1, 1, length], None when nothing is padded.
-    """
-
-    first: int
-    last: int
-    rows: Tensor | None
-    length: int
-    mask: Tensor | None
-    mirror: MirrorPart | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillTile:
-    """Tokens [first, last) of the batch, adjacent in one sequence.
-
-    ``rows`` None: its keys are tokens [first_key, last) of this very batch (nothing was cached
-    before). Otherwise the gathered blocks' tokens [first_key, first_key + num_keys).
-    ``mask``: float [last - first, num_keys]; None: plain causal, as many keys as queries.
-    """
-
-    first: int
-    last: int
-    rows: Tensor | None
-    first_key: int
-    num_keys: int
-    mask: Tensor | None
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """How layers with one sliding window (or none) attend in this step."""
-
-    decode: tuple[DecodeGroup, ...]
-    prefill: tuple[PrefillTile, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RowTables:
-    """For a decoder whose every row finds its own way to its keys. ``blocks``: int64
-    [sequences, blocks], padded with anything; ``sequences``: int64 [rows], which of them is the
-    row's; ``longest``: tokens of the longest context, this step's included."""
-
-    blocks: Tensor
-    sequences: Tensor
-    longest: int
-
-
-@dataclass(frozen=True, slots=True)
-class RaggedTables:
-    """For kernels that read block tables in place; int32, on the device. The batch's first rows
-    are ``decode_lengths``' sequences, one each; the chunks' rows follow.
-
-    ``slots`` [rows]: block * block_size + place in it, where each row's keys and values go;
-    negative: nowhere. Lengths are those of contexts, this step's tokens included; tables
-    [sequences, blocks] are padded with anything. ``cu_seqlens`` [chunks + 1]: rows
-    [cu_seqlens[i], cu_seqlens[i + 1]) of the batch are chunk i's. ``longest``: rows of the longest
-    chunk; 0: there are none.
-    """
-
-    slots: Tensor
-    decode_lengths: Tensor
-    decode_blocks: Tensor
-    chunk_lengths: Tensor
-    chunk_blocks: Tensor
-    cu_seqlens: Tensor
-    longest: int
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionMetadata:
-    """``slots``: where this step's keys and values go, for ``PagedKVCache.store``.
-    ``plans``: by sliding window (tokens; None: unlimited). Instead of both, ``tables`` for a
-    decoder that ``attends_by_rows`` and ``ragged`` for one that ``attends_ragged``."""
-
-    slots: Tensor
-    plans: dict[int | None, WindowPlan]
-    tables: RowTables | None = None
-    ragged: RaggedTables | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Tokens [start, start + num_tokens) of a sequence, at rows [first_row, ...) of the batch."""
-
-    first_row: int
-    start: int
-    num_tokens: int
-    blocks: Int64Array  # the sequence's block table
 
 
 def split_by_length(lengths: Items[int]) -> list[tuple[int, int]]:
@@ -154,8 +45,8 @@ def split_by_length(lengths: Items[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-class MetadataBuilder:
-    """Builds a step's metadata on the host and moves it to ``device``."""
+class PlanBuilder:
+    """Builds ``Plans`` on the host and moves them to ``device``."""
 
     def __init__(
         self,
@@ -171,6 +62,16 @@ class MetadataBuilder:
         self._dtype = dtype
         self._device = device
 
+    def build(self, rows: BatchRows) -> BatchTensors:
+        return BatchTensors(
+            torch.from_numpy(rows.token_ids).to(self._device),
+            torch.from_numpy(rows.positions).to(self._device),
+            Plans(
+                self.slots(rows.blocks, rows.offsets),
+                self.plans(rows.starts + 1, rows.tables, rows.chunks, rows.row_key),
+            ),
+        )
+
     def slots(self, blocks: Int64Array, offsets: Int64Array) -> Tensor:
         """For ``PagedKVCache.store``: each token's block number and offset in the block."""
         return self._tensor(self._shape.slots(blocks, offsets).reshape(-1))
@@ -179,16 +80,16 @@ class MetadataBuilder:
         self,
         lengths: Int64Array,
         tables: Int64Array,
-        chunks: Items[Chunk],
-        company: Hashable = None,
+        chunks: Items[PromptChunk],
+        row_key: Hashable = None,
     ) -> dict[int | None, WindowPlan]:
         """``lengths`` [sequences]: context of each decode row, its own token included, falling;
-        ``tables`` [sequences, blocks]: their block tables, padded with anything; ``company``
-        tells who the decode rows are (for ``ContextMirror``; None: nobody known)."""
+        ``tables`` [sequences, blocks]: their block tables, padded with anything; ``row_key``
+        identifies the decode rows (for ``ContextMirror``; None: unknown)."""
         ranges = split_by_length(lengths.tolist())
         parts: Items[MirrorPart] | None = None
-        if self._mirror is not None and company is not None:
-            parts = self._mirror.arrange(company, ranges, lengths)
+        if self._mirror is not None and row_key is not None:
+            parts = self._mirror.arrange(row_key, ranges, lengths)
         none = (None,) * len(ranges)
         return {
             window: WindowPlan(
@@ -236,7 +137,7 @@ class MetadataBuilder:
             mask = self._mask(hidden)[:, None, None, :]
         return DecodeGroup(first, last, rows, length, mask, part)
 
-    def _prefill_tiles(self, chunk: Chunk, window: int | None) -> list[PrefillTile]:
+    def _prefill_tiles(self, chunk: PromptChunk, window: int | None) -> list[PrefillTile]:
         row, count = chunk.first_row, chunk.num_tokens
         if chunk.start == 0 and (window is None or count <= window):
             return [PrefillTile(row, row + count, None, row, count, None)]
@@ -245,7 +146,9 @@ class MetadataBuilder:
             for offset in range(0, count, TILE)
         ]
 
-    def _masked_tile(self, chunk: Chunk, offset: int, end: int, window: int | None) -> PrefillTile:
+    def _masked_tile(
+        self, chunk: PromptChunk, offset: int, end: int, window: int | None
+    ) -> PrefillTile:
         first, last = chunk.start + offset, chunk.start + end
         low = 0 if window is None else max(0, first - window + 1)
         queries = np.arange(first, last)[:, None]

@@ -1,0 +1,182 @@
+"""How a step's batch is laid out for attention: computed once, used by every layer.
+
+Three kinds of decoder read three layouts. Each declares its own (``Decoder.layout_type``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from engine.attention.mirror import MirrorPart
+from engine.attention.packing import Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """How blocks are numbered inside ``PagedKVCache``."""
+
+    block_size: int
+    num_kv_heads: int
+
+    def rows(self, blocks: Int64Array) -> Int64Array:
+        """Row numbers [2, sequences, kv_heads, blocks] for block numbers [sequences, blocks]."""
+        heads = np.arange(self.num_kv_heads, dtype=np.int64)
+        halves = np.arange(2, dtype=np.int64)
+        first = blocks[None, :, None, :] * (2 * self.num_kv_heads)
+        return first + (halves[:, None] * self.num_kv_heads + heads)[:, None, :, None]
+
+    def slots(self, blocks: Int64Array, offsets: Int64Array) -> Int64Array:
+        """Slot numbers [tokens, 2 * kv_heads] for each token's block and offset in it."""
+        rows = np.arange(2 * self.num_kv_heads, dtype=np.int64)
+        first = blocks[:, None] * (2 * self.num_kv_heads) + rows
+        return first * self.block_size + offsets[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeGroup:
+    """Tokens [first, last) of the batch, one a sequence, whose contexts are gathered together.
+
+    ``rows``: for ``PagedKVCache.gather``; None where ``mirror`` holds the contexts already.
+    ``length``: keys to keep of the gathered ones. ``mask``: added to the scores, float
+    [sequences, 1, 1, length], None when nothing is padded.
+    """
+
+    first: int
+    last: int
+    rows: Tensor | None
+    length: int
+    mask: Tensor | None
+    mirror: MirrorPart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillTile:
+    """Tokens [first, last) of the batch, adjacent in one sequence.
+
+    ``rows`` None: its keys are tokens [first_key, last) of this very batch (nothing was cached
+    before). Otherwise the gathered blocks' tokens [first_key, first_key + num_keys).
+    ``mask``: float [last - first, num_keys]; None: plain causal, as many keys as queries.
+    """
+
+    first: int
+    last: int
+    rows: Tensor | None
+    first_key: int
+    num_keys: int
+    mask: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """How layers with one sliding window (or none) attend in this step."""
+
+    decode: tuple[DecodeGroup, ...]
+    prefill: tuple[PrefillTile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """For decoders in plain torch. ``slots``: where this step's keys and values go, for
+    ``PagedKVCache.store``. ``by_window``: by sliding window (tokens; None: unlimited)."""
+
+    slots: Tensor
+    by_window: dict[int | None, WindowPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """For a decoder whose every row finds its own way to its keys. ``blocks``: int64
+    [sequences, blocks], padded with anything; ``sequences``: int64 [rows], which of them is the
+    row's; ``longest``: tokens of the longest context, this step's included."""
+
+    blocks: Tensor
+    sequences: Tensor
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """For kernels that read block tables in place; int32, on the device, as are then token ids and
+    positions. The batch's first rows are ``decode_lengths``' sequences, one each; the chunks' rows
+    follow.
+
+    ``slots`` [rows]: block * block_size + place in it, where each row's keys and values go;
+    negative: nowhere. Lengths are those of contexts, this step's tokens included; tables
+    [sequences, blocks] are padded with anything. ``cu_seqlens`` [chunks + 1]: rows
+    [cu_seqlens[i], cu_seqlens[i + 1]) of the batch are chunk i's. ``longest``: rows of the longest
+    chunk; 0: there are none.
+    """
+
+    slots: Tensor
+    decode_lengths: Tensor
+    decode_blocks: Tensor
+    chunk_lengths: Tensor
+    chunk_blocks: Tensor
+    cu_seqlens: Tensor
+    longest: int
+
+
+Layout = Plans | Rows | Ragged
+
+LayoutT = TypeVar("LayoutT", Plans, Rows, Ragged)
+
+
+def expect(layout_type: type[LayoutT], layout: Layout) -> LayoutT:
+    """``layout``, which must be of that type."""
+    if not isinstance(layout, layout_type):
+        found, wanted = type(layout).__name__, layout_type.__name__
+        raise ValueError(f"the batch is laid out as {found}, but the decoder reads {wanted}")
+    return layout
+
+
+# --- what a layout is built from ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChunk:
+    """Tokens [start, start + num_tokens) of a sequence, at rows [first_row, ...) of the batch."""
+
+    first_row: int
+    start: int
+    num_tokens: int
+    blocks: Int64Array  # the sequence's block table
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """A step's rows on the host: first the decode rows, one a sequence, by falling context length,
+    then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and values go
+    to, and the place in it.
+
+    Of the decode rows: ``starts``, their positions; ``tables`` [sequences, blocks], block tables
+    padded with anything; ``row_key``, equal as long as they are the same sequences in the same
+    blocks and order (None: unknown)."""
+
+    token_ids: Int64Array
+    positions: Int64Array
+    blocks: Int64Array
+    offsets: Int64Array
+    starts: Int64Array
+    tables: Int64Array
+    chunks: Items[PromptChunk]
+    row_key: Hashable
+
+
+class BatchTensors(NamedTuple):
+    """Token ids and positions [rows], and how attention finds their keys."""
+
+    token_ids: Tensor
+    positions: Tensor
+    layout: Layout
+
+
+class LayoutBuilder(Protocol):
+    """Builds one type of ``Layout``."""
+
+    def build(self, rows: BatchRows) -> BatchTensors: ...

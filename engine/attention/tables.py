@@ -1,0 +1,69 @@
+"""Builds ``Rows`` and ``Ragged``: block tables for code that reads the cache in place."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from engine.attention.layout import BatchRows, BatchTensors, Ragged, Rows
+from engine.attention.packing import Int64Array, sent_together, widened
+
+
+class RowsBuilder:
+    """Of a CPU."""
+
+    def build(self, rows: BatchRows) -> BatchTensors:
+        sizes = np.ones(len(rows.starts) + len(rows.chunks), dtype=np.int64)
+        sizes[len(rows.starts) :] = [chunk.num_tokens for chunk in rows.chunks]
+        sequences = np.repeat(np.arange(len(sizes)), sizes)
+        longest = int(np.max(rows.positions, initial=0)) + 1
+        return BatchTensors(
+            torch.from_numpy(rows.token_ids),
+            torch.from_numpy(rows.positions),
+            Rows(torch.from_numpy(_all_tables(rows)), torch.from_numpy(sequences), longest),
+        )
+
+
+class RaggedBuilder:
+    """Everything reaches the device in one copy."""
+
+    def __init__(self, block_size: int, device: torch.device) -> None:
+        self._block_size = block_size
+        self._device = device
+
+    def build(self, rows: BatchRows) -> BatchTensors:
+        chunks = rows.chunks
+        sizes = [chunk.num_tokens for chunk in chunks]
+        width = max((len(chunk.blocks) for chunk in chunks), default=1)
+        tables = np.zeros((len(chunks), width), dtype=np.int32)
+        for table, chunk in zip(tables, chunks, strict=True):
+            table[: len(chunk.blocks)] = chunk.blocks
+        decoding = len(rows.starts)
+        arrays = (
+            rows.token_ids,
+            rows.positions,
+            rows.blocks * self._block_size + rows.offsets,
+            rows.starts + 1,
+            widened(rows.tables[:decoding]),
+            np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
+            widened(tables),
+            decoding + np.cumsum([0, *sizes], dtype=np.int32),
+        )
+        sent = sent_together(arrays, self._device)
+        ragged = Ragged(
+            sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest=max(sizes, default=0)
+        )
+        return BatchTensors(sent[0], sent[1], ragged)
+
+
+def _all_tables(rows: BatchRows) -> Int64Array:
+    """Of the decode rows' sequences and the chunks', as one array."""
+    decoding, blocks = len(rows.starts), rows.tables
+    if not rows.chunks:
+        return blocks
+    width = max(blocks.shape[1], *(len(chunk.blocks) for chunk in rows.chunks))
+    tables = np.zeros((decoding + len(rows.chunks), width), dtype=np.int64)
+    tables[:decoding, : blocks.shape[1]] = blocks[:decoding]
+    for place, chunk in enumerate(rows.chunks, decoding):
+        tables[place, : len(chunk.blocks)] = chunk.blocks
+    return tables

@@ -1,0 +1,323 @@
+"""Builds a ``ModelRunner``: loads the model, sizes and fills what it needs, warms it up."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from engine.architecture.errors import ModelError
+from engine.attention.cache import PagedKVCache
+from engine.attention.layout import CacheShape, LayoutBuilder, Plans, Ragged, Rows
+from engine.attention.mirror import ContextMirror, MirrorShape
+from engine.attention.plans import PlanBuilder
+from engine.attention.quantised import E4M3, QuantisedKVCache
+from engine.attention.tables import RaggedBuilder, RowsBuilder
+from engine.config import EngineConfig, OnProgress
+from engine.device.memory import MemoryProfile, explaining, gib, profiled
+from engine.messages import SamplingParams
+from engine.pooling.pool import Pooler
+from engine.run.batch import BatchBuilder
+from engine.run.launched import StepParts
+from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
+from engine.run.model_runner import ModelRunner
+from engine.run.setup import Setup, compiled_library, has_kernels, set_up
+from engine.sampling.sampler import Sampler
+from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
+from engine.sharding.collectives import ALONE, Collectives
+from engine.step.sequence import Sequence
+from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
+
+if TYPE_CHECKING:
+    from engine.run.steady import SteadyDecode
+
+# Memory of ``ContextMirror`` as a share of the KV cache's.
+_MIRROR_SHARE = 1 / 3
+
+# Of the cache over which graphs are recorded for trial, whose steps touch none.
+_TRIAL_BLOCKS = 2
+
+
+class KVCacheTooSmallError(ModelError):
+    """Not even one sequence of the longest length fits into the KV cache."""
+
+
+def load_model_runner(
+    config: EngineConfig, on_progress: OnProgress, collectives: Collectives = ALONE
+) -> ModelRunner:
+    """With ``collectives`` of several ranks, one rank's runner. Raises ModelError or DeviceError,
+    with a message for whoever started the engine, when the model cannot be served."""
+    on_progress("config", 0, 1)
+    setup = set_up(config, collectives)
+    on_progress("config", 1, 1)
+    with torch.inference_mode():
+        assembly = Assembly(setup, _load(setup, on_progress))
+        on_progress("kv_cache", 0, 1)
+        batches, cache = assembly.allocate()
+        steady = assembly.record(cache)
+        on_progress("kv_cache", 1, 1)
+        on_progress("warmup", 0, 1)
+        assembly.warm_up(batches, cache, steady)
+        on_progress("warmup", 1, 1)
+        return assembly.runner(batches, cache, steady)
+
+
+def _load(setup: Setup, on_progress: OnProgress) -> LoadedDecoder:
+    config = setup.config
+    dummy_seed = config.seed if config.load_format == "dummy" else None
+    return load_decoder(
+        setup.whole,
+        LoadSettings(Path(config.model), setup.dtype, setup.device, on_progress, dummy_seed),
+        DecoderOptions(
+            setup.max_positions,
+            compiled_library(setup),
+            has_kernels(setup),
+            setup.collectives,
+            config.quantization,
+        ),
+    )
+
+
+class Assembly:
+    """The parts of a runner around a loaded decoder. Its methods need ``torch.inference_mode``."""
+
+    def __init__(self, setup: Setup, loaded: LoadedDecoder) -> None:
+        self._setup = setup
+        self._config = setup.config
+        self._device = setup.device
+        self._loaded = loaded
+        self._decoder = loaded.decoder
+        self._parts = _step_parts(setup, loaded)
+
+    def runner(
+        self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None = None
+    ) -> ModelRunner:
+        return ModelRunner(
+            self._info(cache),
+            self._parts,
+            batches,
+            cache,
+            steady=steady,
+            runs_ahead=self._setup.runs_ahead,
+        )
+
+    def allocate(self) -> tuple[BatchBuilder, PagedKVCache]:
+        """The KV cache, and the batch builder for it. Raises KVCacheTooSmallError."""
+        config, limit = self._config, self._setup.max_positions
+        blocks = config.num_kv_blocks
+        where_memory_went = ""
+        if blocks is None:
+            memory, where_memory_went = self._memory_for_blocks()
+            needed = -(-limit // config.block_size) * config.max_num_seqs
+            blocks = min(needed, max(0, memory) // self._block_bytes())
+        blocks = self._setup.collectives.minimum(blocks)
+        fits = blocks * config.block_size
+        advice = f"lower {self._setup.memory_setting}"
+        if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
+            raise KVCacheTooSmallError(
+                f"the KV cache holds {fits} tokens, less than one sequence of {limit}"
+                f"{where_memory_went}; lower --max-model-len, or raise "
+                f"{self._setup.memory_setting}"
+            )
+        purpose = f"a KV cache of {blocks} blocks, {gib(blocks * self._block_bytes())}"
+        with explaining(self._device, purpose, advice):
+            mirror = self._new_mirror(blocks)
+            return self._new_batches(mirror), self._new_cache(blocks, mirror)
+
+    def record(self, cache: PagedKVCache) -> SteadyDecode | None:
+        """Decode steps of fixed shape, for a decoder of kernels."""
+        with self._graphs_explained(f"lower --max-num-seqs or {self._setup.memory_setting}"):
+            return self._new_steady(cache)
+
+    def warm_up(
+        self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None
+    ) -> None:
+        """One prefill and one decode step, so that the first request finds everything set up. What
+        their runner remembers of the model's numbers goes with it."""
+        with explaining(self._device, "the first steps", f"lower {self._setup.memory_setting}"):
+            self._run_first_steps(self.runner(batches, cache, steady))
+            cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
+
+    def _run_first_steps(self, runner: ModelRunner) -> None:
+        count = min(runner.info.max_model_len, self._config.block_size) - 1
+        if count >= 1:
+            prefill = _trial_item(-1, count, [0])
+            runner.execute(StepPlan((prefill,)))
+            prefill.sequence.token_ids.append(0)
+            runner.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, samples=True),)))
+
+    def _info(self, cache: PagedKVCache) -> ModelInfo:
+        config, model = self._config, self._setup.model
+        held = cache.num_blocks * config.block_size
+        return ModelInfo(
+            model=config.model,
+            architecture=model.architecture,
+            dtype=str(self._setup.dtype).removeprefix("torch."),
+            device=str(self._device),
+            num_parameters=self._loaded.num_parameters,
+            vocab_size=model.vocab_size,
+            max_model_len=min(self._setup.max_positions, held),
+            block_size=config.block_size,
+            num_kv_blocks=cache.num_blocks,
+            kv_cache_bytes=cache.num_bytes * self._setup.ranks,
+            eos_token_ids=model.eos_token_ids,
+            tokenizer_dir=config.model,
+            generates=model.generates,
+            embedding_size=model.hidden_size,
+            pooling=self._setup.pooling.pooling,
+            matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,
+            tensor_parallel_size=self._setup.ranks,
+        )
+
+    # --- memory --------------------------------------------------------------------------------
+
+    def _memory_for_blocks(self) -> tuple[int, str]:
+        """Bytes: as configured on a CPU; on a GPU what the configured share leaves after the
+        weights, the largest step and the CUDA graphs. And, for people, what these take."""
+        if self._device.type == "cpu":
+            share = self._config.kv_cache_memory / self._setup.ranks
+            return int(share / (1 + _MIRROR_SHARE)), ""
+        profile = self._profile()
+        return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
+
+    def _profile(self) -> MemoryProfile:
+        """What a step and the graphs take of a GPU's memory, before there is a KV cache."""
+
+        def step() -> None:
+            tokens = self._config.max_num_batched_tokens
+            purpose = f"a step of {tokens} tokens next to the weights"
+            with explaining(self._device, purpose, "lower --max-num-batched-tokens"):
+                self._run_largest_step()
+
+        def record() -> SteadyDecode | None:
+            with self._graphs_explained("lower --max-num-seqs"):
+                return self._new_steady(self._new_cache(_TRIAL_BLOCKS))
+
+        return profiled(self._device, step, record if self._has_steady else None)
+
+    def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
+        purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
+        return explaining(
+            self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
+        )
+
+    def _run_largest_step(self) -> None:
+        """Prefill as many tokens as one step may hold, in a cache made for the purpose."""
+        limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
+        sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
+        per_sequence = [-(-size // self._config.block_size) for size in sizes]
+        runner = self.runner(self._new_batches(None), self._new_cache(sum(per_sequence)))
+        first = 0
+        items = []
+        for uid, (size, blocks) in enumerate(zip(sizes, per_sequence, strict=True)):
+            items.append(_trial_item(-1 - uid, size, range(first, first + blocks)))
+            first += blocks
+        runner.execute(StepPlan(tuple(items)))
+
+    def _block_bytes(self) -> int:
+        model = self._setup.model
+        elements = 2 * model.num_layers * model.kv_size * self._config.block_size
+        dtype = E4M3 if self._setup.is_cache_quantised else self._setup.dtype
+        return elements * dtype.itemsize
+
+    # --- parts ---------------------------------------------------------------------------------
+
+    @property
+    def _has_steady(self) -> bool:
+        return self._decoder.layout_type is Ragged and self._config.cuda_graphs
+
+    def _new_steady(self, cache: PagedKVCache) -> SteadyDecode | None:
+        if not self._has_steady:
+            return None
+        from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
+        from engine.run.steady import SteadyDecode
+
+        assert isinstance(self._decoder, KernelLlama)
+        return SteadyDecode(
+            self._decoder,
+            cache,
+            max_rows=self._config.max_num_seqs,
+            max_positions=self._setup.max_positions,
+            vocab_size=self._setup.model.vocab_size,
+            device=self._device,
+        )
+
+    def _new_batches(self, mirror: ContextMirror | None) -> BatchBuilder:
+        return BatchBuilder(self._new_layouts(mirror), block_size=self._config.block_size)
+
+    def _new_layouts(self, mirror: ContextMirror | None) -> LayoutBuilder:
+        layout_type = self._decoder.layout_type
+        block_size, model = self._config.block_size, self._setup.model
+        if layout_type is Ragged:
+            return RaggedBuilder(block_size, self._device)
+        if layout_type is Rows:
+            return RowsBuilder()
+        shape = CacheShape(block_size, model.num_kv_heads)
+        return PlanBuilder(shape, model.sliding_windows, self._setup.dtype, self._device, mirror)
+
+    def _new_mirror(self, blocks: int) -> ContextMirror | None:
+        """A copy of decoding contexts pays on a CPU, for layers that attend to all of them."""
+        setup, model = self._setup, self._setup.model
+        layers = tuple(i for i, window in enumerate(model.sliding_windows) if window is None)
+        gathers = self._decoder.layout_type is Plans
+        if self._device.type != "cpu" or not layers or not gathers or setup.is_cache_quantised:
+            return None
+        shape = MirrorShape(layers, model.num_kv_heads, self._config.block_size, model.head_dim)
+        max_bytes = int(blocks * self._block_bytes() * _MIRROR_SHARE)
+        return ContextMirror(shape, max_bytes=max_bytes, dtype=setup.dtype)
+
+    def _new_cache(self, blocks: int, mirror: ContextMirror | None = None) -> PagedKVCache:
+        model = self._setup.model
+        if self._setup.is_cache_quantised:
+            return QuantisedKVCache(
+                num_layers=model.num_layers,
+                num_blocks=blocks,
+                num_kv_heads=model.num_kv_heads,
+                block_size=self._config.block_size,
+                head_dim=model.head_dim,
+                dtype=self._setup.dtype,
+                device=self._device,
+            )
+        return PagedKVCache(
+            num_layers=model.num_layers,
+            num_blocks=blocks,
+            num_kv_heads=model.num_kv_heads,
+            block_size=self._config.block_size,
+            head_dim=model.head_dim,
+            dtype=self._setup.dtype,
+            device=self._device,
+            mirror=mirror,
+        )
+
+
+def _step_parts(setup: Setup, loaded: LoadedDecoder) -> StepParts:
+    vocabulary = Vocabulary(setup.whole.vocab_size, setup.collectives)
+    sampler = Sampler(
+        vocab_size=setup.whole.vocab_size,
+        eos_token_ids=setup.whole.eos_token_ids,
+        device=setup.device,
+    )
+    return StepParts(
+        loaded.decoder,
+        sampler
+        if setup.ranks == 1
+        else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=setup.runs_ahead),
+        vocabulary,
+        Pooler(setup.pooling.pooling),
+        setup.pooling,
+        setup.device,
+    )
+
+
+def _trial_item(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSequence:
+    sequence = Sequence(
+        uid=uid,
+        request_id="trial",
+        token_ids=[0] * num_tokens,
+        num_prompt_tokens=num_tokens,
+        params=SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9),
+        block_table=list(blocks),
+    )
+    return ScheduledSequence(sequence, 0, num_tokens, samples=True)

@@ -1,0 +1,141 @@
+"""What is settled before a decoder's weights are loaded: device, dtype, limits, code path."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine.architecture.config import ModelConfig, load_model_config
+from engine.architecture.errors import ModelError
+from engine.config import EngineConfig
+from engine.cpu.library import Library, LibraryUnavailableError, library
+from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
+from engine.gpu import availability
+from engine.messages import Pooling
+from engine.pooling.declared import PoolingRules, pooling_rules
+from engine.sharding.collectives import Collectives
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """``whole``: the model; ``model``: this rank's part of it, the same for a single rank.
+    ``max_positions``: tokens of the longest sequence, if the KV cache has room for them."""
+
+    config: EngineConfig
+    collectives: Collectives
+    whole: ModelConfig
+    model: ModelConfig
+    device: torch.device
+    dtype: torch.dtype
+    max_positions: int
+    pooling: PoolingRules
+
+    @property
+    def ranks(self) -> int:
+        return self.collectives.shard.size
+
+    @property
+    def runs_ahead(self) -> bool:
+        asked = self.config.async_scheduling
+        return self.device.type != "cpu" if asked is None else asked
+
+    @property
+    def is_cache_quantised(self) -> bool:
+        return self.config.kv_cache_dtype == "fp8"
+
+    @property
+    def memory_setting(self) -> str:
+        """The flag that sizes the KV cache."""
+        if self.config.num_kv_blocks is not None:
+            return "--num-kv-blocks"
+        cpu = self.device.type == "cpu"
+        return "--kv-cache-memory" if cpu else "--gpu-memory-utilization"
+
+
+def set_up(config: EngineConfig, collectives: Collectives) -> Setup:
+    """Also sets this process's threads. Raises ModelError or DeviceError when the model cannot be
+    served as ``config`` says."""
+    ranks = collectives.shard.size
+    device = choose_device(config.device)
+    directory = Path(config.model)
+    whole = load_model_config(directory)
+    model = collectives.shard.config(whole)
+    if device.type == "cpu":
+        prefer_huge_pages()
+        set_threads(config.threads, model.hidden_size * model.intermediate_size, ranks)
+    return Setup(
+        config,
+        collectives,
+        whole,
+        model,
+        device,
+        _choose_dtype(config, whole, device, ranks),
+        _max_positions(config, model),
+        pooling_rules(directory, asked=config.pooling, default=Pooling.LAST),
+    )
+
+
+def compiled_library(setup: Setup) -> Library | None:
+    """For a CPU, unless it is switched off or cannot be had here."""
+    if setup.device.type != "cpu" or setup.dtype == torch.float16 or setup.ranks > 1:
+        return None
+    if setup.config.cpu_path == "torch" or setup.is_cache_quantised:
+        return None
+    try:
+        return library()
+    except LibraryUnavailableError as error:
+        logger.warning("computing by torch alone, which is slower: %s", error)
+        return None
+
+
+def has_kernels(setup: Setup) -> bool:
+    """Whether to compute by our GPU kernels. Raises ModelError when they are demanded but cannot
+    run."""
+    path = setup.config.gpu_path
+    if path == "torch" or (path == "auto" and setup.device.type != "cuda"):
+        return False
+    if setup.ranks > 1:
+        if path == "triton":
+            raise ModelError("--gpu-path triton: not yet with --tensor-parallel-size above 1")
+        return False
+    try:
+        availability.require_triton(setup.device)
+    except availability.KernelsUnavailableError as error:
+        if path == "triton":
+            raise ModelError(f"--gpu-path triton: {error}") from error
+        logger.warning("computing by torch alone, which is slower: %s", error)
+        return False
+    return True
+
+
+def _choose_dtype(
+    config: EngineConfig, model: ModelConfig, device: torch.device, ranks: int
+) -> torch.dtype:
+    if config.quantization == "none":
+        return choose_dtype(config.dtype, model.dtype, device)
+    if device.type != "cpu" or config.dtype not in ("auto", "float32"):
+        raise ModelError(
+            f"--quantization {config.quantization} supports float32 on a CPU, not "
+            f"--dtype {config.dtype} on {device}"
+        )
+    if ranks > 1:
+        raise ModelError(f"--quantization {config.quantization} supports a single device")
+    if model.family == "gpt2":
+        raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
+    return torch.float32
+
+
+def _max_positions(config: EngineConfig, model: ModelConfig) -> int:
+    """As configured, within the model's positions."""
+    longest = config.max_model_len or model.max_position_embeddings
+    if longest > model.max_position_embeddings:
+        raise ModelError(
+            f"--max-model-len {longest} exceeds the model's {model.max_position_embeddings} "
+            "positions"
+        )
+    return longest
