@@ -22,18 +22,10 @@ ORDER = {
         *("simulation", "loop", "__main__"),
     ),
     "service": (
-        *(
-            "version",
-            "errors",
-            "settings",
-            "settings_page",
-            "conversation",
-            "served_model",
-            "tenants",
-        ),
+        *("version", "errors", "settings", "conversation", "served_model", "tenants"),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
         *("generation", "pooling", "telemetry", "store", "wire", "preparation", "serving"),
-        *("grpc", "http", "doctor", "app", "worker", "cli"),
+        *("grpc", "http", "doctor", "app", "worker", "settings_page", "cli"),
     ),
 }
 # A library, and the only room that may know it. Generated code is left out.
