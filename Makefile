@@ -59,7 +59,7 @@ check: lint dead test test-chart ## All that CI checks before a change lands
 
 # The edit loop. tests/quick.py says which files it takes; a test that starts a process is skipped.
 quick: $(VENV)/.develop ## Run the tests that start no process, in under a minute (ARGS="-k name")
-	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q $(ARGS)
+	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE $(ARGS)
 
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)

@@ -30,9 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if not config.getoption("quick") or not collection_path.name.startswith("test_"):
+    if not config.getoption("quick"):
         return None
-    return True if collection_path.suffix == ".py" and not is_quick(collection_path) else None
+    if collection_path.is_dir():
+        return None if any(map(is_quick, collection_path.rglob("test_*.py"))) else True
+    if collection_path.match("test_*.py"):
+        return None if is_quick(collection_path) else True
+    return None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -74,6 +74,12 @@ _CALLED = [{"role": "tool", "content": "hi", "tool_call_id": "c"}]
 _FEW = {"max_tokens": 2, "temperature": 0}
 
 
+class ItemReference(msgspec.Struct, frozen=True):
+    """Read by hand, since an item without a type may be one too."""
+
+    id: responses_input.Identifier
+
+
 _CALL = {"call_id": "c", "name": "f"}
 _ITEMS: dict[str, tuple[type[msgspec.Struct], Body]] = {
     "message": (
@@ -98,7 +104,7 @@ _ITEMS: dict[str, tuple[type[msgspec.Struct], Body]] = {
         {"type": "additional_tools", "tools": [{"type": "function", "name": "f"}]},
     ),
     "item_reference": (
-        responses_input.ItemReference,
+        ItemReference,
         {"type": "item_reference", "id": "msg_unknown"},
     ),
 }

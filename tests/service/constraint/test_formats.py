@@ -25,6 +25,8 @@ from tests.service.constraint.grammars import (
 )
 from tests.service.output.parsing import parse, summary
 
+pytestmark = pytest.mark.integration
+
 SHIPPED = shipped_formats("tool_calls")
 FORMATS = pytest.mark.parametrize("shipped", SHIPPED, ids=lambda shipped: shipped.names[0])
 

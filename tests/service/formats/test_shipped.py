@@ -25,6 +25,8 @@ from service.formats.shipped import Example
 from service.output.events import TextDelta, ToolArgumentsDelta
 from tests.service.output.parsing import cut, parse, summary
 
+pytestmark = pytest.mark.integration
+
 SHIPPED = [*shipped_formats("tool_calls"), *shipped_formats("reasoning")]
 
 
