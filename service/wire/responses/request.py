@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from service.constraint.request import AnswerShape, JsonObject, JsonSchema
+from service.constraint.request import AnswerShape, AnyJsonObject, JsonSchema
 from service.errors import InvalidRequestError
 from service.wire.decode import Ignored, decode
 from service.wire.sampling import (
@@ -186,7 +186,7 @@ def text_shape(request: ResponsesRequest) -> AnswerShape | None:
     other = answer_shape(request)
     match request.text.format if request.text else None:
         case JsonObjectText():
-            shape: AnswerShape = JsonObject(param="text.format")
+            shape: AnswerShape = AnyJsonObject(param="text.format")
         case JsonSchemaText(schema=schema, strict=strict):
             shape = JsonSchema(schema=schema, param="text.format.schema", strict=strict is True)
         case _:
