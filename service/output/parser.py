@@ -227,8 +227,8 @@ class OutputParser:
     # --- readings --------------------------------------------------------------------------------
 
     def _start_calls(self, size: int, tag: str = "", meaning: Meaning = Meaning.CALLS) -> None:
-        """``size``: of the white space and tag in front of the calls. ``tag``: the one that begins
-        the first of them, if it means no more than this; it is text if it begins no call."""
+        """``size``: of the white space and tag before the calls. ``tag``: the one that begins the
+        first of them, if that is all it means; it is text if no call follows."""
         assert self._tags is not None
         source, gap = self._take_source(size)
         opened = size + len(tag)
@@ -261,7 +261,7 @@ class OutputParser:
         )
 
     def _take_source(self, size: int) -> tuple[Source, str]:
-        """What is held, behind its first ``size`` characters, and the gap before those."""
+        """What is held, after its first ``size`` characters, and the gap before those."""
         source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
         gap = self._gaps.get(self._kind, "")
@@ -289,8 +289,8 @@ class OutputParser:
         return False
 
     def _is_unfinished_tag(self, reading: OpenReading, truncated: bool) -> bool:
-        """At the end of the text: what stands between calls, or behind the last, is a tag that was
-        not finished. A header that was not finished says nothing, but text without one is text."""
+        """At the end of the text: what comes between calls, or after the last, is an unfinished
+        tag. An unfinished header means nothing, but text without a header is text."""
         header = reading.subject is Subject.HEADER and reading.opened > 0
         return truncated or header or self._calls.begun > reading.calls_before
 
@@ -301,8 +301,8 @@ class OutputParser:
         self._after_tag = reading.subject is not Subject.MARK
 
     def _release(self, reading: OpenReading) -> None:
-        """It was no call: what looked like one is text. A later tag in it still counts, and so does
-        another call."""
+        """What looked like a call is text. A later tag in it still counts, and so does another
+        call."""
         raw = "" if reading.finds.call_open else reading.source.unsettled
         self._stop_reading(reading)
         self._after_tag = False

@@ -1,4 +1,4 @@
-"""The memory that request bodies may take together while they arrive."""
+"""Bounds the memory of all request bodies that are arriving."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from service.errors import OverloadedError
 from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
-# So much of each body is free, so that small requests get in whatever else arrives.
+# Not counted, so that small requests are let in however many large ones are arriving.
 FREE_BYTES = 64 * 1024
 _LEAST_BYTES = 128 * 1024 * 1024
 _LARGEST_BODIES = 4
 
-# Is told of each piece's bytes before they are kept. Raises OverloadedError.
+# Called with the bytes of each piece before they are kept. Raises OverloadedError.
 Gained = Callable[[int], None]
 
 
 class UploadRoom:
-    """``most`` bytes in all, not counting the first ``FREE_BYTES`` of each body. Where several
-    keys share the server, each has its share of them."""
+    """At most ``most`` bytes, not counting the first ``FREE_BYTES`` of each body. Where several
+    keys share the server, each has a share."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -29,12 +29,12 @@ class UploadRoom:
 
     @classmethod
     def for_bodies(cls, largest: int) -> UploadRoom:
-        """Of at most ``largest`` bytes each."""
+        """For bodies of at most ``largest`` bytes each."""
         return cls(max(_LEAST_BYTES, _LARGEST_BODIES * largest))
 
     @property
     def held(self) -> int:
-        """Bytes that count, of all bodies that are arriving."""
+        """Bytes counted, of all bodies that are arriving."""
         return self._held.total()
 
     @contextlib.contextmanager
