@@ -186,7 +186,7 @@ class Choice:
         )
 
     def _end(self, reason: str, matched: str | int | None) -> None:
-        if reason == "stop" and self._parser.complete_calls:
+        if reason == "stop" and self._parser.calls.complete:
             reason = "tool_calls"
         self.finished = Finished(reason, matched, len(self.tokens))
         self.done = True

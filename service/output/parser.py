@@ -48,8 +48,8 @@ class OutputParser:
         self._spans = spans
         self._events = log
         mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
-        self._calls = CallLog(log, spans, tools or {}, mint_id)
-        self._readers = Readers(output_format, self._calls, looks_for_calls=tools is not None)
+        self.calls = CallLog(log, spans, tools or {}, mint_id)
+        self._readers = Readers(output_format, self.calls, looks_for_calls=tools is not None)
         self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
         self._calls_here = True  # calls may come in this message
@@ -57,9 +57,8 @@ class OutputParser:
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
         # What the output may begin with when the tag that opens reasoning is lost.
-        self._bare_reasoning = ""
-        if self._reasoning is not None and opening is Opening.TEXT:
-            self._bare_reasoning = self._reasoning.bare
+        starts = self._reasoning if opening is Opening.TEXT else None
+        self._bare_reasoning = "" if starts is None else starts.bare
         self._bare_calls = self._tags is not None and bool(self._tags.bare)
         # An answer begins here: calls or reasoning without their tag may come.
         self._fresh = self._bare_calls or bool(self._bare_reasoning)
@@ -74,10 +73,6 @@ class OutputParser:
         self._watch()
         if opening is Opening.HEADER:
             self._start_header(0, "")
-
-    @property
-    def complete_calls(self) -> int:
-        return self._calls.complete
 
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
@@ -113,10 +108,8 @@ class OutputParser:
             if self._read(self._reading, truncated=truncated):
                 while self._step():
                     pass
-        kept = len(self._held)
-        if truncated:
-            kept -= self._table.unfinished(self._held)
-        self._emit_text(self._take_held(kept))
+        dropped = self._table.unfinished(self._held) if truncated else 0
+        self._emit_text(self._take_held(len(self._held) - dropped))
 
     # --- one step of the machine: True while there may be more to do -----------------------------
 
@@ -212,8 +205,7 @@ class OutputParser:
     # --- readings --------------------------------------------------------------------------------
 
     def _start_calls(self, size: int, tag: str = "", meaning: Meaning = Meaning.CALLS) -> None:
-        """``size``: of the white space and tag before the calls. ``tag``: the one that begins the
-        first of them, if that is all it means; it is text if no call follows."""
+        """``size``: of the white space and tag before the calls. ``tag``: see ``Readers.calls``."""
         source, gap = self._take_source(size)
         self._reading = self._readers.calls(source, gap, size, tag, meaning)
 
@@ -236,7 +228,7 @@ class OutputParser:
         gap = self._gaps.get(self._kind, "")
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self._calls.end = self._end
+        self.calls.end = self._end
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
@@ -246,7 +238,7 @@ class OutputParser:
         except (StopIteration, NotACallError, EndOfTextError) as error:
             if reading.finds.header is not None:
                 self._enter_channel(reading.finds.header)
-            self._end = self._calls.end
+            self._end = self.calls.end
             if isinstance(error, StopIteration):
                 self._stop_reading(reading)
             elif isinstance(error, EndOfTextError) and (truncated or reading.is_unfinished_tag):
@@ -271,9 +263,7 @@ class OutputParser:
         self._after_tag = False
         self._offset -= len(raw)
         self._held = raw + self._held
-        if reading.subject is Subject.CALLS and (
-            reading.opened > 0 or reading.found_calls or self._readers.resumes(raw)
-        ):
+        if self._readers.may_resume(reading, raw):
             self._malformed = True
             self._watch()
         if not reading.found_calls:

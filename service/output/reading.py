@@ -150,8 +150,12 @@ class Readers:
         reader = read_mark(source, end)
         return OpenReading(Subject.MARK, source, reader, Finds(source, self._log), size, gap)
 
-    def resumes(self, text: str) -> bool:
-        """Whether further calls may be looked for after this text, which holds no call."""
+    def may_resume(self, reading: OpenReading, text: str) -> bool:
+        """Whether further calls may be looked for after ``text``, which turned out to hold none."""
+        if reading.subject is not Subject.CALLS:
+            return False
+        if reading.opened > 0 or reading.found_calls:
+            return True
         assert self._tags is not None
         start = "".join(text.split()).lstrip("[")
         openings = resumes_at(self._tags, self._log.tools)
