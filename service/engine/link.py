@@ -273,7 +273,7 @@ class EngineLink:
         if seconds is None:
             self._stop_waiting()
         elif self._giving_up is None:
-            # Also where nothing is open: what is between two of its sequences waits too.
+            # Also if nothing is open: a request between two of its sequences waits too.
             loop = asyncio.get_running_loop()
             timeout = self._handover.restart_timeout
             self._giving_up = loop.call_later(seconds, self._give_up, timeout)
@@ -318,14 +318,14 @@ class EngineLink:
                     self._resume(sequence, writer)
                     await writer.drain()  # no faster than the engine takes them
         except ConnectionError:
-            return  # this engine is gone too, which ``_run`` will see
+            return  # this engine is gone too; ``_run`` will notice
         _log.info("sequences handed over")
 
     def _resume(self, sequence: EngineSequence, writer: asyncio.StreamWriter) -> None:
         """Raises ConnectionError."""
         try:
             frame = encode_frame(sequence.resumption())
-        except Exception:  # whatever it is: nothing else would end this sequence
+        except Exception:  # every error: nothing else would end this sequence
             _log.exception("failed to hand over a sequence", handle=sequence.handle)
             self._sequences.fail([sequence], EngineFailedError("it could not be handed over"))
             return
@@ -340,7 +340,7 @@ class EngineLink:
 
 
 def _write(writer: asyncio.StreamWriter, frame: bytes) -> bool:
-    """False where the connection has broken: ``_run`` is yet to see it, and uvloop would raise."""
+    """False if the connection has broken: ``_run`` has not noticed yet, and uvloop would raise."""
     if writer.is_closing():
         return False
     writer.write(frame)

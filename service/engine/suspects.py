@@ -1,16 +1,15 @@
-"""Finds the request that kills engines, without costing anybody else more than time.
+"""Finds the request that kills engines, at no cost to others but time.
 
-When an engine dies, each sequence that it had admitted and that had got no token from it yet is a
-suspect. (So is one that got some, once engines have died ``LATE_DEATHS`` times in the middle of its
-text, and one that has only waited while two died.) The next engine is given the others first; then
-the suspects are on trial, one at a time, until each has got a token and is trusted again. Who is on
-trial when an engine dies is accused; its next trial is held before anybody else is handed over,
-with nothing else in the engine. If that engine dies too, the request is convicted (the fourth time,
-if its trial takes more than a token): it is refused for an hour, whoever sends it, with whatever
-seed.
+When an engine dies, each sequence that it was running and that had no token from it yet is a
+suspect. (So is one with tokens, once ``LATE_DEATHS`` engines have died in the middle of its text,
+and one that was only waiting while two died.) The next engine gets the others first; then the
+suspects are on trial, one at a time, until each has a token and is trusted again. The sequence on
+trial when an engine dies is accused: its next trial comes before all others are handed over, with
+nothing else in the engine. If that engine dies too, the request is convicted (the fourth time, if
+its trial takes more than one token): it is refused for an hour, from any client and with any seed.
 
-So a death that has another cause (a kill, a lost device) convicts nobody, unless that comes again
-and again within the moments in which the same sequence is on trial.
+So a death with another cause (a kill, a lost device) convicts no request, unless it happens again
+and again just while the same sequence is on trial.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from service.errors import CrashingRequestError
 LATE_DEATHS = 4
 WAITING_DEATHS = 2
 _MOST_TRIAL_TOKENS = 256
-# Of a trial that takes more than a token; an engine may die by chance meanwhile.
+# If a trial takes more than one token: an engine may die by chance meanwhile.
 _LONG_TRIALS = 3
 _REMEMBERED_SECONDS = 3600.0
 _MOST_REMEMBERED = 1024
@@ -37,8 +36,8 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def fingerprint(message: Submit) -> bytes:
-    """Of what is asked for, whoever asks for it: prompt and parameters but the seed, which a client
-    that retries leaves to chance."""
+    """The same for every client: of the prompt and the parameters except the seed, which differs
+    when a client retries."""
     task = message.task
     if isinstance(task, Generate):
         asked: object = msgspec.structs.replace(task.params, seed=0)
@@ -49,7 +48,7 @@ def fingerprint(message: Submit) -> bytes:
 
 
 class _Memory:
-    """Fingerprints of the last hour, of which the oldest go where there are too many."""
+    """Fingerprints of the last hour; the oldest are dropped when there are too many."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -75,14 +74,14 @@ class _Memory:
 
 
 class Suspects:
-    """Told of each engine's death, and of each trial. Knows no engine itself."""
+    """Call ``engine_died`` for each death and ``acquit`` after each trial. Holds no engine."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._accused = _Memory(clock)
         self._convicted = _Memory(clock)
 
     def check(self, message: Submit) -> None:
-        """Raises CrashingRequestError for what has been convicted."""
+        """Raises CrashingRequestError for a request that was convicted."""
         if self._convicted and self._convicted.count(fingerprint(message)):
             raise crashing_request()
 
@@ -90,7 +89,7 @@ class Suspects:
         return bool(self._accused) and self._accused.count(_digest(sequence)) > 0
 
     def acquit(self, sequence: EngineSequence) -> None:
-        """It has stood its trial."""
+        """It has passed its trial."""
         sequence.trial_tokens = sequence.late_deaths = sequence.waiting_deaths = 0
         if self._accused:
             self._accused.discard(_digest(sequence))
@@ -103,8 +102,8 @@ class Suspects:
         tried: EngineSequence | None = None,
         alone: bool = False,
     ) -> bool:
-        """An engine died that had these sequences, admitted or not; ``tried`` was on trial among
-        them, with nothing else in the engine if ``alone``. Whether that one was convicted."""
+        """An engine died that was running ``at_work`` and had not begun ``waiting``. ``tried`` was
+        on trial, with nothing else in the engine if ``alone``. Returns whether it was convicted."""
         admitted, queued = list(at_work), list(waiting)
         for sequence in admitted:
             sequence.deaths += 1
@@ -115,7 +114,7 @@ class Suspects:
             elif tried is None:
                 sequence.late_deaths += 1
                 if sequence.late_deaths >= LATE_DEATHS:
-                    # A little longer than it took.
+                    # A little longer than the engine lasted.
                     needed = min(2 * sequence.life_tokens + 8, _MOST_TRIAL_TOKENS)
                     sequence.trial_tokens = max(sequence.trial_tokens, needed)
         for sequence in queued:
@@ -132,7 +131,7 @@ class Suspects:
             return False
         self._accused.discard(digest)
         self._convicted.add(digest)
-        for sequence in (*admitted, *queued):  # what happened to them is explained
+        for sequence in (*admitted, *queued):  # the cause of their deaths is known
             sequence.late_deaths = sequence.waiting_deaths = 0
             sequence.trial_tokens = min(sequence.trial_tokens, 1)
         return True

@@ -87,11 +87,12 @@ class Choice:
         if len(fresh) > most:
             self._advance_partly(most)
             return not self.done
+        if sequence.finished is not None or sequence.failure is not None:
+            self._advance_to_the_end()
+            return False
         sequence.tokens = []
-        ends = sequence.finished is not None or sequence.failure is not None
-        hidden = self._take_terminator(fresh) if ends else None
         if self._streams:
-            tokens = self.tokens
+            tokens = self.tokens  # nearly every call: a token or two
             for token in fresh:
                 tokens.append(token)
                 piece = self._push(token)
@@ -100,24 +101,25 @@ class Choice:
         elif self._read_to_stop_string(fresh):
             return False
         if sequence.logprobs:
-            logprobs, sequence.logprobs = sequence.logprobs, []
-            self.logprobs += logprobs
-        if ends:
-            if hidden is not None:
-                self.tokens.append(hidden)
-            self._conclude()
+            self._take_logprobs()
         return False
 
-    def _take_terminator(self, fresh: list[int]) -> int | None:
-        """Take the token that ended the sequence from ``fresh`` if its text is not part of the
-        answer."""
-        finished = self.sequence.finished
-        if finished is None or self._rules.show or not fresh:
-            return None
-        return fresh.pop() if fresh[-1] == finished.stop_token_id else None
-
-    def _conclude(self) -> None:
-        error = self.sequence.error
+    def _advance_to_the_end(self) -> None:
+        sequence = self.sequence
+        finished, sequence.finished = sequence.finished, None
+        failure, sequence.failure = sequence.failure, None
+        hidden = None  # the token that ended it, if its text is not part of the answer
+        terminator = None if finished is None or self._rules.show else finished.stop_token_id
+        if sequence.tokens[-1:] == [terminator]:
+            hidden = sequence.tokens.pop()
+        self.advance(len(sequence.tokens))
+        sequence.finished, sequence.failure = finished, failure
+        if self.done:
+            return
+        if hidden is not None:
+            self.tokens.append(hidden)
+        self._take_logprobs()
+        error = sequence.error
         if error is not None:
             self.failure = error
             self.done = True
@@ -142,12 +144,18 @@ class Choice:
             tokens.append(token)
             piece = push(token)
             if piece and self._push_text(piece):
-                used = len(tokens) - len(self.logprobs)
-                self.logprobs += self.sequence.logprobs[:used]
+                self._take_logprobs()
                 self._parser.finish(truncated=False)
                 self._end("stop", self._matcher.matched)
                 return True
         return False
+
+    def _take_logprobs(self) -> None:
+        """Those of the tokens used so far."""
+        arrived = self.sequence.logprobs
+        used = len(self.tokens) - len(self.logprobs)
+        self.logprobs += arrived[:used]
+        self.sequence.logprobs = arrived[used:]
 
     def _push_text(self, piece: str) -> bool:
         """True when a stop string is complete."""
@@ -178,7 +186,7 @@ class Choice:
         )
 
     def _end(self, reason: str, matched: str | int | None) -> None:
-        if reason == "stop" and self._parser.complete_calls:
+        if reason == "stop" and self._parser.calls.complete:
             reason = "tool_calls"
         self.finished = Finished(reason, matched, len(self.tokens))
         self.done = True

@@ -12,7 +12,7 @@ _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 
 
 def new_call_id(style: Literal["random", "nine"]) -> Callable[[], str]:
-    """``nine``: nine letters and digits, as Mistral's templates demand of ids."""
+    """``nine``: nine letters and digits, as Mistral's templates require."""
     return _nine if style == "nine" else _random
 
 

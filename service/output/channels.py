@@ -1,4 +1,4 @@
-"""Messages whose header says what they are: Harmony's channels, recipients, kinds of content.
+"""Messages with a header that says what they are: Harmony's channels, recipients, content types.
 
 <|channel|>analysis<|message|>Let me see.<|end|>
 <|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{…}
@@ -21,7 +21,7 @@ _MAX_HEADER_CHARS = 512
 
 class HeaderSink(CallSink, Protocol):
     def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
-        """What follows is text, or reasoning, or not shown; with calls in it, or not."""
+        """What follows is reasoning or text, shown or not, and may hold calls or not."""
 
 
 def read_header(
@@ -32,8 +32,8 @@ def read_header(
     tools: ToolSchemas | None,
     opened: str,
 ) -> Waiting:
-    """A header, and where it is a call's, the call to its end. ``tools``: None where calls are not
-    looked for; ``opened``: the tag that began the header. Raises NotACallError for what is no
+    """Read a header and, if it is a call's, the call to its end. ``tools``: None if calls are not
+    looked for; ``opened``: the tag that began the header. Raises NotACallError if it is not a
     header, and EndOfTextError."""
     pieces: list[str] = []
     size = 0
@@ -79,7 +79,7 @@ def _called(channels: Channels, header: str, tools: ToolSchemas) -> str | None:
 
 
 def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Waiting:
-    """A call's arguments; models leave them out where there are none."""
+    """A call's arguments; models leave them out if there are none."""
     if (yield from _is_empty(source, channels)):
         sink.begin(name)
         sink.arguments("{}")
@@ -95,7 +95,7 @@ def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Wait
 
 
 def _is_empty(source: Source, channels: Channels) -> Generator[None, None, bool]:
-    """Whether the message ends here. The tag that ends it may be a stop token, and so not come."""
+    """Whether the message ends here. The tag that ends it may be a stop token and not appear."""
     try:
         yield from source.space()
     except EndOfTextError:

@@ -1,8 +1,8 @@
 """Token ids to text, one at a time, in constant time per token, never half a character.
 
-Concatenated, the pieces equal what the tokenizer's own decoder makes of the whole list (for
-byte-fallback tokenizers: of any list whose byte runs are valid UTF-8; a run that turns invalid
-after a whole character of it was already given out keeps that character).
+Concatenated, the pieces equal the output of the tokenizer's own decoder for the whole list (for
+byte-fallback tokenizers: for any list whose byte runs are valid UTF-8; a run that turns invalid
+after a whole character of it was released keeps that character).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class Detokenizer(Protocol):
         """The text that this token completes; empty while a character is still partial."""
 
     def flush(self) -> str:
-        """What was held back, as U+FFFD, when no further token comes."""
+        """Returns what was held back, as U+FFFD, at the end of the output."""
 
 
 def new_detokenizer(
     vocabulary: Vocabulary, *, skip_special_tokens: bool, continues_text: bool
 ) -> Detokenizer:
-    """``continues_text``: the output goes on from the prompt's text, so that a leading space which
-    a decoder would strip at the start of a text is kept."""
+    """``continues_text``: the output continues the prompt's text, so a leading space that a decoder
+    would strip at the start of a text is kept."""
     if vocabulary.byte_fallback is None:
         return ByteLevelDetokenizer(vocabulary, skip_special_tokens)
     return PieceDetokenizer(vocabulary, skip_special_tokens, at_start=not continues_text)
@@ -84,7 +84,7 @@ class PieceDetokenizer:
         self._strip = vocabulary.strip_start
         self._at_start = at_start
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
-        self._partial = 0  # bytes of the run not yet given out
+        self._partial = 0  # bytes of the run not released yet
         self._run_is_bad = False
 
     def push(self, token_id: int) -> str:

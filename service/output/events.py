@@ -51,8 +51,8 @@ class ToolCallEnd(msgspec.Struct, frozen=True, gc=False):
 
 class Finished(msgspec.Struct, frozen=True):
     """``reason`` is ``stop``, ``length`` or ``tool_calls``. ``matched`` is the stop string or the
-    stop token's id that ended the choice, None when it ended by an end-of-sequence token.
-    ``tokens`` counts every output token used, also those that made no text."""
+    stop token's id that ended the choice, None if an end-of-sequence token did.
+    ``tokens`` counts every output token used, including those that made no text."""
 
     reason: str
     matched: str | int | None

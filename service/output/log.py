@@ -1,6 +1,6 @@
-"""A choice's events in order, and what they fold to.
+"""The events of a choice, folded into a whole answer.
 
-Streaming reads the log as it grows; a whole answer is ``fold`` over the same log: the two cannot
+Streaming reads the log as it grows; a whole answer is ``fold`` over the same log, so the two cannot
 differ.
 """
 
@@ -46,7 +46,7 @@ class Folded:
 
 
 def fold(events: list[Event]) -> Folded:
-    """Everything a whole answer says of one choice."""
+    """What a whole answer says of one choice."""
     folded = Folded()
     content: list[str] = []
     reasoning: list[str] = []

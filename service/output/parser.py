@@ -12,13 +12,10 @@ from collections.abc import Callable
 
 from service.formats import Opening, OutputFormat
 from service.output.call_ids import new_call_id
-from service.output.calls.mark import read_mark
-from service.output.calls.reader import read_calls, resumes_at
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source
-from service.output.channels import read_header
 from service.output.events import Event, ReasoningDelta, TextDelta
-from service.output.reading import CallLog, Finds, Header, OpenReading, Subject
+from service.output.reading import CallLog, Header, OpenReading, Readers, Subject
 from service.output.spans import TokenSpans
 from service.output.tags import FormatTags, Meaning
 
@@ -43,17 +40,16 @@ class OutputParser:
         special: frozenset[str] = frozenset(),
         mint_id: Callable[[], str] | None = None,
     ) -> None:
-        self._format = output_format
         self._reasoning = output_format.reasoning
         self._tags = output_format.tool_call if tools is not None else None
         self._channels = output_format.channels
-        self._tools = tools
         self._format_tags = FormatTags(output_format, tools, one_token, special)
         self._stops = self._format_tags.stops(spans)
         self._spans = spans
         self._events = log
         mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
-        self._calls = CallLog(log, spans, tools or {}, mint_id)
+        self.calls = CallLog(log, spans, tools or {}, mint_id)
+        self._readers = Readers(output_format, self.calls, looks_for_calls=tools is not None)
         self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
         self._calls_here = True  # calls may come in this message
@@ -61,11 +57,11 @@ class OutputParser:
         # White space that comes now belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
         # What the output may begin with when the tag that opens reasoning is lost.
-        self._bare_reasoning = ""
-        if self._reasoning is not None and opening is Opening.TEXT:
-            self._bare_reasoning = self._reasoning.bare
+        starts = self._reasoning if opening is Opening.TEXT else None
+        self._bare_reasoning = "" if starts is None else starts.bare
+        self._bare_calls = self._tags is not None and bool(self._tags.bare)
         # An answer begins here: calls or reasoning without their tag may come.
-        self._fresh = self._reads_bare_calls or bool(self._bare_reasoning)
+        self._fresh = self._bare_calls or bool(self._bare_reasoning)
         self._held = ""
         self._offset = 0  # characters of the text that events or dropped tags account for
         self._end = 0  # tokens that events account for
@@ -77,10 +73,6 @@ class OutputParser:
         self._watch()
         if opening is Opening.HEADER:
             self._start_header(0, "")
-
-    @property
-    def complete_calls(self) -> int:
-        return self._calls.complete
 
     def feed_token(self, text: str, tokens: int) -> None:
         """``text``, not empty, is what the ``tokens``-th output token completed."""
@@ -94,16 +86,11 @@ class OutputParser:
         self._feed_held(text)
 
     def feed(self, text: str) -> None:
-        if self._passes(text):
+        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
+        if free and self._table.is_plain(text):
             self._emit_text(text)
         else:
             self._feed_held(text)
-
-    def _passes(self, text: str) -> bool:
-        """Whether no part of this text can belong to a tag."""
-        if self._held or self._after_tag or self._fresh or self._reading is not None:
-            return False
-        return self._table.is_plain(text)
 
     def _feed_held(self, text: str) -> None:
         if self._reading is not None:
@@ -121,13 +108,8 @@ class OutputParser:
             if self._read(self._reading, truncated=truncated):
                 while self._step():
                     pass
-        kept = len(self._held)
-        if truncated:
-            held = self._table.possible(self._held)
-            half_tag = self._held[kept - held :].lstrip()
-            if len(half_tag) > 1 and not "".join(half_tag.split()).isalnum():
-                kept -= held  # it would have been a tag; words may be the text's own
-        self._emit_text(self._take_held(kept))
+        dropped = self._table.unfinished(self._held) if truncated else 0
+        self._emit_text(self._take_held(len(self._held) - dropped))
 
     # --- one step of the machine: True while there may be more to do -----------------------------
 
@@ -217,57 +199,36 @@ class OutputParser:
         self._in_reasoning = reasoning
         self._shown = self._calls_here = True
         self._after_tag = True
-        self._fresh = self._reads_bare_calls and not reasoning
+        self._fresh = self._bare_calls and not reasoning
         self._watch()
-
-    @property
-    def _reads_bare_calls(self) -> bool:
-        return self._tags is not None and bool(self._tags.bare)
 
     # --- readings --------------------------------------------------------------------------------
 
     def _start_calls(self, size: int, tag: str = "", meaning: Meaning = Meaning.CALLS) -> None:
-        """``size``: of the white space and tag in front of the calls. ``tag``: the one that begins
-        the first of them, if it means no more than this; it is text if it begins no call."""
-        assert self._tags is not None
+        """``size``: of the white space and tag before the calls. ``tag``: see ``Readers.calls``."""
         source, gap = self._take_source(size)
-        opened = size + len(tag)
-        tools = self._calls.tools
-        finds = Finds(source, self._calls, known_only=opened == 0 or (bool(tag) and bool(tools)))
-        resumed, inner = meaning is Meaning.NEXT_CALL, meaning is Meaning.INNER_CALL
-        reader = read_calls(source, finds, self._tags, tools, resumed=resumed, inner=inner)
-        self._reading = OpenReading(
-            Subject.CALLS, source, reader, finds, opened, self._calls.begun, gap
-        )
+        self._reading = self._readers.calls(source, gap, size, tag, meaning)
 
     def _start_header(self, size: int, opened: str) -> None:
-        assert self._channels is not None
         source, gap = self._take_source(size)
-        finds = Finds(source, self._calls)
-        reader = read_header(source, finds, self._channels, self._tags, self._tools, opened)
-        self._reading = OpenReading(
-            Subject.HEADER, source, reader, finds, size, self._calls.begun, gap
-        )
+        self._reading = self._readers.header(source, gap, size, opened)
 
     def _start_mark(self, size: int, tag: str) -> None:
-        end = dict(self._format.marks)[tag]
-        if not end:
+        end = dict(self._readers.form.marks)[tag]
+        if end:
+            source, gap = self._take_source(size)
+            self._reading = self._readers.mark(source, gap, size, end)
+        else:
             self._drop(size)
-            return
-        source, gap = self._take_source(size)
-        reader, finds = read_mark(source, end), Finds(source, self._calls)
-        self._reading = OpenReading(
-            Subject.MARK, source, reader, finds, size, self._calls.begun, gap
-        )
 
     def _take_source(self, size: int) -> tuple[Source, str]:
-        """What is held, behind its first ``size`` characters, and the gap before those."""
+        """What is held, after its first ``size`` characters, and the gap before those."""
         source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
         gap = self._gaps.get(self._kind, "")
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self._calls.end = self._end
+        self.calls.end = self._end
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
@@ -277,22 +238,16 @@ class OutputParser:
         except (StopIteration, NotACallError, EndOfTextError) as error:
             if reading.finds.header is not None:
                 self._enter_channel(reading.finds.header)
-            self._end = self._calls.end
+            self._end = self.calls.end
             if isinstance(error, StopIteration):
                 self._stop_reading(reading)
-            elif isinstance(error, EndOfTextError) and self._is_unfinished_tag(reading, truncated):
+            elif isinstance(error, EndOfTextError) and (truncated or reading.is_unfinished_tag):
                 self._stop_reading(reading)
                 self._held = ""
             else:
                 self._release(reading)
             return True
         return False
-
-    def _is_unfinished_tag(self, reading: OpenReading, truncated: bool) -> bool:
-        """At the end of the text: what stands between calls, or behind the last, is a tag that was
-        not finished. A header that was not finished says nothing, but text without one is text."""
-        header = reading.subject is Subject.HEADER and reading.opened > 0
-        return truncated or header or self._calls.begun > reading.calls_before
 
     def _stop_reading(self, reading: OpenReading) -> None:
         self._offset = reading.source.offset
@@ -301,29 +256,20 @@ class OutputParser:
         self._after_tag = reading.subject is not Subject.MARK
 
     def _release(self, reading: OpenReading) -> None:
-        """It was no call: what looked like one is text. A later tag in it still counts, and so does
-        another call."""
+        """What looked like a call is text. A later tag in it still counts, and so does another
+        call."""
         raw = "" if reading.finds.call_open else reading.source.unsettled
         self._stop_reading(reading)
         self._after_tag = False
         self._offset -= len(raw)
         self._held = raw + self._held
-        if reading.subject is Subject.CALLS and self._was_meant_as_call(reading, raw):
+        if self._readers.may_resume(reading, raw):
             self._malformed = True
             self._watch()
-        if self._calls.begun == reading.calls_before:
+        if not reading.found_calls:
             self._gaps[self._kind] = reading.gap_before
             self._opening_shown = reading.opened > 0
             self._emit_text(self._take_held(reading.opened))
-
-    def _was_meant_as_call(self, reading: OpenReading, text: str) -> bool:
-        """Whether further calls may be looked for behind this text, which holds no call."""
-        if reading.opened > 0 or self._calls.begun > reading.calls_before:
-            return True
-        assert self._tags is not None
-        start = "".join(text.split()).lstrip("[")
-        openings = resumes_at(self._tags, self._calls.tools)
-        return start.startswith(tuple(opening[:-1] for opening in openings))
 
     def _enter_channel(self, header: Header) -> None:
         self._in_reasoning = header.reasoning

@@ -1,4 +1,4 @@
-"""From positions in the output text back to the tokens that made it."""
+"""Maps positions in the output text back to the tokens that made it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 
 
 class TokenSpans:
-    """Text is pushed as tokens complete it; offsets asked for must not fall."""
+    """Text is pushed as tokens complete it. Look offsets up in rising order."""
 
     __slots__ = ("_ends", "_last", "_start", "total")
 

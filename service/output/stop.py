@@ -1,4 +1,4 @@
-"""Stop strings in a stream of text, across the cuts between pieces."""
+"""Finds stop strings in a stream of text, also across pieces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class StopAutomaton:
     """Which end of the text so far begins a stop string, in constant time per character however the
     strings overlap (Aho and Corasick, 1975).
 
-    A state is the longest such end, by number; 0: there is none. ``lengths[state]`` counts its
+    A state is the number of the longest such end; 0: no end does. ``lengths[state]`` counts its
     characters, ``complete[state]`` is the longest stop string that it ends with.
     """
 
@@ -66,10 +66,10 @@ def _automaton(stops: tuple[str, ...]) -> StopAutomaton:
 
 
 class StopMatcher:
-    """Gives text out as soon as it can no longer belong to a stop string.
+    """Releases text as soon as it can no longer belong to a stop string.
 
-    Of several stop strings the one that is complete first wins; among those complete at the same
-    character, the longest. After a match nothing more may be pushed.
+    Of several stop strings the first to be complete wins; of those complete at the same character,
+    the longest. After a match nothing more may be pushed.
     """
 
     __slots__ = ("_automaton", "_held", "_include", "_state", "matched")
@@ -83,7 +83,7 @@ class StopMatcher:
         self.matched: str | None = None
 
     def push(self, piece: str) -> str:
-        """The text now free to go out; sets ``matched`` when a stop string is complete."""
+        """Returns the text released; sets ``matched`` when a stop string is complete."""
         automaton = self._automaton
         if automaton is None or (self._state == 0 and automaton.firsts.isdisjoint(piece)):
             return piece
@@ -102,6 +102,6 @@ class StopMatcher:
         return text[:cut]
 
     def flush(self) -> str:
-        """What was held back, when no further text comes."""
+        """Returns the text held back, at the end of the output."""
         held, self._held = self._held, ""
         return held

@@ -81,6 +81,13 @@ class TagTable:
                 break
         return len(text) - len(text[: len(text) - partial].rstrip())
 
+    def unfinished(self, text: str) -> int:
+        """The same where no more text comes: 0 for words, which may be the text's own."""
+        size = self.possible(text)
+        half_tag = text[len(text) - size :].lstrip()
+        is_tag = len(half_tag) > 1 and not "".join(half_tag.split()).isalnum()
+        return size if is_tag else 0
+
 
 @dataclass(frozen=True, slots=True)
 class FormatTags:

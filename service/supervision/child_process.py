@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.options import ENVIRONMENT_PREFIX
 from engine.python_command import python_command
 
-# Where engine/ and service/ lie: children find them there, whatever the working directory holds.
+# The folder of engine/ and service/: children import them from here, not the working directory.
 _PACKAGES = Path(__file__).resolve().parents[2]
 _POLL_SECONDS = 0.02
 
@@ -25,8 +25,8 @@ def package_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def child_environment(
     environ: Mapping[str, str], extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a child. Settings go by arguments: a QUIRE_* variable that a flag
-    overrode here must not come back there."""
+    """The environment of a child. Settings are passed as arguments: a QUIRE_* variable that a flag
+    overrode here must not take effect there."""
     kept = {
         name: value for name, value in environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
@@ -40,8 +40,8 @@ def spawn(
     *,
     inherit: Sequence[int] = (),
 ) -> int:
-    """Run ``python -m module`` in a process group of its own (the terminal's Ctrl-C is the
-    supervisor's alone), with no input and the descriptors in ``inherit``. Returns its id."""
+    """Run ``python -m module`` in a new process group (the terminal's Ctrl-C reaches only the
+    supervisor), with no input and the descriptors in ``inherit``. Returns its id."""
     argv = python_command("-m", module, *arguments)
     for descriptor in inherit:
         os.set_inheritable(descriptor, True)
@@ -61,17 +61,17 @@ def spawn(
 
 
 def ignores_hangup() -> bool:
-    """Whether this process was started by nohup or the like. Ask before SIGHUP gets a handler."""
+    """Whether this process was started by nohup or the like. Call before SIGHUP has a handler."""
     return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def _hangup() -> list[signal.Signals]:
-    """A child of one that ignores hang-ups ignores them too."""
+    """If this process ignores hang-ups, its children do too."""
     return [] if ignores_hangup() else [signal.SIGHUP]
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a child and what it started itself. It may be gone already."""
+    """Signal a child and the processes it started. It may be gone already."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -93,8 +93,8 @@ def reap() -> list[tuple[int, int]]:
 
 
 def await_end(pids: Sequence[int], seconds: float) -> list[int]:
-    """Reap these children as they end; those that have not within ``seconds``. Even one that was
-    killed may take for ever: the kernel does not interrupt a process in a device driver."""
+    """Reap these children as they end. Returns those that did not within ``seconds``: even one that
+    was killed may never end, as the kernel does not interrupt a process in a device driver."""
     deadline = time.monotonic() + seconds
     left = list(pids)
     while True:
@@ -112,10 +112,10 @@ def _has_ended(pid: int) -> bool:
 
 
 def main_thread_ticks(pid: int) -> int | None:
-    """Processor time that the main thread of a process has used, in the kernel's ticks; None where
-    that is not told."""
+    """CPU time that the main thread of a process has used, in the kernel's ticks; None where it
+    cannot be read."""
     try:
-        # The name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+        # The name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
         fields = Path(f"/proc/{pid}/task/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[11]) + int(fields[12])
     except (OSError, IndexError, ValueError):

@@ -1,7 +1,7 @@
 """A child process that answers one request at a time, in frames of ``engine.messages``, over its
-standard input and output. It is started when first needed, ended when it takes too long or nobody
-wants its answer any more, and started again for the next request. If somebody else kills it, the
-request is tried once more in a new process."""
+standard input and output. It is started when first needed, killed when it takes too long or its
+answer is no longer wanted, and started again for the next request. If it is killed from outside,
+the request is tried once more in a new process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from engine.python_command import python_command
 from observability.logging import get_logger
 from service.supervision.child_process import child_environment, describe_exit
 
-# A process that is not ready by then is given up.
+# A process that is not ready by then is killed.
 START_SECONDS = 60.0
-# When a client may come again whose request met two kills: a new process has started by then.
+# When to retry a request whose process was killed twice: a new one has started by then.
 KILLED_RETRY_SECONDS = 5
 # A process that closed its end of a pipe has ended by then.
 _END_SECONDS = 10.0
-# What a process dies of by its own doing: an allocation that its limit refuses, a stack that is
-# used up. Every other signal was sent by somebody: the out-of-memory killer, an operator.
+# Signals of a process that crashed: an allocation beyond its limit, a stack overflow. All others
+# come from outside: the out-of-memory killer, an operator.
 _OWN_SIGNALS = frozenset(
     {
         *(signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL),
@@ -42,15 +42,15 @@ class ChildStartError(RuntimeError):
 
 
 class ChildTooSlowError(RuntimeError):
-    """It took longer than it may; it has been ended."""
+    """It exceeded its time and was killed."""
 
 
 class ChildDiedError(RuntimeError):
-    """It ended by itself before it answered: out of memory, as a rule."""
+    """It ended by itself before it answered: usually out of memory."""
 
 
 class ChildKilledError(RuntimeError):
-    """Somebody else killed it, and the one after it."""
+    """It was killed from outside, and so was the one after it."""
 
 
 class _AnswerTooLongError(Exception):
@@ -58,8 +58,8 @@ class _AnswerTooLongError(Exception):
 
 
 class ChildWorker:
-    """``module`` is run as ``python -m``. It is sent ``greeting`` first, and says that it is
-    ready by a frame of any content; then it gets frames and answers them."""
+    """``module`` is run as ``python -m``. It is sent ``greeting`` first and replies with a frame of
+    any content when it is ready; from then on it answers frames."""
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class ChildWorker:
         return self._child.pid
 
     async def start(self) -> None:
-        """Returns once it is ready, so that the first to ask does not wait for that. Raises
-        ChildStartError or ChildKilledError."""
+        """Start it before the first request. Returns once it is ready. Raises ChildStartError or
+        ChildKilledError."""
         await self._running()
 
     async def ask(
         self, request: bytes, read: Callable[[bytes], _T | None], *, seconds: float
     ) -> _T:
-        """What ``read`` makes of the answer's frames: of the first one for which it is not None.
-        The time counts once the process is ready.
+        """Returns the first result of ``read``, called with each frame of the answer, that is not
+        None. ``seconds`` count from when the process is ready.
 
-        Raises ChildStartError, ChildTooSlowError, ChildDiedError or ChildKilledError; what ``read``
-        raises passes.
+        Raises ChildStartError, ChildTooSlowError, ChildDiedError or ChildKilledError, and what
+        ``read`` raises.
         """
         try:
             return await self._ask_once(request, read, seconds)
@@ -122,12 +122,12 @@ class ChildWorker:
             if not is_closed and await _was_killed(child):
                 raise ChildKilledError("it was killed") from error
             raise ChildDiedError("it ended") from error
-        except BaseException:  # nobody will read this answer: the next one must not
+        except BaseException:  # the next request must not get this answer
             self._kill()
             raise
 
     async def _running(self) -> asyncio.subprocess.Process:
-        """A start goes on when whoever asked has left: the next one waits for the rest of it."""
+        """A start is not cancelled with the request that caused it: the next one waits for it."""
         if self._child is not None and self._child.returncode is None:
             return self._child
         if self._starting is None:
@@ -138,7 +138,7 @@ class ChildWorker:
     def _started(self, starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
         self._starting = None
         if not starting.cancelled():
-            starting.exception()  # whoever still waits is told
+            starting.exception()  # those that still wait get it; this avoids a warning
 
     async def _start(self) -> asyncio.subprocess.Process:
         try:
@@ -199,7 +199,7 @@ def _kill(child: asyncio.subprocess.Process) -> None:
 
 
 async def _was_killed(child: asyncio.subprocess.Process) -> bool:
-    """Whether somebody else ended this process, whose pipes have closed."""
+    """Whether this process, whose pipes have closed, was killed from outside."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             code = await child.wait()

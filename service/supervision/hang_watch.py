@@ -1,7 +1,7 @@
-"""Whether a child process hangs, judged by its signs of life (``engine.beats``). No clock, no I/O.
+"""Whether a child process hangs, judged by its heartbeats (``engine.beats``). No clock, no I/O.
 
-Only time in which the watcher was awake itself counts: after a container was frozen, a machine
-suspended or the supervisor stopped, each child has its time to beat again.
+Only time in which the supervisor itself was running counts: after a container was frozen, a machine
+suspended or the supervisor stopped, each child gets its full time again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ STARTING_FACTOR = 10.0
 
 
 class Silence:
-    """For how many seconds a value has stayed the same. ``observe`` it every ``tick`` seconds."""
+    """Measures how long a value has stayed the same. Call ``observe`` every ``tick`` seconds."""
 
     def __init__(self, tick: float) -> None:
         self._longest_step = 2 * tick
@@ -33,7 +33,7 @@ class Silence:
         return self._seconds
 
     def forget(self) -> None:
-        """Another process comes."""
+        """The process is replaced by another."""
         self._value = None
         self._seconds = 0.0
 
@@ -46,9 +46,9 @@ def worker_hangs(page: Page, silent: float, timeout: float) -> bool:
 
 
 def engine_hangs(page: Page, silent: float, inactive: float, setting: float | None) -> bool:
-    """``silent``: seconds without a beat; ``inactive``: of those, without its main thread having
-    computed anything either. ``setting``: seconds of silence; None: 60, but as long as a step may
-    take, going by those before it; 0: never. Loading takes what it takes."""
+    """``silent``: seconds without a beat. ``inactive``: seconds in which, besides, its main thread
+    used no CPU. ``setting``: seconds of silence allowed; None: 60, or longer if earlier steps took
+    long; 0: never hangs. Loading may take any time."""
     if not page[Sign.READY_AT] or setting == 0:
         return False
     if setting is not None:

@@ -1,4 +1,4 @@
-"""The listening socket, and where it can be reached."""
+"""The listening socket and its address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """``host`` is what listens; ``local_host`` is where this machine reaches it."""
+    """``host`` is what the socket is bound to; ``local_host`` reaches it from this machine."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""What a worker knows of its supervisor: whether it lives, and how it fares with the engine."""
+"""What a worker knows from its supervisor: whether it is alive, and how often the engine died."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import time
 from engine.beats import Page, Sign
 from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 
-# Without a beat: nobody would start what dies, nor kill what hangs.
+# Without a beat. A dead supervisor restarts no child and kills none that hangs.
 SUPERVISOR_TIMEOUT_SECONDS = 60.0
 
 
 class Supervision:
-    """``page`` is the supervisor's; None: nobody supervises this worker."""
+    """``page`` is the supervisor's; None: this worker has no supervisor."""
 
     def __init__(self, page: Page | None) -> None:
         self._page = page
 
     @property
     def problem(self) -> str | None:
-        """Why nobody should wait for the next engine; None if there is no reason."""
+        """Why requests should not wait for the next engine; None if they may."""
         page = self._page
         if page is None or page[Sign.FRUITLESS_DEATHS] < FAILING_DEATHS:
             return None
@@ -32,8 +32,8 @@ class Supervision:
         return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
 
     def is_hopeless(self, *, engine_is_lost: bool) -> bool:
-        """Whether only a restart of everything can help. A supervisor that lives starts what died
-        and kills what hangs; without one, a lost engine stays lost."""
+        """Whether only a restart of the whole server can help. A live supervisor restarts a dead
+        engine and kills one that hangs; without a supervisor, a lost engine stays lost."""
         page = self._page
         if page is None:
             return engine_is_lost

@@ -1,4 +1,4 @@
-"""The folder of one server's sockets, while it lives; and those that dead ones left behind."""
+"""The directory of one server's sockets, and the removal of those that killed servers left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from observability.logging import get_logger
 
 _PREFIX = "quire-"
-# Held by the living owner: the kernel gives it back when that ends, however it ends.
+# Held while its owner lives: the kernel releases it when that process ends, however it ends.
 _LOCK = "supervisor.lock"
 # A unix socket's path is limited to 107 bytes.
 _LONGEST = 80
@@ -23,13 +23,13 @@ _log = get_logger()
 
 
 class RuntimeDirectoryError(RuntimeError):
-    """There is no place for it; the message says what to do."""
+    """The directory cannot be created; the message says what to do."""
 
 
 @contextlib.contextmanager
 def runtime_directory() -> Iterator[Path]:
-    """A folder that only this user can enter; removed at the end. Those whose owner was killed
-    before it could are removed first. Raises RuntimeDirectoryError."""
+    """A directory that only this user can enter, removed at the end. Directories of servers that
+    were killed are removed first. Raises RuntimeDirectoryError."""
     directory, lock = _create()
     try:
         yield directory
@@ -39,7 +39,7 @@ def runtime_directory() -> Iterator[Path]:
 
 
 def _create() -> tuple[Path, int]:
-    """The folder, and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
+    """The directory and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
     try:
         base = _base()
         _sweep(base)
@@ -64,16 +64,16 @@ def _base() -> Path:
     usable = bool(preferred) and len(preferred) <= _LONGEST and os.access(preferred, os.W_OK)
     base = preferred if usable else tempfile.gettempdir()
     if len(base) > _LONGEST:
-        base = "/tmp"  # noqa: S108 - mkdtemp makes an own directory in it, mode 0700
+        base = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it, mode 0700
     return Path(base)
 
 
 def _locked(directory: Path) -> int:
-    """The descriptor that holds its lock. Children do not inherit it."""
+    """Returns the descriptor that holds the lock. Children do not inherit it."""
     unfinished = directory / f"{_LOCK}.new"
     lock = os.open(unfinished, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    unfinished.rename(directory / _LOCK)  # whoever finds it by its name finds it held
+    unfinished.rename(directory / _LOCK)  # under its final name it is always held
     return lock
 
 
@@ -86,14 +86,14 @@ def _sweep(base: Path) -> None:
 
 
 def _is_dead(directory: Path) -> bool:
-    """Whether it is surely one of ours, of this user, whose owner lives no more."""
+    """Whether it is certainly one of ours, of this user, and its owner has died."""
     try:
         found = directory.lstat()
         private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
         if not private or found.st_uid != os.geteuid():
             return False
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:  # gone meanwhile, or not made by us
+    except OSError:  # removed meanwhile, or not ours
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,18 +1,18 @@
-"""``quire serve``: keeps an engine and an API worker alive, and ends them in order.
+"""``quire serve``: keeps an engine and an API worker alive, and stops them in order.
 
-Made to be process 1 of a container: it reaps orphans and imports neither torch nor the web
-framework. It opens the listening socket before anything else, so that a port in use is told at
-once and a worker's death refuses no connection. Children watch the supervisor and end when it
-does, however it ended.
+It can be process 1 of a container: it reaps orphans and imports neither torch nor the web
+framework. It opens the listening socket before anything else, so that a port in use is reported at
+once and connections are not refused while a worker restarts. Children watch the supervisor and end
+when it does, however it ended.
 
-A child that dies is started again, for as long as it takes; where nothing else helps, liveness
-fails and an orchestrator starts the whole container anew. A child that hangs is killed. What tells
-progress from none are pages of shared memory, see ``engine.beats``.
+A child that dies is restarted, always; if restarts do not help, liveness fails and an orchestrator
+starts the whole container again. A child that hangs is killed. Children report progress in pages of
+shared memory, see ``engine.beats``.
 
 SIGTERM, SIGINT or SIGHUP (unless it was ignored from the start, as by nohup): the worker drains and
 stops, then the engine stops, then exit 0. The same again: everything is killed at once.
 
-Nothing that is printed or logged can end or block the supervisor: threads write it.
+Printing and logging cannot end or block the supervisor: threads do the writing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _log = get_logger()
 
 
 class _StopNowError(Exception):
-    """Whoever stops us has lost patience."""
+    """A second stop signal came while stopping."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -73,7 +73,7 @@ class _StopNowError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Child:
-    """A process to keep alive: how it is started, and its latest incarnation."""
+    """A process to keep alive: how to start it, and the state of the running one."""
 
     name: str
     module: str
@@ -82,13 +82,13 @@ class _Child:
     page: Page
     silence: Silence  # of its beats
     inactivity: Silence  # and of its main thread
-    hangs: Callable[[Page, float, float], bool]  # given the seconds of both
+    hangs: Callable[[Page, float, float], bool]  # called with the seconds of both
     inherit: tuple[int, ...] = ()
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     pid: int | None = None
     started: float = 0.0
     restart_at: float | None = None
-    is_condemned: bool = False  # killed, for it hung
+    is_condemned: bool = False  # killed because it hung
 
     def start(self) -> None:
         self.restart_at = None
@@ -124,8 +124,8 @@ class _Child:
         self.signal(signal.SIGKILL)
 
     @property
-    def got_something_done(self) -> bool:
-        """In this life, or it stood ready for a while with nothing to do."""
+    def made_progress(self) -> bool:
+        """Since it started, or it was ready for a while and idle."""
         ready_at = self.page[Sign.READY_AT]
         is_healthy = ready_at > 0 and time.monotonic() - ready_at >= HEALTHY_SECONDS
         return self.page[Sign.PROGRESS] > 0 or is_healthy
@@ -147,17 +147,17 @@ class Supervisor:
         self._children: list[_Child] = []
         self._stopping = False
         self._failure = ""
-        self._was_ready = False  # once in the supervisor's life
-        self._loading_since: float | None = None  # None: ready, and said so
+        self._was_ready = False  # at least once
+        self._loading_since: float | None = None  # None: ready, and reported so
         self._stdout = line_writer(sys.stdout)
         self._stderr = line_writer(sys.stderr)
-        self._page = Page()  # what workers are told
+        self._page = Page()  # read by workers
         limits = filter(None, (service.worker_hang_timeout, service.engine_hang_timeout))
         self._tick = min(_LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
 
     def run(self) -> int:
-        """Serve until told to stop (exit status 0), or until a child finds at the first start that
-        it cannot run (1)."""
+        """Serve until a stop signal (exit status 0), or until a child fails at its first start
+        (1)."""
         try:
             return self._run()
         except RuntimeDirectoryError as error:
@@ -188,7 +188,7 @@ class Supervisor:
                 for child in self._children:
                     child.start()
                 self._keep_alive(address, wakeups)
-                # The worker accepts while it drains; after it nobody shall wait in the backlog.
+                # The worker accepts while it drains; afterwards no client may wait in the backlog.
                 listener.close()
                 self._stop(worker, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
                 self._stop(engine, ENGINE_STOP_SECONDS, wakeups)
@@ -251,7 +251,7 @@ class Supervisor:
         return worker, engine
 
     def _keep_alive(self, address: ServerAddress, wakeups: int) -> None:
-        """Until a stop signal comes or a child cannot even be started."""
+        """Until a stop signal comes or a child fails at its first start."""
         while not (self._stopping or self._failure):
             pending = self._loading_since is not None or any(
                 child.restart_at is not None for child in self._children
@@ -262,20 +262,20 @@ class Supervisor:
                 if child.restart_at is not None and child.restart_at <= now:
                     child.start()
                 child.kill_if_it_hangs(now)
-            self._tell_workers()
+            self._inform_workers()
             all_run = all(child.pid is not None for child in self._children)
             if self._loading_since is not None and all_run and _is_ready(address):
                 self._stdout.write(ready_line(self._model, now - self._loading_since))
                 self._loading_since = None
                 self._was_ready = True
 
-    def _tell_workers(self) -> None:
+    def _inform_workers(self) -> None:
         engine = self._children[-1]
         self._page[Sign.FRUITLESS_DEATHS] = engine.policy.fruitless_deaths
         self._page[Sign.NEXT_START_AT] = engine.restart_at or 0.0
 
     def _wait(self, wakeups: int, timeout: float) -> None:
-        """Sleep until a signal or ``timeout``, then take in signals and deaths."""
+        """Sleep until a signal or ``timeout``, then handle signals and deaths."""
         if select.select([wakeups], [], [], timeout)[0]:
             os.read(wakeups, 4096)
         self._page[Sign.BEATS] = time.monotonic()
@@ -302,10 +302,10 @@ class Supervisor:
             "died", child=child.name, exit=describe_exit(code), lived_seconds=round(lived, 1)
         )
         if not self._was_ready and code > 0:
-            # It looked at what it was given and gave up: it would do so again.
+            # It rejected its settings or its model: it would do so again.
             self._failure = f"the {child.name} could not start ({describe_exit(code)}); see the log"
             return
-        delay = child.policy.delay_after(progress=child.got_something_done)
+        delay = child.policy.delay_after(progress=child.made_progress)
         _log.info("restarting", child=child.name, delay_seconds=delay)
         if child.policy.fruitless_deaths >= FAILING_DEATHS:
             _log.error(
@@ -337,7 +337,7 @@ class Supervisor:
         for child in self._children:
             child.pid = None
 
-    # --- rim ------------------------------------------------------------------------------------
+    # --- terminal, signals ----------------------------------------------------------------------
 
     def _print_banner(self, address: ServerAddress) -> None:
         text = banner(
@@ -355,7 +355,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signal_pipe(self) -> Iterator[int]:
-        """A descriptor that becomes readable with each signal; handlers are put back at the end."""
+        """A descriptor that becomes readable with each signal; restores the handlers at the end."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)

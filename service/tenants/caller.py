@@ -1,4 +1,4 @@
-"""Whose a request is, and what follows from that where several keys share one server."""
+"""Who makes a request, and what that key may have where several keys share one server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Caller:
     may_hurry: bool = True
 
     def cache_salt(self, asked: str) -> str:
-        """The salt under which its prompts share blocks of the prefix cache; ``asked``: its own.
+        """The salt under which its prompts share blocks of the prefix cache. ``asked``: the salt in
+        the request.
 
-        What one key asked shall not be told to another by a cache hit. The digest that keys the
-        HMAC cannot be had without the API key itself, so no key can name another's salt; it needs
-        no state, so an engine or a worker that is started again finds the same salts.
+        A cache hit must not reveal one key's prompts to another. The digest that keys the HMAC
+        cannot be computed without the API key itself, so no key can produce another's salt. There
+        is no state to lose: a restarted engine or worker computes the same salts.
         """
         if not self.shares:
             return asked

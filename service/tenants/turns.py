@@ -1,9 +1,10 @@
-"""Taking turns at a few processes, so that nobody's crowd stands before another's request.
+"""Taking turns at a few processes, so that one owner's many requests do not delay another's.
 
-Each owner has a queue; owners are served in rotation. In a queue the smallest goes first, but who
-has waited for long goes before. One process is never given to what is large: small work goes on
-beside it. What waits is bounded in number and in bytes, all owners together: when it is full, the
-largest of whoever has most waiting gives way; where that is the newcomer's own owner, the newcomer.
+Each owner has a queue; owners are served in rotation. In a queue the smallest request goes first,
+except that one that has waited long goes before it. One process is never used for large requests,
+so small ones are always served. The queues are bounded in number and in bytes, all owners together:
+when they are full, the largest request of the owner with the most waiting is refused; if that is
+the newcomer's owner, the newcomer is.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dataclasses import dataclass, field
 
 from service.errors import OverloadedError
 
-# Whoever has waited so long goes before smaller ones.
+# A request that has waited this long goes before smaller ones.
 _PATIENCE_SECONDS = 5.0
 _MAX_RETRY_AFTER_SECONDS = 120
-# What the average time of a turn keeps of itself with each new one.
+# The weight of the old average when a new turn is added to it.
 _KEPT_OF_AVERAGE = 0.8
 
 
@@ -37,14 +38,14 @@ class _Waiter:
 
     @property
     def counted(self) -> int:
-        """Bytes: what is small is bounded by its number."""
+        """In bytes; small ones are bounded by their number."""
         return self.size if self.is_large else 0
 
 
 class Turns:
-    """``slots`` run at once, one fewer of those larger than ``large`` bytes; at most
-    ``most_waiting`` wait; the large ones have at most ``most_bytes``, with those that run (a single
-    one may be larger). ``what`` they wait for, as an error says it."""
+    """``slots`` run at once, one fewer of those larger than ``large`` bytes. At most
+    ``most_waiting`` wait; the large ones, running and waiting, hold at most ``most_bytes`` (a
+    single one may be larger). ``what`` they wait for, in the words of the error."""
 
     def __init__(
         self, slots: int, *, large: int, most_waiting: int, most_bytes: int, what: str
@@ -57,7 +58,7 @@ class Turns:
         self._running = self._running_large = 0
         self._bytes = 0
         self._queues: OrderedDict[str, list[_Waiter]] = OrderedDict()  # in the order of their turns
-        self._seconds: float | None = None  # that a turn takes, on average
+        self._seconds: float | None = None  # the average length of a turn
 
     @property
     def waiting(self) -> int:
@@ -83,7 +84,7 @@ class Turns:
             self._leave(waiter)
 
     def _leave(self, waiter: _Waiter) -> None:
-        """It has run, or no longer waits."""
+        """It has run, or has stopped waiting."""
         if waiter in self._queues.get(waiter.owner, ()):
             self._forget(waiter)
         elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
@@ -100,7 +101,7 @@ class Turns:
             del self._queues[waiter.owner]
 
     def _make_room(self, owner: str, size: int) -> None:
-        """Raises OverloadedError when the newcomer is the one to give way."""
+        """Raises OverloadedError when the newcomer is the one to be refused."""
         while self._queues and (self.waiting >= self._most_waiting or self._lacks_bytes(size)):
             most = max(self._queues, key=lambda each: len(self._queues[each]))
             if len(self._queues[most]) <= len(self._queues.get(owner, ())):

@@ -1,5 +1,5 @@
-"""The memory that large bodies may take together: those of requests while they arrive, and those
-of answers until they are sent."""
+"""Bounds the memory of large bodies: those of requests while they arrive, and those of answers
+until they are sent."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from service.errors import OverloadedError
 from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
-# So much of each body is free, so that small requests get in whatever else arrives.
+# Not counted, so that small requests are let in however many large ones are arriving.
 FREE_BYTES = 64 * 1024
 _LEAST_BYTES = 128 * 1024 * 1024
 _LARGEST_BODIES = 4
 
-# Is told of each piece's bytes before they are kept. Raises OverloadedError.
+# Called with the bytes of each piece before they are kept. Raises OverloadedError.
 Gained = Callable[[int], None]
 
 
 class UploadRoom:
-    """``most`` bytes in all, not counting the first ``FREE_BYTES`` of each body. Where several
-    keys share the server, each has its share of them. ``full``: what an error says of it."""
+    """At most ``most`` bytes, not counting the first ``FREE_BYTES`` of each body. Where several
+    keys share the server, each has a share. ``full``: the error's message."""
 
     def __init__(
         self, most: int, *, full: str = "Too many large request bodies are arriving at once"
@@ -33,7 +33,7 @@ class UploadRoom:
 
     @classmethod
     def for_bodies(cls, largest: int) -> UploadRoom:
-        """Of at most ``largest`` bytes each."""
+        """For bodies of at most ``largest`` bytes each."""
         return cls(max(_LEAST_BYTES, _LARGEST_BODIES * largest))
 
     @classmethod
@@ -44,7 +44,7 @@ class UploadRoom:
 
     @property
     def held(self) -> int:
-        """Bytes that count, of all bodies that are arriving."""
+        """Bytes counted, of all bodies that are arriving."""
         return self._held.total()
 
     @contextlib.contextmanager

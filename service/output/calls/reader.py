@@ -37,10 +37,10 @@ def read_calls(
     resumed: bool = False,
     inner: bool = False,
 ) -> Waiting:
-    """Everything behind ``tags.open`` up to and with ``tags.close``; a closing tag that the model
-    forgot is not waited for, and tags with nothing between them hold no call. ``resumed``: what
-    stands here is a further call behind one that was malformed. ``inner``: a call's own tag stands
-    here, without the one around it. Raises NotACallError and EndOfTextError."""
+    """Read from after ``tags.open`` through ``tags.close``; a closing tag that the model forgot is
+    not waited for, and tags with nothing between them hold no call. ``resumed``: here is a further
+    call after a malformed one. ``inner``: here is a call's own tag, without the one around it.
+    Raises NotACallError and EndOfTextError."""
     if not (resumed or inner) and (yield from _is_empty(source, tags)):
         return
     body = tags.body

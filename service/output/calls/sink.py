@@ -19,14 +19,14 @@ class CallSink(Protocol):
     """One call after another: ``begin``, ``arguments`` any number of times, ``end``."""
 
     def begin(self, name: str, call_id: str | None = None) -> None:
-        """From here on it is a call, whatever comes. Raises NotACallError for a name that none can
-        have."""
+        """From here on it is a call, whatever follows. Raises NotACallError for a name that no tool
+        can have."""
 
     def arguments(self, text: str) -> None:
         """A further piece of the arguments' JSON."""
 
     def end(self, *, whole: bool = True) -> None:
-        """No more of the arguments comes; only ``whole`` ones make a complete call."""
+        """The arguments end here; only ``whole`` ones make a complete call."""
 
 
 def check_name(name: str, tools: ToolSchemas, *, known: bool) -> None:

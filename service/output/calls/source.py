@@ -1,8 +1,8 @@
 """Text that is still arriving, for readers written as if it were all there.
 
-A reader is a generator: it yields when it cannot decide without more text, and whoever drives it
-feeds more in. It therefore decides the same however the text was cut. What it has read is dropped
-from the buffer, so that reading is linear.
+A reader is a generator: it yields when it cannot decide without more text, and the parser feeds it
+more. It therefore decides the same however the text was cut. Text that was read is dropped from the
+buffer, so reading is linear.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MOST_SPACE_AHEAD = 256
 
 
 class EndOfTextError(Exception):
-    """A reader needs more, and no more will come."""
+    """A reader needs more text, but the output has ended."""
 
 
 class NotACallError(Exception):
-    """What looked like a call is none."""
+    """What looked like a call is not one."""
 
 
 class Stop(enum.Enum):
-    """What a tag of the format's own means where a value holds it."""
+    """What one of the format's tags means inside a value."""
 
     TEXT = enum.auto()  # spelled by several tokens although it has one of its own
     PERHAPS = enum.auto()  # the value may be a text about such tags
@@ -39,17 +39,17 @@ class Stop(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Tags that end what is being read wherever they stand, unless the value goes on lawfully
-    behind them. ``kind``: what the tag at this offset of the text means."""
+    """Tags that end what is being read wherever they appear, unless the value continues correctly
+    after them. ``kind``: what the tag at this offset of the text means."""
 
     tags: tuple[str, ...] = ()
     kind: Callable[[str, int], Stop] = lambda tag, offset: Stop.PERHAPS
 
 
 class Source:
-    """``offset`` counts the characters read so far, from where the text began. What is read between
-    ``watch`` and ``settle`` may turn out to be nothing but text, and is kept as ``unsettled``.
-    ``truncated``: the text ended where the model was cut off."""
+    """``offset`` counts the characters read so far, from the start of the text. What is read
+    between ``watch`` and ``settle`` may turn out to be just text, and is kept as ``unsettled``.
+    ``truncated``: the text ended because the model was cut off."""
 
     __slots__ = (
         *("_ended", "_position", "_read", "_text", "_watching"),
@@ -67,7 +67,7 @@ class Source:
         self._ended = False
         self.truncated = False
 
-    # --- for whoever drives the reader -----------------------------------------------------------
+    # --- for the parser --------------------------------------------------------------------------
 
     def feed(self, text: str) -> None:
         self._text = self._text[self._position :] + text
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def rest(self) -> str:
-        """What was not read."""
+        """The text not read yet."""
         return self._text[self._position :]
 
     @property
@@ -102,7 +102,7 @@ class Source:
         yield
 
     def take(self, size: int) -> str:
-        """Read the next ``size`` characters, which must be there."""
+        """Read the next ``size`` characters, which must have arrived."""
         start = self._position
         self._position = start + size
         self.offset += size
