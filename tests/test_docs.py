@@ -29,10 +29,15 @@ def test_make_targets_named_in_the_docs_exist(page: Path) -> None:
     assert named <= targets
 
 
-def test_every_room_and_test_folder_is_named_in_the_architecture() -> None:
+def test_every_room_is_named_in_the_architecture() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     for room in ("observability", "engine", "pocket", "client", "service", "dashboard", "helm"):
         assert f"`{room}/`" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_cell_of_a_reference_is_empty(page: Path) -> None:
+    assert not re.findall(r"^\| `[^|]+\| *\|$", page.read_text(), re.MULTILINE)
 
 
 FIELD_ISSUES = (ROOT / "docs" / "field-issues.md").read_text()
