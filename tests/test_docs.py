@@ -62,6 +62,11 @@ def test_what_a_page_says_is_short_is_short(page: Path) -> None:
         assert node.end_lineno - node.lineno < int(most)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_cell_of_a_reference_is_empty(page: Path) -> None:
+    assert not re.findall(r"^\| `[^|]+\| *\|$", page.read_text(), re.MULTILINE)
+
+
 FIELD_ISSUES = (ROOT / "docs" / "field-issues.md").read_text()
 
 

@@ -12,6 +12,7 @@ from dashboard.reading import FAMILIES, SHOWN, Reading, read
 from dashboard.series import History
 from observability import catalogue
 from observability.catalogue import Metric, MetricKind
+from observability.outcomes import OUTCOMES, OutcomeGroup
 
 INSTRUMENTS = {MetricKind.GAUGE: Gauge, MetricKind.INFO: Gauge, MetricKind.COUNTER: Counter}
 
@@ -78,6 +79,18 @@ def test_requests_are_counted_by_how_they_ended() -> None:
     reading = server.read()
     assert reading.requests == {"stop": 3, "client_gone": 1}
     assert reading.requests_total == 4
+
+
+def test_every_outcome_is_counted_in_its_group() -> None:
+    server = Server()
+    server.read()
+    for outcome in OUTCOMES:
+        server.of(catalogue.REQUESTS, outcome=outcome.name).inc()
+    server.of(catalogue.REQUESTS, outcome="of a newer server").inc()
+    reading = server.read()
+    sizes = {group: sum(each.group is group for each in OUTCOMES) for group in OutcomeGroup}
+    sizes[OutcomeGroup.FAILED] += 1
+    assert {group: reading.ended(group) for group in OutcomeGroup} == sizes
 
 
 def test_latencies_are_those_of_the_last_half_minute() -> None:

@@ -25,7 +25,7 @@ def test_a_stale_page_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_page.main(["--check"]) == 1
 
 
-@pytest.mark.parametrize("option", settings_page.settings(), ids=lambda option: option.name)
+@pytest.mark.parametrize("option", list(settings_page.settings()), ids=lambda option: option.name)
 def test_every_setting_is_documented_in_its_group_and_used(option: Option) -> None:
     sections = settings_page.page().split("\n## ")
     (section,) = (part for part in sections if f"| `{option.flag}` | `{option.variable}`" in part)
