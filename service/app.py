@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from observability.logging import get_logger
-from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink
 from service.generation.admission import Admission, Drain
@@ -19,7 +19,7 @@ from service.preparation.processes import Preparation, arguments_for
 from service.preparation.work import Model
 from service.serving.services import Services
 from service.settings import ServiceSettings
-from service.store.place import secret_dir, store_place
+from service.store.place import StorePlace, secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
 from service.supervision.page import Supervision
@@ -44,7 +44,7 @@ def create_app(
 
     The engine behind ``socket_path`` may come up later. ``state.services.store`` is the caller's
     to open, and closed with the app. Raises OSError or ValueError for a model directory whose
-    tokenizer or template cannot be used, or a store that is none of ours.
+    tokenizer or template cannot be used, or a store that another program made.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -52,6 +52,32 @@ def create_app(
         reasoning_parser=settings.reasoning_parser,
     )
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
+    services = _services(settings, checkpoint, model_dir, socket_path, telemetry, supervision)
+    warming_up: list[asyncio.Task[None]] = []
+
+    async def start() -> None:
+        services.link.start()
+        warming_up.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
+
+    async def stop() -> None:
+        warming_up.pop().cancel()
+        await services.link.close()
+        await services.runs.close()
+        await services.store.close()
+        await services.grammar_trial.close()
+        await services.preparation.close()
+
+    return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+def _services(
+    settings: ServiceSettings,
+    checkpoint: Checkpoint,
+    model_dir: Path,
+    socket_path: Path,
+    telemetry: Telemetry,
+    supervision: Supervision | None,
+) -> Services:
     link = EngineLink(
         socket_path,
         on_step=telemetry.on_step,
@@ -61,22 +87,15 @@ def create_app(
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = None if settings.store_url == "none" else store_place(settings.store_url)
+    sealing_key = load_secret(settings.signing_key, secret_dir(place))
+    signing_key = settings.signing_key or secrets.token_urlsafe(32)
     setup = Setup(
-        signing_key=settings.signing_key or secrets.token_urlsafe(32),
-        sealing_key=load_secret(settings.signing_key, secret_dir(place)),
+        signing_key=signing_key,
+        sealing_key=sealing_key,
         template_writes=checkpoint.template_writes,
     )
-    signer, seal = Signer(setup.signing_key), ReasoningSeal(setup.sealing_key)
-    preparation = Preparation(
-        Model(checkpoint, signer, seal),
-        arguments_for(
-            model_dir,
-            tool_call_parser=settings.tool_call_parser,
-            reasoning_parser=settings.reasoning_parser,
-        ),
-        setup,
-    )
-    services = Services(
+    model = Model(checkpoint, Signer(signing_key), ReasoningSeal(sealing_key))
+    return Services(
         settings=settings,
         names=settings.names(model_dir),
         checkpoint=checkpoint,
@@ -86,42 +105,42 @@ def create_app(
         drain=drain,
         supervision=supervision,
         telemetry=telemetry,
-        preparation=preparation,
+        preparation=_preparation(settings, model, model_dir, setup),
         grammar_trial=GrammarTrial(model_dir),
-        signer=signer,
-        store=ResponseStore(
-            place,
-            StoreLimits(
-                responses=settings.store_max_responses,
-                bytes=settings.store_max_bytes,
-                ttl=settings.store_ttl,
-            ),
-        ),
-        runs=RunRegistry(
-            RunLimits(
-                timeout=settings.resume_timeout,
-                run_bytes=settings.resume_stream_bytes,
-                total_bytes=settings.resume_total_bytes,
-            )
-        ),
-        seal=seal,
+        signer=model.signer,
+        store=_store(settings, place),
+        runs=_runs(settings),
+        seal=model.seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
         upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
         answer_room=UploadRoom.for_answers(settings.max_body_bytes),
     )
 
-    warming_up: list[asyncio.Task[None]] = []
 
-    async def start() -> None:
-        link.start()
-        warming_up.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
+def _preparation(
+    settings: ServiceSettings, model: Model, model_dir: Path, setup: Setup
+) -> Preparation:
+    arguments = arguments_for(
+        model_dir,
+        tool_call_parser=settings.tool_call_parser,
+        reasoning_parser=settings.reasoning_parser,
+    )
+    return Preparation(model, arguments, setup)
 
-    async def stop() -> None:
-        warming_up.pop().cancel()
-        await link.close()
-        await services.runs.close()
-        await services.store.close()
-        await services.grammar_trial.close()
-        await services.preparation.close()
 
-    return make_app(services, on_startup=start, on_shutdown=stop)
+def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:
+    limits = StoreLimits(
+        responses=settings.store_max_responses,
+        bytes=settings.store_max_bytes,
+        ttl=settings.store_ttl,
+    )
+    return ResponseStore(place, limits)
+
+
+def _runs(settings: ServiceSettings) -> RunRegistry:
+    limits = RunLimits(
+        timeout=settings.resume_timeout,
+        run_bytes=settings.resume_stream_bytes,
+        total_bytes=settings.resume_total_bytes,
+    )
+    return RunRegistry(limits)

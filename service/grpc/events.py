@@ -48,10 +48,6 @@ def _packed(response: Callable[..., Any], events: Iterable[Any]) -> Iterator[lis
         yield [response(events=held).SerializeToString()]
 
 
-def _one(response: Callable[..., Any], event: Any) -> list[bytes]:
-    return [response(events=[event]).SerializeToString()]
-
-
 def _started(generation: Generation, *, model: str, created: int) -> pb.Started:
     return pb.Started(
         request_id=generation.request.request_id,
@@ -104,9 +100,12 @@ def _logprobs(
     ]
 
 
-class ChatEvents:
-    """``logprobs``: how many likely alternatives of each token are told; None: no logprobs.
-    ``failure``: why the stream has not succeeded."""
+class _Events:
+    """What both streams do the same. ``logprobs``: how many likely alternatives of each token are
+    reported; None: no logprobs. ``failure``: why the stream has not succeeded."""
+
+    _response: Callable[..., Any]
+    _event: Callable[..., Any]
 
     def __init__(
         self,
@@ -124,15 +123,35 @@ class ChatEvents:
         self._created = created
         self._top = logprobs
         self._read = [0] * len(generation.choices)  # events encoded, per choice
-        self._told = [0] * len(generation.choices)  # tokens whose logprobs are out
+        self._sent = [0] * len(generation.choices)  # tokens, or their logprobs, that are out
 
     def begin(self) -> list[bytes]:
         started = _started(self._generation, model=self._model, created=self._created)
-        return _one(pb.ChatResponse, pb.ChatEvent(started=started))
+        return self._one(started=started)
 
     def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
-        """All that these choices' logs gained since the last call."""
-        return _packed(pb.ChatResponse, self._fresh_events(choices))
+        """All that these choices gained since the last call."""
+        return _packed(self._response, self._fresh_events(choices))
+
+    def end(self) -> list[bytes]:
+        return self._one(completed=_completed(self._generation))
+
+    def fail(self, error: QuireError) -> list[bytes]:
+        self.failure = error
+        return []
+
+    def _one(self, **content: Any) -> list[bytes]:
+        return [self._response(events=[self._event(**content)]).SerializeToString()]
+
+    def _fresh_events(self, choices: list[Choice]) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class ChatEvents(_Events):
+    """The event log, as it is."""
+
+    _response = pb.ChatResponse
+    _event = pb.ChatEvent
 
     def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.ChatEvent]:
         for choice in choices:
@@ -145,23 +164,15 @@ class ChatEvents:
                 if self._top is not None and not isinstance(event, Finished):
                     yield from self._logprob_events(choice, event.end, self._top)
 
-    def end(self) -> list[bytes]:
-        completed = _completed(self._generation)
-        return _one(pb.ChatResponse, pb.ChatEvent(completed=completed))
-
-    def fail(self, error: QuireError) -> list[bytes]:
-        self.failure = error
-        return []
-
     def _logprob_events(self, choice: Choice, end: int, top: int) -> Iterator[pb.ChatEvent]:
-        begin, self._told[choice.index] = self._told[choice.index], end
+        begin, self._sent[choice.index] = self._sent[choice.index], end
         for start in range(begin, end, _LOGPROBS_PER_EVENT):
             tokens = slice(start, min(end, start + _LOGPROBS_PER_EVENT))
             entries = _logprobs(
                 self._vocabulary, choice.tokens[tokens], choice.logprobs[tokens], top
             )
-            told = pb.Logprobs(start=start, tokens=entries)
-            yield pb.ChatEvent(choice=choice.index, logprobs=told)
+            sent = pb.Logprobs(start=start, tokens=entries)
+            yield pb.ChatEvent(choice=choice.index, logprobs=sent)
 
 
 def _chat_event(choice: int, event: Event) -> pb.ChatEvent:
@@ -185,34 +196,11 @@ def _chat_event(choice: int, event: Event) -> pb.ChatEvent:
             return pb.ChatEvent(choice=choice, finished=_finished(event))
 
 
-class GenerateEvents:
-    """Tokens go out at once, with what text is certain by then. Otherwise as ``ChatEvents``."""
+class GenerateEvents(_Events):
+    """Tokens go out at once, with what text is certain by then."""
 
-    def __init__(
-        self,
-        generation: Generation,
-        vocabulary: Vocabulary,
-        *,
-        model: str,
-        created: int,
-        logprobs: int | None,
-    ) -> None:
-        self.failure: QuireError | None = None
-        self._generation = generation
-        self._vocabulary = vocabulary
-        self._model = model
-        self._created = created
-        self._top = logprobs
-        self._read = [0] * len(generation.choices)  # events encoded, per choice
-        self._told = [0] * len(generation.choices)  # tokens that are out
-
-    def begin(self) -> list[bytes]:
-        started = _started(self._generation, model=self._model, created=self._created)
-        return _one(pb.GenerateResponse, pb.GenerateEvent(started=started))
-
-    def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
-        """All that these choices gained since the last call."""
-        return _packed(pb.GenerateResponse, self._fresh_events(choices))
+    _response = pb.GenerateResponse
+    _event = pb.GenerateEvent
 
     def _fresh_events(self, choices: list[Choice]) -> Iterator[pb.GenerateEvent]:
         for choice in choices:
@@ -224,20 +212,12 @@ class GenerateEvents:
                 finished = _finished(choice.finished)
                 yield pb.GenerateEvent(choice=choice.index, finished=finished)
 
-    def end(self) -> list[bytes]:
-        completed = _completed(self._generation)
-        return _one(pb.GenerateResponse, pb.GenerateEvent(completed=completed))
-
-    def fail(self, error: QuireError) -> list[bytes]:
-        self.failure = error
-        return []
-
     def _token_events(self, choice: Choice, text: str) -> Iterator[pb.GenerateEvent]:
         """The text comes with the last tokens, to which it may belong."""
-        begin, end = self._told[choice.index], len(choice.tokens)
+        begin, end = self._sent[choice.index], len(choice.tokens)
         if begin == end and not text:
             return
-        self._told[choice.index] = end
+        self._sent[choice.index] = end
         step = max(1, end - begin) if self._top is None else _LOGPROBS_PER_EVENT
         starts = range(begin, max(end, begin + 1), step)
         for start in starts:

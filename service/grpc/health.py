@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2 import (
 _LOOK_SECONDS: Final = 0.25
 
 
-class Health:
+class HealthServicer:
     """The servicer of grpc.health.v1.Health. ``ready``: whether requests are taken now. ``names``:
     the services asked for; the empty name is the server."""
 

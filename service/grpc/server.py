@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVIC
 
 from observability.logging import get_logger
 from service.grpc.call import Calls
-from service.grpc.health import Health
+from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE, Served
 from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
 from service.serving.keys import KeyRing
@@ -31,7 +31,7 @@ class GrpcServer:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._health = Health(lambda: services.health() == "ok", (SERVICE,))
+        self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(
             options=_options(services.settings.max_body_bytes),

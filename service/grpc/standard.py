@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from service.errors import QuireError, UnauthorizedError
-from service.grpc.health import Health
+from service.grpc.health import HealthServicer
 from service.grpc.status import status_of
 from service.serving.keys import KeyRing
 
@@ -65,7 +65,7 @@ class Places:
         )
 
 
-def health_handlers(health: Health) -> dict[str, Any]:
+def health_handlers(health: HealthServicer) -> dict[str, Any]:
     """The methods of grpc.health.v1.Health, by name."""
     watches = Places("health watches")
 

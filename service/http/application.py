@@ -47,7 +47,7 @@ from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.version import VERSION
 
-ROUTES = (
+HANDLERS = (
     *(chat_completions, completions, list_models, retrieve_model, tokenize, detokenize),
     *(create_response, retrieve_response, delete_response, cancel_response, list_input_items),
     *(compact_response, count_input_tokens),
@@ -112,21 +112,8 @@ def make_app(
         most=connection_limit(),
     )
     app = App(
-        route_handlers=list(ROUTES),
-        middleware=[
-            ExchangeMiddleware(
-                keys,
-                origins,
-                services.telemetry,
-                services.drain,
-                patience=settings.slow_reader_timeout,
-                keep_alive=settings.stream_keep_alive,
-                receive_timeout=settings.receive_timeout,
-                upload_room=services.upload_room,
-                answer_room=services.answer_room,
-                refuse_unknown=settings.unknown_fields == "refuse",
-            )
-        ],
+        route_handlers=list(HANDLERS),
+        middleware=[_exchanges(services, keys, origins)],
         exception_handlers={Exception: respond_to_failure},
         on_startup=[on_startup],
         on_shutdown=[on_shutdown],
@@ -146,8 +133,24 @@ def make_app(
     app.door = Door(
         origins,
         connections,
-        versioned=first_segments(path for route in ROUTES for path in route.paths),
+        versioned=first_segments(path for route in HANDLERS for path in route.paths),
         patience=settings.slow_reader_timeout,
     )
     app.sockets = ResponsesSockets(app, services, keys, origins, connections)
     return app
+
+
+def _exchanges(services: Services, keys: KeyRing, origins: OriginRules) -> ExchangeMiddleware:
+    settings = services.settings
+    return ExchangeMiddleware(
+        keys,
+        origins,
+        services.telemetry,
+        services.drain,
+        patience=settings.slow_reader_timeout,
+        keep_alive=settings.stream_keep_alive,
+        receive_timeout=settings.receive_timeout,
+        upload_room=services.upload_room,
+        answer_room=services.answer_room,
+        refuse_unknown=settings.unknown_fields == "refuse",
+    )

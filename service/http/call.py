@@ -18,6 +18,8 @@ class HttpCall(Request[Any, Any, Any]):
     """Litestar makes one for each request. Those of routes that are not counted have no
     ``exchange``."""
 
+    __slots__ = ()
+
     @property
     def services(self) -> Services:
         services: Services = self.app.state.services

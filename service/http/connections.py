@@ -38,7 +38,7 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop what was not sent
 _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
 
-Address = tuple[str, int]
+PeerAddress = tuple[str, int]
 
 
 def connection_limit() -> int:
@@ -54,14 +54,14 @@ class Peer:
     """What the app knows of one client's connection: its requests in progress, and when the last
     of them ended (in monotonic seconds)."""
 
-    address: Address
+    address: PeerAddress
     requests: int = 0
     ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    address: Address
+    address: PeerAddress
     found: float
 
 
@@ -74,16 +74,16 @@ class Connections:
         self._first_timeout = first_timeout
         self._most = most
         self._port: int | None = None
-        self._peers: dict[Address, Peer] = {}
+        self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
-        self._descriptors: dict[Address, int] = {}
+        self._descriptors: dict[PeerAddress, int] = {}
 
     @property
     def open(self) -> int:
         """Connections that were open at the last look."""
         return len(self._open)
 
-    def enter(self, address: Address) -> Peer:
+    def enter(self, address: PeerAddress) -> Peer:
         """A request from ``address`` begins."""
         peer = self._peers.get(address)
         if peer is None:
@@ -177,12 +177,12 @@ class Connections:
             del self._descriptors[known.address]
         return known
 
-    def _peer_address(self, descriptor: int) -> Address | None:
+    def _peer_address(self, descriptor: int) -> PeerAddress | None:
         """Whose connection it is; None if it is no client's."""
         with _borrowed(descriptor) as connection:
             return None if connection is None else self._address_of(connection)
 
-    def _address_of(self, connection: socket.socket) -> Address | None:
+    def _address_of(self, connection: socket.socket) -> PeerAddress | None:
         if connection.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         try:

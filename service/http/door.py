@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from litestar import HttpMethod
 from litestar.types import HTTPScope, Message, Receive, Scope, Send
@@ -12,11 +11,9 @@ from litestar.types import HTTPScope, Message, Receive, Scope, Send
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
 from service.http.origins import Headers, OriginRules
-from service.http.scope import CUT_CLIENT, SERVER_SEND, exchange_in
+from service.http.scope import CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
 
-AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
-
-VERSION = "/v1"
+VERSION_PREFIX = "/v1"
 
 # A larger answer is written in pieces, each when there is room for it.
 _PIECE_BYTES = 16 * 1024
@@ -29,7 +26,7 @@ _LOOK_SECONDS = (0.01, 0.5)
 
 def first_segments(paths: Iterable[str]) -> frozenset[str]:
     """``chat`` of ``/v1/chat/completions``: what is known without its version."""
-    prefix = f"{VERSION}/"
+    prefix = f"{VERSION_PREFIX}/"
     return frozenset(
         path.removeprefix(prefix).partition("/")[0] for path in paths if path.startswith(prefix)
     )
@@ -86,8 +83,8 @@ class Door:
     def _add_version(self, scope: Scope) -> None:
         path = scope["path"]
         if path[1:].partition("/")[0] in self._versioned:
-            scope["path"] = VERSION + path
-            scope["raw_path"] = VERSION.encode() + scope.get("raw_path", path.encode())
+            scope["path"] = VERSION_PREFIX + path
+            scope["raw_path"] = VERSION_PREFIX.encode() + scope.get("raw_path", path.encode())
 
 
 class _Answer:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from service.conversation import JsonObject
 from service.errors import ErrorBody
 from service.http.operations import Health
 from service.http.pages import Landing
@@ -36,8 +37,6 @@ from service.wire.texts.tokenize import (
     TokenizeRequest,
     TokenizeResponse,
 )
-
-JsonObject = dict[str, Any]
 
 _PATH_NAMES = re.compile(r"\{(\w+)\}")
 
@@ -309,7 +308,10 @@ def _describe(
             "content": {"application/json": {"schema": schema_of[operation.error]}},
         }
     if operation.answer is Health:
-        result["responses"]["503"] = {"description": "No, with the reason", "content": content}
+        result["responses"]["503"] = {
+            "description": "Not healthy; the body says why",
+            "content": content,
+        }
     if operation.request is not None:
         schema = schema_of[operation.request]
         result["requestBody"] = {

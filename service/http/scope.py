@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from litestar.types import Scope
 
 from service.serving.exchange import Exchange
+
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 # Names in the scope's state.
 EXCHANGE = "quire_exchange"

@@ -82,7 +82,7 @@ class Services:
 
     def health(self) -> str:
         """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it dies
-        again and again) or ``silent`` (it has not been heard of for too long)."""
+        again and again) or ``silent`` (no message from it for too long)."""
         if self.drain.draining:
             return "draining"
         phase = self.link.state.phase

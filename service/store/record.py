@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-RUNNING = ("queued", "in_progress")
+from service.conversation import JsonObject
 
-JsonObject = dict[str, Any]
+RUNNING = ("queued", "in_progress")
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):

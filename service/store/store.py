@@ -2,8 +2,8 @@
 
 One writer takes what is pending to the database in batches, beside the streams. ``save`` leaves a
 record with it and never waits; ``put`` also waits until it is written. Either can be read at once
-(from memory). When the database is away, ``available`` is False and whatever needs it is told so;
-it is tried again until it is back.
+(from memory). When the database is unavailable, ``available`` is False and what needs it fails with
+that reason; it is tried again until it is back.
 """
 
 from __future__ import annotations

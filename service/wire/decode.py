@@ -17,7 +17,7 @@ import msgspec
 from service.errors import InvalidRequestError
 from service.wire.leniency import lenient
 
-T = TypeVar("T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 _PATH = re.compile(r" - at `\$?\.?(.*)`\Z", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
@@ -77,7 +77,7 @@ def _shown(name: str) -> str:
     return quote(name[:_MAX_NAME], safe="_.-[]/ ")
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes, ignored: Ignored | None = None) -> T:
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | None = None) -> _T:
     """``ignored`` gains the paths of unknown fields.
 
     Raises InvalidRequestError whose ``param`` is the path of the field at fault.
@@ -92,7 +92,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, ignored: Ignored | Non
         raise InvalidRequestError("The body is nested too deeply.") from None
 
 
-def _decode_leniently(kind: type[T], body: bytes, ignored: Ignored) -> T:
+def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
     unknown: list[str] = []
     try:
         value = lenient(msgspec.json.decode(body), kind, unknown)
@@ -129,7 +129,7 @@ def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.8)), None)
 
 
-def convert(value: Any, wanted: type[T], at: str) -> T:
+def convert(value: Any, wanted: type[_T], at: str) -> _T:
     """A part of a body that was decoded without a type; ``at`` is its path.
 
     Raises InvalidRequestError as ``decode`` does.

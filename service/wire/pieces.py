@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-PIECE_BYTES = 64 * 1024
+GATHERED_BYTES = 64 * 1024
 _MARK = b"\0"
 
 # Stands for a long part of an envelope, in any field. JSON text has no control characters, so that
@@ -38,7 +38,7 @@ def array(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
     yield b"]" if comma == b"," else b"[]"
 
 
-def gathered(pieces: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
+def gathered(pieces: Iterable[bytes], size: int = GATHERED_BYTES) -> Iterator[bytes]:
     """The same bytes, joined to pieces of about ``size`` bytes: the last may be shorter, and one
     that was longer stays so."""
     held: list[bytes] = []

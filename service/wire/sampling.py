@@ -31,7 +31,7 @@ Name = Annotated[str, Meta(max_length=512)]
 StopString = Annotated[str, Meta(min_length=1, max_length=1024)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
-TokenCount = Annotated[int, Meta(ge=1, le=2**31)]
+TokenLimit = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,8 +27,8 @@ from service.formats import Opening
 from service.wire.sampling import Name, SamplingFields
 
 _MAX_TEXT = 128 * 1024
-Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
-Options = Annotated[list[Text], Meta(min_length=1, max_length=10_000)]
+FormText = Annotated[str, Meta(max_length=_MAX_TEXT)]
+Options = Annotated[list[FormText], Meta(min_length=1, max_length=10_000)]
 Schema = dict[str, Any] | bool | Annotated[str, Meta(max_length=1024 * 1024)]
 
 
@@ -64,9 +64,9 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     json: Schema | None = None
     json_object: bool | None = None
-    regex: Text | None = None
+    regex: FormText | None = None
     choice: Options | None = None
-    grammar: Text | None = None
+    grammar: FormText | None = None
     disable_any_whitespace: bool = False
     backend: Name | None = None
     disable_fallback: bool = False
@@ -78,13 +78,13 @@ class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: Schema | None = None
-    guided_regex: Text | None = None
+    guided_regex: FormText | None = None
     guided_choice: Options | None = None
-    guided_grammar: Text | None = None
+    guided_grammar: FormText | None = None
     # SGLang's names, and llama.cpp's.
-    regex: Text | None = None
-    ebnf: Text | None = None
-    grammar: Text | None = None
+    regex: FormText | None = None
+    ebnf: FormText | None = None
+    grammar: FormText | None = None
     json_schema: Schema | None = None
     # Which engine enforces a form, and with which white space: one answer to both here.
     guided_decoding_backend: Any = None

@@ -205,7 +205,7 @@ STORED = (
 )
 WITHOUT_BODY = tuple(
     path
-    for route in application.ROUTES
+    for route in application.HANDLERS
     for path in sorted(route.paths)
     if "GET" in route.http_methods and path not in STORED
 )
@@ -213,7 +213,7 @@ WITHOUT_BODY = tuple(
 
 def uncovered_paths() -> set[str]:
     """Of the application's routes, those that nothing here asks for."""
-    paths = {path for route in application.ROUTES for path in route.paths}
+    paths = {path for route in application.HANDLERS for path in route.paths}
     return paths - {route.path for route in ROUTES} - set(STORED) - set(WITHOUT_BODY)
 
 

@@ -29,7 +29,7 @@ from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.prepare import prepare, start
 from service.store.record import StoredResponse
-from service.wire.responses.answer import Ending, ResponseAnswer
+from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.tools import Toolbox
 
 # Bytes of all stored responses that one request refers to.
@@ -152,7 +152,7 @@ def _living(
     created = int(time.time())
     response_id = exchange.record.response_id
 
-    def make_answer(on_end: Callable[[Ending], None]) -> ResponseAnswer:
+    def make_answer(on_end: Callable[[ResponseEnding], None]) -> ResponseAnswer:
         return ResponseAnswer(
             prepared.request,
             generation,

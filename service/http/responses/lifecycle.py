@@ -13,7 +13,7 @@ from service.generation.run import Run
 from service.preparation.jobs import History
 from service.store.record import StoredResponse
 from service.store.store import ResponseStore
-from service.wire.responses.answer import Ending, ResponseAnswer
+from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.request import ResponsesRequest
 
 
@@ -79,13 +79,13 @@ class ResponseLifecycle:
         store: ResponseStore,
         lifecycle: Lifecycle,
         record: StoredResponse,
-        make_answer: Callable[[Callable[[Ending], None]], ResponseAnswer],
+        make_answer: Callable[[Callable[[ResponseEnding], None]], ResponseAnswer],
     ) -> None:
         self.plan = lifecycle
         self._store = store
         self._is_stored = lifecycle.storage is not Storage.NONE
         self._record = record
-        self._ending: Ending | None = None
+        self._ending: ResponseEnding | None = None
         self.answer = make_answer(self._end)
 
     @property
@@ -111,7 +111,7 @@ class ResponseLifecycle:
         if self._is_stored:
             await self._store.put(self.record)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: ResponseEnding) -> None:
         self._ending = ending
         if self._is_stored and not self.plan.runs and ending.status == "failed":
             self._store.save(self.record)

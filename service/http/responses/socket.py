@@ -22,6 +22,7 @@ import msgspec
 from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
 from litestar.types.asgi_types import HTTPDisconnectEvent, HTTPRequestEvent
 
+from service.conversation import JsonObject
 from service.errors import (
     BodyTooLargeError,
     InvalidRequestError,
@@ -33,7 +34,7 @@ from service.errors import (
 from service.http.connections import Connections
 from service.http.origins import OriginRules
 from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
-from service.http.scope import api_key_header, header
+from service.http.scope import AsgiApp, api_key_header, header
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.tenants.caller import ANYBODY, Caller
@@ -41,9 +42,6 @@ from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.tenants.waiting_places import share
 
 PATH = "/v1/responses"
-
-JsonObject = dict[str, Any]
-AsgiApp = Callable[[Any, Any, Any], Any]
 
 # Messages read ahead while a response is on its way.
 _WAITING_MESSAGES = 2

@@ -22,7 +22,7 @@ from service.wire.parts import ignored_in, is_thinking, part_text, thinking_text
 from service.wire.sampling import (
     MAX_TOP_LOGPROBS,
     Name,
-    TokenCount,
+    TokenLimit,
     check_limits,
     refuse_unserved,
 )
@@ -116,8 +116,8 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     """OpenAI's request, with the extensions that local servers share."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=16384)]
-    max_tokens: TokenCount | None = None
-    max_completion_tokens: TokenCount | None = None
+    max_tokens: TokenLimit | None = None
+    max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     tools: Annotated[list[Tool], Meta(max_length=512)] | None = None

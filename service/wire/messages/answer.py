@@ -47,7 +47,7 @@ class ToolUseContent(msgspec.Struct, frozen=True, tag_field="type", tag="tool_us
     input: Any  # an object
 
 
-Content = TextContent | ThinkingContent | ToolUseContent
+AnswerContent = TextContent | ThinkingContent | ToolUseContent
 
 
 class MessagesUsage(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class AnsweredMessage(msgspec.Struct, frozen=True, kw_only=True):
     type: str = "message"
     role: str = "assistant"
     model: str
-    content: list[Content]
+    content: list[AnswerContent]
     stop_reason: str | None
     stop_sequence: str | None
     usage: MessagesUsage
@@ -96,7 +96,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BlockStep:
     """``ended`` is over, ``begun`` begins, and ``text`` is added to the block that is open then."""
 
     ended: Block | None = None
@@ -120,7 +120,7 @@ class BlockCutter:
         self._arguments: list[str] = []  # of that call, as the model wrote them
         self._input = SoundJson()
 
-    def take(self, event: Event) -> list[Step]:
+    def take(self, event: Event) -> list[BlockStep]:
         match event:
             case TextDelta(text):
                 return self._settle() + self._said("text", self._text(text))
@@ -142,35 +142,35 @@ class BlockCutter:
             case Finished(reason=reason):
                 # A call that was cut off is one all the same.
                 steps = self._open_call() if reason == "length" else self._settle()
-                return [*steps, Step(ended=self._change(None))]
+                return [*steps, BlockStep(ended=self._change(None))]
 
-    def _argued(self, text: str) -> list[Step]:
+    def _argued(self, text: str) -> list[BlockStep]:
         sound = self._input.push(text)
         if self._waiting is None:
             assert self.block is not None
             self.block.pieces.append(sound)
-            return [Step(text=sound)]
+            return [BlockStep(text=sound)]
         self._arguments.append(text)
         if self._input.has_member:
             return self._open_call()
         return []
 
-    def _open_call(self) -> list[Step]:
+    def _open_call(self) -> list[BlockStep]:
         """The call that waits is one."""
         call, self._waiting = self._waiting, None
         if call is None:
             return []
         call.pieces = [self._input.text]
-        return [Step(self._change(call), call, call.text)]
+        return [BlockStep(self._change(call), call, call.text)]
 
-    def _settle(self) -> list[Step]:
+    def _settle(self) -> list[BlockStep]:
         """A call that waits becomes none."""
         call, self._waiting = self._waiting, None
         if call is None or call.call is None:
             return []
         written = f"{call.call.name} {''.join(self._arguments)}"
         block = Block("text", pieces=[written], closed=True)
-        return [Step(self._change(block), block, block.text)]
+        return [BlockStep(self._change(block), block, block.text)]
 
     def _text(self, text: str) -> str:
         if self.block is not None and self.block.kind == "text" and not self.block.closed:
@@ -182,7 +182,7 @@ class BlockCutter:
         self._space = held
         return ""
 
-    def _said(self, kind: str, text: str) -> list[Step]:
+    def _said(self, kind: str, text: str) -> list[BlockStep]:
         if not text:
             return []
         ended = begun = None
@@ -191,7 +191,7 @@ class BlockCutter:
             ended = self._change(begun)
         assert self.block is not None
         self.block.pieces.append(text)
-        return [Step(ended, begun, text)]
+        return [BlockStep(ended, begun, text)]
 
     def _change(self, block: Block | None) -> Block | None:
         ended, self.block = self.block, block
@@ -257,7 +257,7 @@ class MessagesAnswer:
 
     def message(
         self,
-        content: list[Content],
+        content: list[AnswerContent],
         reason: str | None,
         sequence: str | None,
         usage: MessagesUsage,
@@ -274,7 +274,7 @@ class MessagesAnswer:
     def stream(self) -> MessagesStream:
         return MessagesStream(self)
 
-    def _content(self, block: Block) -> Content:
+    def _content(self, block: Block) -> AnswerContent:
         if block.kind == "text":
             return TextContent(block.text)
         if block.kind == "thinking":

@@ -93,7 +93,7 @@ class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
     cache_control: Any = None
 
 
-Block = (
+InputBlock = (
     TextBlock
     | ImageBlock
     | DocumentBlock
@@ -106,7 +106,7 @@ Block = (
 
 class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["user", "assistant", "system"]
-    content: str | Annotated[list[Block], Meta(max_length=16384)]
+    content: str | Annotated[list[InputBlock], Meta(max_length=16384)]
 
 
 class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,7 +135,7 @@ class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disable_parallel_tool_use: bool = False
 
 
-class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ThinkingMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     display: Name | None = None
@@ -155,7 +155,7 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     system: str | list[TextBlock] | None = None
     tools: Annotated[list[InputTool], Meta(max_length=512)] | None = None
     tool_choice: InputToolChoice | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingMode | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = None  # the older name of output_config.format
     thread: dict[str, Any] | None = None
@@ -397,7 +397,7 @@ def _template_messages(message: InputMessage, signer: Signer, path: str) -> list
     return made
 
 
-def _assistant_message(blocks: list[Block], signer: Signer, path: str) -> JsonObject:
+def _assistant_message(blocks: list[InputBlock], signer: Signer, path: str) -> JsonObject:
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[JsonObject] = []

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from service.checkpoint.vocabulary import Vocabulary
+from service.conversation import JsonObject
 from service.errors import QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation
@@ -25,8 +26,7 @@ from service.wire.responses.tools import Toolbox
 from service.wire.timings import Timings, timings_of
 from service.wire.usage import usage_of
 
-Status = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
-JsonObject = dict[str, Any]
+ResponseStatus = Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
 _json = msgspec.json.encode
 
 
@@ -69,7 +69,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Status
+    status: ResponseStatus
     background: bool
     completed_at: int | None = None
     error: ResponseError | None = None
@@ -100,10 +100,10 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings | msgspec.UnsetType = msgspec.UNSET
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ResponseEnding(msgspec.Struct, frozen=True):
     """How a response ended: what is stored of it."""
 
-    status: Status
+    status: ResponseStatus
     body: bytes  # the ResponseObject
     output: list[bytes]  # its items
 
@@ -153,7 +153,7 @@ class ResponseAnswer:
         stored: bool = True,
         seal: Callable[[str], str] | None = None,
         compacts: bool = False,
-        on_end: Callable[[Ending], None] | None = None,
+        on_end: Callable[[ResponseEnding], None] | None = None,
     ) -> None:
         self.id = response_id
         self.compacts = compacts
@@ -204,7 +204,7 @@ class ResponseAnswer:
 
     def object(
         self,
-        status: Status,
+        status: ResponseStatus,
         output: list[bytes],
         *,
         error: ResponseError | None = None,
@@ -271,7 +271,7 @@ class ResponseStream:
         generation: Generation,
         items: ItemBuilder | CompactionItem,
         *,
-        on_end: Callable[[Ending], None] | None,
+        on_end: Callable[[ResponseEnding], None] | None,
     ) -> None:
         self._answer = answer
         self._generation = generation
@@ -310,7 +310,7 @@ class ResponseStream:
         finished = self._choice.finished
         assert finished is not None
         incomplete = self._incomplete(finished)
-        status: Status = "completed" if incomplete is None else "incomplete"
+        status: ResponseStatus = "completed" if incomplete is None else "incomplete"
         return self._last(
             status,
             self._answer.object(
@@ -321,12 +321,12 @@ class ResponseStream:
     def fail(self, error: QuireError) -> bytes:
         """Items that were begun end as incomplete: the final object holds what was streamed."""
         self._items.abandon()
-        status: Status = "cancelled" if self.cancelled else "failed"
+        status: ResponseStatus = "cancelled" if self.cancelled else "failed"
         cause = None if self.cancelled else ResponseError("server_error", error.message)
         body = self._answer.object(status, self._items.done, error=cause, usage=self._usage())
         return self._last(status, body)
 
-    def _last(self, status: Status, body: bytes) -> bytes:
+    def _last(self, status: ResponseStatus, body: bytes) -> bytes:
         if self._final is not None:
             self._writer.take_back()
         self._final = body
@@ -334,7 +334,7 @@ class ResponseStream:
         name = "failed" if status == "cancelled" else status
         self._writer.write(f"response.{name}", b'"response":', body)
         if self._on_end is not None:
-            self._on_end(Ending(status, body, self._items.done))
+            self._on_end(ResponseEnding(status, body, self._items.done))
         return self._writer.take()
 
     def _incomplete(self, finished: Finished) -> IncompleteDetails | None:
@@ -362,7 +362,7 @@ def unprompted_events(
     request: ResponsesRequest, response_id: str, created: int, model: str
 ) -> bytes:
     """The stream of a response for which no model was asked: it begins and is complete."""
-    stages: tuple[tuple[bytes, Status], ...] = (
+    stages: tuple[tuple[bytes, ResponseStatus], ...] = (
         (b"created", "in_progress"),
         (b"completed", "completed"),
     )
@@ -376,7 +376,7 @@ def unprompted_events(
 
 
 def _unprompted(
-    request: ResponsesRequest, response_id: str, created: int, model: str, status: Status
+    request: ResponsesRequest, response_id: str, created: int, model: str, status: ResponseStatus
 ) -> bytes:
     reasoning = request.reasoning
     usage = ResponseUsage(0, InputTokensDetails(0), 0, OutputTokensDetails(0), 0)

@@ -22,43 +22,43 @@ from service.wire.responses.request import MAX_TOOLS
 from service.wire.responses.seal import SealError
 from service.wire.responses.tools import CUSTOM_INPUT, Toolbox
 
-Text = Annotated[str, Meta(max_length=64 * 1024 * 1024)]
+ItemText = Annotated[str, Meta(max_length=64 * 1024 * 1024)]
 Identifier = Annotated[str, Meta(max_length=512)]
 Parts = Annotated[list[dict[str, Any]], Meta(max_length=4096)]
 
 
 class MessageItem(msgspec.Struct, frozen=True):
     role: Literal["user", "assistant", "system", "developer"]
-    content: Text | Parts
+    content: ItemText | Parts
     id: Identifier | None = None
 
 
 class ReasoningPart(msgspec.Struct, frozen=True):
-    text: Text
+    text: ItemText
 
 
 class ReasoningItem(msgspec.Struct, frozen=True):
     content: Annotated[list[ReasoningPart], Meta(max_length=4096)] | None = None
-    encrypted_content: Text | None = None
+    encrypted_content: ItemText | None = None
 
 
 class FunctionCallItem(msgspec.Struct, frozen=True):
     call_id: Identifier
     name: Identifier
-    arguments: Text
+    arguments: ItemText
     namespace: Identifier | None = None
 
 
 class CustomCallItem(msgspec.Struct, frozen=True):
     call_id: Identifier
     name: Identifier
-    input: Text
+    input: ItemText
     namespace: Identifier | None = None
 
 
 class CallOutputItem(msgspec.Struct, frozen=True):
     call_id: Identifier
-    output: Text | Parts
+    output: ItemText | Parts
 
 
 class AdditionalTools(msgspec.Struct, frozen=True):

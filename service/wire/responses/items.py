@@ -7,10 +7,11 @@ An item opens when there is something to show in it: text that is only white spa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
+from service.conversation import JsonObject
 from service.generation.choice import Choice
 from service.output.events import (
     Event,
@@ -24,7 +25,6 @@ from service.output.events import (
 from service.wire.responses.custom import CustomInput
 from service.wire.responses.tools import Toolbox
 
-JsonObject = dict[str, Any]
 _json = msgspec.json.encode
 _NO_LOGPROBS = msgspec.Raw(b"[]")
 

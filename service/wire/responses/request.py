@@ -15,7 +15,7 @@ from service.wire.sampling import (
     MAX_LOGPROBS,
     MAX_TOP_LOGPROBS,
     Name,
-    TokenCount,
+    TokenLimit,
     check_limits,
     refuse_unserved,
 )
@@ -79,7 +79,7 @@ class ResponsesRequest(
     reasoning: ReasoningFields | None = None
     text: TextFields | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    max_output_tokens: TokenCount | None = None
+    max_output_tokens: TokenLimit | None = None
     max_tool_calls: Annotated[int, Meta(ge=0, le=2**31)] | None = None
     tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None

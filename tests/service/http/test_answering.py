@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from service.checkpoint.checkpoint import load_checkpoint
-from service.errors import ClientGoneError, EngineFailedError, OverloadedError, QuireError
+from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
 from service.http.answering import answer_stream, answer_whole
-from service.http.body import client_left
-from service.serving.client import unless_left
 from service.serving.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
@@ -83,26 +81,6 @@ async def test_a_stream_whose_end_cannot_be_encoded_ends_in_an_error_and_counts_
     assert events.startswith(b'data: {"error":')
     assert b"[DONE]" not in events
     assert exchange.record.outcome == "error:internal"
-
-
-async def test_a_client_that_leaves_as_the_work_ends_has_left() -> None:
-    """The server tells of it once; who asks again would wait for nothing."""
-    told = iter([{"type": "http.disconnect"}])
-
-    async def receive() -> Any:
-        return next(told)
-
-    async def work() -> str:
-        return "done"
-
-    async def failing() -> str:
-        raise EngineFailedError("it broke")
-
-    with pytest.raises(ClientGoneError):
-        await unless_left(client_left(receive), work())
-    told = iter([{"type": "http.disconnect"}])
-    with pytest.raises(EngineFailedError):
-        await unless_left(client_left(receive), failing())
 
 
 def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:

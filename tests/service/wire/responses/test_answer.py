@@ -25,7 +25,7 @@ from service.errors import EngineFailedError
 from service.generation.generator import Generator
 from service.generation.request import Generation, GenerationRequest
 from service.tenants.caller import ANYBODY
-from service.wire.responses.answer import Ending, ResponseAnswer
+from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.conversation import own_items, read_request
 from service.wire.responses.request import decode_responses
 from tests.service.wire.chat.test_answer import Desk, finish, one_each
@@ -82,7 +82,7 @@ class Played:
             ),
             ANYBODY,
         )
-        self.endings: list[Ending] = []
+        self.endings: list[ResponseEnding] = []
         self.answer = ResponseAnswer(
             request,
             self.generation,
