@@ -256,7 +256,7 @@ class EngineCore:
         """Take the results that count. The uids of sequences that a step planned after this one
         must leave out."""
         now = self._clock()
-        stopped = landed.derailed
+        stopped = set(landed.derailed)
         result = landed.result
         for index, item in enumerate(landed.plan.scheduled):
             uid = item.sequence.uid

@@ -415,7 +415,7 @@ class ModelRunner:
             prefill = _probe(-1, count, [0])
             self.execute(StepPlan((prefill,)))
             prefill.sequence.token_ids.append(0)
-            self.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, samples=True),)))
+            self.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),)))
         self._has_bad_blocks = False
         with torch.inference_mode():
             self._cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
@@ -430,7 +430,7 @@ def _probe(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSeq
         params=SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9),
         block_table=list(blocks),
     )
-    return ScheduledSequence(sequence, 0, num_tokens, samples=True)
+    return ScheduledSequence(sequence, 0, num_tokens, completes=True)
 
 
 def _dtype_of(
