@@ -104,7 +104,7 @@ def decode_step(batch: int, context: int) -> StepPlan:
             params=SamplingParams(max_tokens=1, temperature=0.0),
             block_table=list(range(uid * width, (uid + 1) * width)),
         )
-        items.append(ScheduledSequence(sequence, context - 1, 1, samples=True))
+        items.append(ScheduledSequence(sequence, context - 1, 1, completes=True))
     return StepPlan(tuple(items))
 
 

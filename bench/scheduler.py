@@ -65,7 +65,7 @@ class InstantRunner:
     launch = None
 
     def execute(self, plan: StepPlan) -> StepResult:
-        return StepResult([SampledToken(7) if item.samples else None for item in plan.scheduled])
+        return StepResult([SampledToken(7) if item.completes else None for item in plan.scheduled])
 
     def forget(self, uid: int) -> None:
         """Nothing is kept."""
@@ -99,7 +99,7 @@ def filled_scheduler(running: int, waiting: int) -> Scheduler:
 
 def one_step(scheduler: Scheduler) -> None:
     for item in scheduler.schedule(0.0).scheduled:
-        scheduler.update(item, 7 if item.samples else None, 0.0)
+        scheduler.update(item, 7 if item.completes else None, 0.0)
 
 
 def measured(case: str, running: int, waiting: int, step: Callable[[], object]) -> Row:

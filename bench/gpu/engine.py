@@ -126,7 +126,7 @@ class Company:
             if sequence.num_tokens == start:
                 sequence.token_ids.append(PENDING)
         return StepPlan(
-            tuple(ScheduledSequence(s, start, 1, samples=True) for s in self._sequences)
+            tuple(ScheduledSequence(s, start, 1, completes=True) for s in self._sequences)
         )
 
     def take(self, result: StepResult) -> None:
@@ -230,7 +230,7 @@ def prefill(subject: Subject, tokens: int, ceilings: Ceilings) -> Row:
             block_table=list(range(-(-tokens // BLOCK_SIZE))),
         )
         begin = time.perf_counter()
-        plan = StepPlan((ScheduledSequence(sequence, 0, tokens, samples=True),))
+        plan = StepPlan((ScheduledSequence(sequence, 0, tokens, completes=True),))
         subject.runner.execute(plan)
         times.append(time.perf_counter() - begin)
     taken = statistics.median(times[1:])

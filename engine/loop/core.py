@@ -260,7 +260,7 @@ class EngineCore:
         """Take the results that count. The uids of sequences that a step planned after this one
         must leave out."""
         now = self._clock()
-        stopped = landed.derailed
+        stopped = set(landed.derailed)
         result = landed.result
         for index, item in enumerate(landed.plan.scheduled):
             uid = item.sequence.uid
@@ -343,16 +343,19 @@ class EngineCore:
             time=self._clock(),
             running=self.scheduler.num_running,
             waiting=self.scheduler.num_waiting + self._constrained.num_preparing,
-            waiting_reason=self._waiting_reason(),
+            waiting_reason=_waiting_reason(self.scheduler, self._constrained),
             kv_blocks_free=blocks.free,
             kv_blocks_cached=blocks.cached,
             kv_blocks_active=blocks.active,
         )
 
-    def _waiting_reason(self) -> WaitingReason | None:
-        if self.scheduler.num_waiting:
-            return self.scheduler.waiting_reason
-        return WaitingReason.CONSTRAINT if self._constrained.num_preparing else None
+
+def _waiting_reason(
+    scheduler: Scheduling, constrained: ConstrainedSequences
+) -> WaitingReason | None:
+    if scheduler.num_waiting:
+        return scheduler.waiting_reason
+    return WaitingReason.CONSTRAINT if constrained.num_preparing else None
 
 
 def _new_scheduler(

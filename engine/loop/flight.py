@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Set
+from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.loop.errors import EngineDeadError
@@ -42,13 +42,13 @@ class Flight:
     begin: float
     step: StepUnderWay | None = None
     failure: Exception | None = None
-    discarded: set[int] = field(default_factory=set)
+    discarded: Set[int] = frozenset()
 
     @property
     def is_under_way(self) -> bool:
         return self.step is not None and self.failure is None
 
-    def sample(self, discarded: set[int]) -> None:
+    def sample(self, discarded: Set[int]) -> None:
         """Begin to choose tokens, but for ``discarded``. Raises EngineDeadError."""
         self.discarded = discarded
         if self.step is not None:
@@ -63,8 +63,8 @@ class Landed:
 
     plan: StepPlan
     result: StepResult
-    discarded: set[int] = field(default_factory=set)
-    derailed: set[int] = field(default_factory=set)
+    discarded: Set[int] = frozenset()
+    derailed: Set[int] = frozenset()
     doubt: Exception | None = None
 
 
@@ -120,7 +120,7 @@ class Flights:
             if sequence.uid in flight.discarded or sequence.uid not in self._live:
                 continue
             self._scheduler.plan_on(item)
-            if not item.samples:
+            if not item.completes:
                 continue
             slow = sequence.grammar_state is not None and sequence.grammar_state.is_slow
             if slow or sequence.embed is not None or is_full(sequence, limit):
@@ -140,7 +140,9 @@ class Flights:
         """Wait for a step's results. Raises EngineDeadError."""
         result, failure = None, flight.failure
         if flight.step is not None and failure is None:
-            result, failure = _attempt(functools.partial(_result, flight.plan, flight.step.result))
+            result, failure = _attempt(flight.step.result)
+        if result is not None:
+            failure = _incomplete(flight.plan, result)
         if failure is not None:
             return self._retry(flight, failure)
         return Landed(flight.plan, result or StepResult([]), flight.discarded)
@@ -159,7 +161,7 @@ class Flights:
         )
         self._landed_at = now
         if self._pacer is not None:
-            decodes = sum(item.num_tokens == 1 and item.samples for item in plan.scheduled)
+            decodes = sum(item.num_tokens == 1 and item.completes for item in plan.scheduled)
             self._pacer.observe(decodes, figures.tokens - decodes, figures.seconds)
         return figures
 
@@ -222,7 +224,7 @@ class Flights:
             embed=None if self.runner.info.generates else Embed(),
         )
         try:
-            self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, samples=True),)))
+            self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, completes=True),)))
         except Exception as error:
             raise EngineDeadError(f"every step fails: {doubt}") from error
         finally:
@@ -230,17 +232,19 @@ class Flights:
             self.runner.forget(sequence.uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
-        return _result(plan, functools.partial(self.runner.execute, plan))
+        result = self.runner.execute(plan)
+        failure = _incomplete(plan, result)
+        if failure is not None:
+            raise failure
+        return result
 
 
-def _result(plan: StepPlan, compute: Callable[[], StepResult]) -> StepResult:
-    """A step's result, which must be whole."""
-    result = compute()
-    if len(result.sampled) != len(plan.scheduled):
-        raise RuntimeError(
-            f"the runner answered {len(result.sampled)} of {len(plan.scheduled)} sequences"
-        )
-    return result
+def _incomplete(plan: StepPlan, result: StepResult) -> Exception | None:
+    """The error of a result that does not answer every sequence."""
+    answered, scheduled = len(result.sampled), len(plan.scheduled)
+    if answered == scheduled:
+        return None
+    return RuntimeError(f"the runner answered {answered} of {scheduled} sequences")
 
 
 def _attempt(call: Callable[[], T]) -> tuple[T | None, Exception | None]:

@@ -97,7 +97,11 @@ class Ledger:
         )
 
     def token(self, entry: Entry, sampled: SampledToken) -> None:
-        self._outboxes[entry.connection].token(entry.handle, sampled)
+        box = self._outboxes[entry.connection]
+        if sampled.logprobs is not None:
+            box.logprobs[len(box.handles)] = sampled.logprobs
+        box.handles.append(entry.handle)
+        box.token_ids.append(sampled.token_id)
 
     def vector(self, entry: Entry, vector: PooledVector) -> None:
         self._outboxes[entry.connection].embedded.append(Embedded(entry.handle, vector.data))

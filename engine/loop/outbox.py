@@ -15,7 +15,7 @@ from engine.messages import (
     StepPhase,
     TokenLogprobs,
 )
-from engine.step.step import SampledToken, StepPlan
+from engine.step.step import StepPlan
 
 
 @dataclass(slots=True)
@@ -33,12 +33,6 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         return not (self.handles or self.finished or self.admitted or self.prompt_logprobs)
-
-    def token(self, handle: int, sampled: SampledToken) -> None:
-        if sampled.logprobs is not None:
-            self.logprobs[len(self.handles)] = sampled.logprobs
-        self.handles.append(handle)
-        self.token_ids.append(sampled.token_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ FULL = Verdict(FinishReason.LENGTH)
 
 def verdict(item: ScheduledSequence, sampled: Sampled, info: ModelInfo, limit: int) -> Verdict:
     """``limit``: the longest sequence that can run, in tokens."""
+    if isinstance(sampled, SampledToken):  # first, because nearly every result is one
+        return _of_token(item, sampled.token_id, info, limit)
     match sampled:
-        case SampledToken(token_id):
-            return _of_token(item, token_id, info, limit)
         case None:
-            if item.samples:
+            if item.completes:
                 return _failed(RuntimeError("the runner sampled no token"))
             return GOES_ON
         case PooledVector():
@@ -54,7 +54,7 @@ def verdict(item: ScheduledSequence, sampled: Sampled, info: ModelInfo, limit: i
 def _of_token(item: ScheduledSequence, token_id: int, info: ModelInfo, limit: int) -> Verdict:
     sequence = item.sequence
     params = sequence.params
-    num_tokens = item.end + 1
+    num_tokens = item.start + item.num_tokens + 1
     num_output_tokens = num_tokens - sequence.num_prompt_tokens
     if num_output_tokens >= params.min_tokens and (
         token_id in params.stop_token_ids

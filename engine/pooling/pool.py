@@ -37,13 +37,13 @@ class Pooler:
         """``states`` [tokens, hidden] end with the item's last token. The pooled vector, float32
         [hidden], once the item reaches the sequence's end."""
         if self.pooling is Pooling.LAST:
-            return states[-1].float() if item.samples else None
+            return states[-1].float() if item.completes else None
         uid = item.sequence.uid
         if self.pooling is Pooling.CLS:
             part = states[0].float() if item.start == 0 else None
         else:
             part = states.sum(0, dtype=torch.float32)
-        if item.samples and item.start == 0:
+        if item.completes and item.start == 0:
             whole = part
         else:
             known = self._parts.get(uid, {})
@@ -51,7 +51,7 @@ class Pooler:
             if part is not None:
                 parts[item.start] = part
             self._parts[uid] = parts
-            if not item.samples:
+            if not item.completes:
                 return None
             whole = torch.stack(list(parts.values())).sum(0)
         assert whole is not None

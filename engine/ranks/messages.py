@@ -40,7 +40,7 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
     preemptions: int
     start: int
     num_tokens: int
-    samples: bool
+    completes: bool
     tokens_kept: int
     tokens: list[int]
     blocks_kept: int

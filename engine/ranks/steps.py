@@ -65,7 +65,7 @@ class StepWriter:
             preemptions,
             item.start,
             item.num_tokens,
-            item.samples,
+            item.completes,
             tokens_kept,
             tokens[tokens_kept:],
             kept,
@@ -107,7 +107,7 @@ class StepReader:
         sequence.num_preemptions = planned.preemptions
         sequence.block_table[planned.blocks_kept :] = planned.blocks
         return ScheduledSequence(
-            sequence, planned.start, planned.num_tokens, planned.samples, planned.preemptions
+            sequence, planned.start, planned.num_tokens, planned.completes, planned.preemptions
         )
 
 

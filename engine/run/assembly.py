@@ -146,7 +146,7 @@ class Assembly:
             prefill = _trial_item(-1, count, [0])
             runner.execute(StepPlan((prefill,)))
             prefill.sequence.token_ids.append(0)
-            runner.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, samples=True),)))
+            runner.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),)))
 
     def _info(self, cache: PagedKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
@@ -320,4 +320,4 @@ def _trial_item(uid: int, num_tokens: int, blocks: range | list[int]) -> Schedul
         params=SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9),
         block_table=list(blocks),
     )
-    return ScheduledSequence(sequence, 0, num_tokens, samples=True)
+    return ScheduledSequence(sequence, 0, num_tokens, completes=True)

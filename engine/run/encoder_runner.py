@@ -163,7 +163,7 @@ def _trial_item(num_tokens: int) -> ScheduledSequence:
         params=SamplingParams(max_tokens=1),
         embed=Embed(),
     )
-    return ScheduledSequence(sequence, 0, num_tokens, samples=True)
+    return ScheduledSequence(sequence, 0, num_tokens, completes=True)
 
 
 def _length_limit(config: EngineConfig, model: EncoderConfig, rules: PoolingRules) -> int:

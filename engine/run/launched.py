@@ -130,7 +130,7 @@ class LaunchedStep:
         self._sampling = [
             i
             for i, item in enumerate(items)
-            if item.samples and item.sequence.embed is None and item.sequence.uid not in skipped
+            if item.completes and item.sequence.embed is None and item.sequence.uid not in skipped
         ]
         if not self._sampling:
             return

@@ -114,7 +114,7 @@ class SteadyDecode:
     def accepts(self, items: Items[ScheduledSequence]) -> bool:
         """Whether all of ``items`` compute and sample one token each, and sample plainly."""
         return 0 < len(items) <= self._sizes[-1] and all(
-            item.num_tokens == 1 and item.samples and samples_on_device(item.sequence)
+            item.num_tokens == 1 and item.completes and samples_on_device(item.sequence)
             for item in items
         )
 

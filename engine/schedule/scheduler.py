@@ -45,9 +45,9 @@ class _Draft:
 
     def take(self, sequence: Sequence, num_tokens: int) -> None:
         start = sequence.num_computed_tokens
-        samples = start + num_tokens == len(sequence.token_ids)
+        completes = start + num_tokens == len(sequence.token_ids)
         self.items[sequence.uid] = ScheduledSequence(
-            sequence, start, num_tokens, samples, sequence.num_preemptions
+            sequence, start, num_tokens, completes, sequence.num_preemptions
         )
         self.budget -= num_tokens
 
@@ -269,7 +269,7 @@ class Scheduler:
         sequence = item.sequence
         if item.is_current:
             sequence.num_computed_tokens = item.end
-        if item.samples and sequence.embed is None:
+        if item.completes and sequence.embed is None:
             sequence.token_ids.append(PENDING)
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
@@ -298,7 +298,7 @@ class Scheduler:
     def rewind(self, item: ScheduledSequence) -> None:
         """The step did not compute this item after all: it must be computed again."""
         sequence = item.sequence
-        if item.samples:
+        if item.completes:
             del sequence.token_ids[item.end :]
         if item.is_current:
             sequence.num_computed_tokens = item.start

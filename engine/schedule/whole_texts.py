@@ -78,7 +78,7 @@ class WholeTextScheduler:
         sequences = tuple(s for s in self._running.values() if s.uid not in sitting_out)
         if sequences:
             self.counters.steps += 1
-        items = tuple(ScheduledSequence(s, 0, s.num_tokens, samples=True) for s in sequences)
+        items = tuple(ScheduledSequence(s, 0, s.num_tokens, completes=True) for s in sequences)
         return StepPlan(items, sequences)
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:

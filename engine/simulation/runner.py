@@ -131,7 +131,7 @@ class SimulatedRunner:
         sampled: list[Sampled] = [None] * len(items)
         open_places, wanted = [], []
         for place, item in enumerate(items):
-            if not item.samples:
+            if not item.completes:
                 continue
             token_id = self._author.next_token(item.sequence)
             if is_certain(item.sequence):  # spares a large vocabulary's row

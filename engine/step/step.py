@@ -18,13 +18,13 @@ PENDING = -1
 
 class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
     """Compute tokens [start, start + num_tokens) of a sequence; its block table already holds
-    room for them. ``samples``: these reach the sequence's last token, so a next one is sampled, or
-    a pooled sequence is whole. ``num_preemptions``: the sequence's, when this was planned."""
+    room for them. ``completes``: these reach the sequence's last token, so a next one is sampled,
+    or its vector is made. ``num_preemptions``: the sequence's, when this was planned."""
 
     sequence: Sequence
     start: int
     num_tokens: int
-    samples: bool
+    completes: bool
     num_preemptions: int = 0
 
     @property
@@ -75,9 +75,9 @@ Sampled = SampledToken | PooledVector | Withheld | Exception | None
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token or a vector, None where the item
-    does not sample, why a token is withheld, or the exception that makes this one sequence fail.
-    ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step predicted, for
-    sequences that ask for them."""
+    does not complete its sequence, why a token is withheld, or the exception that makes this one
+    sequence fail. ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step
+    predicted, for sequences that ask for them."""
 
     sampled: list[Sampled]
     prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)

@@ -140,7 +140,7 @@ class CheckingRunner:
                 [self._read(item.sequence, p) for p in range(item.end)], self.vocab_size
             )
             for item in plan.scheduled
-            if item.samples
+            if item.completes
         }
 
     def forget(self, uid: int) -> None:
@@ -157,7 +157,7 @@ class CheckingRunner:
             assert item.num_tokens > 0
             assert item.start == item.sequence.num_computed_tokens
             end = item.start + item.num_tokens
-            assert item.samples == (end == item.sequence.num_tokens)
+            assert item.completes == (end == item.sequence.num_tokens)
             for position in range(item.start, end):
                 slot = self._slot(item.sequence, position)
                 assert slot not in writers, "two tokens in one slot"
@@ -218,7 +218,7 @@ class CheckedStep:
             if uid in skipped:
                 continue
             assert item.sequence.token_ids == self._assumed[uid], "computed of other tokens"
-            if item.samples:
+            if item.completes:
                 self.tokens[uid] = self._next[uid]
 
     def result(self) -> StepResult:
@@ -229,7 +229,7 @@ class CheckedStep:
 
     def _sampled(self, item: ScheduledSequence) -> Sampled:
         name = item.sequence.request_id
-        if not item.samples or item.sequence.uid in self._skipped:
+        if not item.completes or item.sequence.uid in self._skipped:
             return None
         if name in self._runner.poison:
             return ValueError("not a number")

@@ -19,7 +19,7 @@ def test_a_mixed_batch_s_ragged_tables() -> None:
         params = SamplingParams(max_tokens=1)
         tokens = [100 * uid + place for place in range(end)]
         sequence = Sequence(uid, "", tokens, end, params, block_table=blocks)
-        return ScheduledSequence(sequence, start, end - start, samples=True)
+        return ScheduledSequence(sequence, start, end - start, completes=True)
 
     builder = BatchBuilder(RaggedBuilder(8, CPU), block_size=8)
     plan = StepPlan(

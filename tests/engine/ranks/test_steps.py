@@ -35,10 +35,10 @@ class Link:
 
 def assert_same(carried: StepPlan, *items: ScheduledSequence) -> None:
     for mine, theirs in zip(carried.scheduled, items, strict=True):
-        assert (mine.start, mine.num_tokens, mine.samples) == (
+        assert (mine.start, mine.num_tokens, mine.completes) == (
             theirs.start,
             theirs.num_tokens,
-            theirs.samples,
+            theirs.completes,
         )
         for name in ("uid", "token_ids", "num_prompt_tokens", "block_table", "num_preemptions"):
             assert getattr(mine.sequence, name) == getattr(theirs.sequence, name), name

@@ -48,7 +48,7 @@ def whole(*sequences: Sequence) -> StepPlan:
     items = []
     for s in sequences:
         start = s.num_computed_tokens
-        items.append(ScheduledSequence(s, start, s.num_tokens - start, samples=True))
+        items.append(ScheduledSequence(s, start, s.num_tokens - start, completes=True))
     return StepPlan(tuple(items))
 
 
@@ -154,10 +154,10 @@ def test_results_stand_in_the_plans_order_whatever_its_mixture(model: Path) -> N
     before = [ScheduledSequence(rows[uid], 0, len(texts[uid]) - 1, False) for uid in (1, 2)]
     assert runner.execute(StepPlan(tuple(before))).sampled == [None, None]
     mixed = (
-        ScheduledSequence(rows[3], 0, 25, samples=True),
-        ScheduledSequence(rows[2], 2, 1, samples=True),
-        ScheduledSequence(rows[4], 0, 1, samples=True),
-        ScheduledSequence(rows[1], 39, 1, samples=True),
+        ScheduledSequence(rows[3], 0, 25, completes=True),
+        ScheduledSequence(rows[2], 2, 1, completes=True),
+        ScheduledSequence(rows[4], 0, 1, completes=True),
+        ScheduledSequence(rows[1], 39, 1, completes=True),
     )
     result = runner.execute(StepPlan(mixed))
     assert result.sampled == [expected[uid] for uid in (3, 2, 4, 1)]

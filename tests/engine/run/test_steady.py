@@ -89,7 +89,7 @@ class Stream:
             table.append(self.free.pop(0))
         if self.computed == self.sequence.num_tokens:
             self.sequence.token_ids.append(PENDING)
-        item = ScheduledSequence(self.sequence, self.computed, count, samples=True)
+        item = ScheduledSequence(self.sequence, self.computed, count, completes=True)
         self.computed += count
         return item
 
@@ -264,16 +264,16 @@ def test_a_row_that_broke_fails_alone(
 def test_rows_that_ask_for_more_than_plain_sampling_are_not_accepted(
     runner: ModelRunner, asked: dict[str, object]
 ) -> None:
-    def item(params: SamplingParams, count: int = 1, samples: bool = True) -> ScheduledSequence:
+    def item(params: SamplingParams, count: int = 1, completes: bool = True) -> ScheduledSequence:
         sequence = Sequence(0, "", [1, 2, 3], 3, params, block_table=[0])
-        return ScheduledSequence(sequence, 3 - count, count, samples)
+        return ScheduledSequence(sequence, 3 - count, count, completes)
 
     steady = steady_of(runner)
     plain = item(PARAMS[2])
     assert steady.accepts([plain] * 3)
     assert not steady.accepts([plain, item(SamplingParams(max_tokens=9, **asked))])  # type: ignore[arg-type]
     assert not steady.accepts([plain, item(PARAMS[2], count=2)])
-    assert not steady.accepts([item(PARAMS[2], samples=False)])
+    assert not steady.accepts([item(PARAMS[2], completes=False)])
     assert not steady.accepts([])
     assert not steady.accepts([plain] * 4)
 

@@ -56,7 +56,7 @@ class PricedRunner:
             seconds += self.joining_seconds
         self.now += seconds
         self.steps.append((decodes, sum(item.num_tokens for item in chunks), seconds))
-        return StepResult([SampledToken(7) if item.samples else None for item in plan.scheduled])
+        return StepResult([SampledToken(7) if item.completes else None for item in plan.scheduled])
 
     def forget(self, uid: int) -> None:
         """Nothing is kept."""

@@ -70,7 +70,7 @@ def steps_until(of: Scheduler, condition: Callable[[], bool]) -> dict[int, int]:
 
 def ran(of: Scheduler, plan: StepPlan) -> None:
     for item in plan.scheduled:
-        of.update(item, 7 if item.samples else None, 0.0)
+        of.update(item, 7 if item.completes else None, 0.0)
 
 
 def test_without_work_the_plan_is_empty_and_no_step_is_counted() -> None:
