@@ -7,7 +7,7 @@ Every row reads the same file, one tensor after the other, each let go of before
 
 - ``load_file``: safetensors' own, which maps the file; each tensor is then copied, as an engine
   that closes the file must.
-- ``ours``: the same, through ``Checkpoint``.
+- ``ours``: the same, through ``CheckpointWeights``.
 - ``fresh memory``: as many threads read the bytes into new memory without knowing what they are.
 - ``ours, reused`` and ``one buffer``: the last two into memory that is there already, which is how
   bytes pass through pinned buffers to a GPU (the copy to it not counted).
@@ -37,15 +37,15 @@ from torch import Tensor
 
 from bench.report import print_table, write_result
 from engine.device.device import prefer_huge_pages
-from engine.weights.placing import PIECE_BYTES, Target
+from engine.weights.placing import READ_PIECE_BYTES, Target
 from engine.weights.reading import ReadAhead
 from engine.weights.stored import Shape, TensorFile, stored_tensors, whole
-from engine.weights.weights import SINGLE, Checkpoint
+from engine.weights.weights import SINGLE, CheckpointWeights
 
 # A layer of an 8B model in miniature: matrices, and a norm between them.
 ROWS, COLUMNS = 8192, 2048
 MATRIX_BYTES = ROWS * COLUMNS * 2
-BLOCK = PIECE_BYTES
+BLOCK = READ_PIECE_BYTES
 
 Shapes = dict[str, Shape]
 
@@ -83,7 +83,7 @@ def write_checkpoint(directory: Path, gib: float) -> Shapes:
 
 
 def load_ours(directory: Path, shapes: Shapes, threads: int, dtype: torch.dtype) -> None:
-    with Checkpoint(
+    with CheckpointWeights(
         directory,
         shapes,
         unused=(),

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from pocket.gates import MAX_TOKENS
-from pocket.model import Pocket, Shape
+from pocket.model import Pocket, PocketShape
 from pocket.text.mix import SHARES
 from pocket.tokenizer import END, STOP
 from pocket.train import load
@@ -43,7 +43,7 @@ RESPONSE_TEMPLATE: Final[dict[str, Any]] = {
 """How to read an answer, in the format of transformers 5 (`transformers.utils.chat_parsing`)."""
 
 
-def config(shape: Shape, tokenizer: Tokenizer) -> dict[str, Any]:
+def config(shape: PocketShape, tokenizer: Tokenizer) -> dict[str, Any]:
     """config.json, with the rotary base spelled both before and after transformers 5."""
     return {
         "architectures": ["Qwen3ForCausalLM"],
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="model directory to write")
     parser.add_argument("--note", default="", help="a remark for the manifest")
     given = parser.parse_args()
-    model = Pocket(Shape())
+    model = Pocket(PocketShape())
     state = load(given.run / "checkpoint.pt", model)
     write(
         given.out,

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PocketShape:
     """Sizes of the model; the defaults are the shipped ones (about 2.0 M parameters)."""
 
     vocabulary: int = 1280
@@ -29,7 +29,7 @@ class Shape:
     eps: float = 1e-6
 
 
-def rotary_table(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+def rotary_table(shape: PocketShape, length: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the rotary embedding, each (length, E), halves duplicated."""
     even = torch.arange(0, shape.head_dim, 2, dtype=torch.float32)
     frequency = shape.theta ** (-even / shape.head_dim)
@@ -44,10 +44,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
-class Attention(nn.Module):
+class PocketAttention(nn.Module):
     """Causal grouped-query attention with normed queries and keys: (B, T, D) -> (B, T, H*E)."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PocketShape) -> None:
         super().__init__()
         self.shape = shape
         width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
@@ -69,10 +69,10 @@ class Attention(nn.Module):
         return y.transpose(1, 2).reshape(b, t, -1)
 
 
-class FeedForward(nn.Module):
+class PocketFeedForward(nn.Module):
     """SwiGLU: (..., D) -> (..., D)."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PocketShape) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
         self.up_proj = nn.Linear(shape.hidden, shape.ffn, bias=False)
@@ -82,13 +82,13 @@ class FeedForward(nn.Module):
         return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
 
 
-class Layer(nn.Module):
+class PocketLayer(nn.Module):
     """One pre-norm transformer layer."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PocketShape) -> None:
         super().__init__()
-        self.self_attn = Attention(shape)
-        self.mlp = FeedForward(shape)
+        self.self_attn = PocketAttention(shape)
+        self.mlp = PocketFeedForward(shape)
         self.input_layernorm = nn.RMSNorm(shape.hidden, eps=shape.eps)
         self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps=shape.eps)
 
@@ -101,23 +101,23 @@ class Layer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]
 
 
-class Decoder(nn.Module):
+class PocketDecoder(nn.Module):
     """Embedding, layers and final norm."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PocketShape) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(PocketLayer(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.hidden, eps=shape.eps)
 
 
 class Pocket(nn.Module):
     """The whole model with tied embeddings."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: PocketShape) -> None:
         super().__init__()
         self.shape = shape
-        self.model = Decoder(shape)
+        self.model = PocketDecoder(shape)
         cos, sin = rotary_table(shape, shape.positions)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)

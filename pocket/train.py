@@ -24,7 +24,7 @@ from torch.nn import functional
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from pocket.batches import Batch, batches
-from pocket.model import Pocket, Shape
+from pocket.model import Pocket, PocketShape
 from pocket.optimizer import PocketOptimizer
 from pocket.text.dice import Dice
 from pocket.tokenizer import train as train_tokenizer
@@ -55,7 +55,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Progress:
+class TrainingProgress:
     """How far the run is: what a checkpoint must know besides tensors."""
 
     step: int = 0
@@ -98,7 +98,7 @@ def exchange(model: Pocket, figures: list[float], world: int) -> list[float]:
 
 
 def save(
-    path: Path, model: Pocket, optimizer: PocketOptimizer, progress: Progress, plan: Plan
+    path: Path, model: Pocket, optimizer: PocketOptimizer, progress: TrainingProgress, plan: Plan
 ) -> None:
     """Write a checkpoint, complete or not at all."""
     state = {
@@ -131,15 +131,15 @@ def worker(rank: int, plan: Plan, port: int) -> None:
     if world > 1:
         dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
     tokenizer = Tokenizer.from_file(str(plan.out / "tokenizer.json"))
-    model = Pocket(Shape())
+    model = Pocket(PocketShape())
     model.initialise(plan.seed)
     model.to(plan.device)
     optimizer = PocketOptimizer(model)
-    progress = Progress()
+    progress = TrainingProgress()
     checkpoint = plan.out / "checkpoint.pt"
     if checkpoint.exists():
         state = load(checkpoint, model, optimizer)
-        progress = Progress(state["step"], state["tokens"], state["seconds"])
+        progress = TrainingProgress(state["step"], state["tokens"], state["seconds"])
     # A resumed run draws new documents instead of replaying old ones.
     dice = Dice(f"train:{plan.seed}:{rank}:{progress.step}")
     source = batches(tokenizer, dice, plan.batch_tokens, lambda: progress.share(plan) < COPY_UNTIL)
@@ -154,7 +154,7 @@ def run(
     plan: Plan,
     model: Pocket,
     optimizer: PocketOptimizer,
-    progress: Progress,
+    progress: TrainingProgress,
     source: Any,
 ) -> None:
     """The loop; every rank takes the same decisions, for all clocks are rank 0's."""

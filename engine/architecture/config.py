@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.fields import Fields, read_object
+from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.rope import RopeConfig, read_rope
 
 ARCHITECTURES = {
@@ -124,7 +124,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     return read(fields, architecture, frozenset(eos))
 
 
-def _architecture(fields: Fields) -> str:
+def _architecture(fields: ConfigFields) -> str:
     served = ", ".join(ARCHITECTURES)
     names = fields.strings("architectures")
     if not names:
@@ -135,7 +135,7 @@ def _architecture(fields: Fields) -> str:
     raise ConfigError(f"{fields.source}: {', '.join(names)} is not supported; supported: {served}")
 
 
-def read_dtype(fields: Fields) -> str:
+def read_dtype(fields: ConfigFields) -> str:
     """The checkpoint's own type, one of DTYPES."""
     name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
     if name not in DTYPES:
@@ -143,7 +143,7 @@ def read_dtype(fields: Fields) -> str:
     return name
 
 
-def read_activation(fields: Fields, name: str, default: str) -> str:
+def read_activation(fields: ConfigFields, name: str, default: str) -> str:
     """Its name among ``engine.model.layers.ACTIVATIONS``."""
     activation = fields.text(name, default)
     if activation not in _ACTIVATIONS:
@@ -151,7 +151,7 @@ def read_activation(fields: Fields, name: str, default: str) -> str:
     return _ACTIVATIONS[activation]
 
 
-def _head_dim(fields: Fields, hidden_size: int, num_heads: int, default: int | None) -> int:
+def _head_dim(fields: ConfigFields, hidden_size: int, num_heads: int, default: int | None) -> int:
     if fields.has("head_dim") or default is not None:
         return fields.integer("head_dim", default, low=2, high=1024)
     if hidden_size % num_heads:
@@ -161,7 +161,7 @@ def _head_dim(fields: Fields, hidden_size: int, num_heads: int, default: int | N
     return hidden_size // num_heads
 
 
-def _read_llama_like(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+def _read_llama_like(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:
     family = _FAMILIES[architecture]
     is_bare = architecture in BARE_ARCHITECTURES
     defaults = _FAMILY_DEFAULTS[family]
@@ -211,7 +211,7 @@ def _read_llama_like(fields: Fields, architecture: str, eos: frozenset[int]) -> 
     )
 
 
-def _sliding_windows(fields: Fields, family: str, num_layers: int) -> tuple[int | None, ...]:
+def _sliding_windows(fields: ConfigFields, family: str, num_layers: int) -> tuple[int | None, ...]:
     """Mistral: every layer, unless the window is null. Qwen: under use_sliding_window, the layers
     that layer_types names, else those from max_window_layers on. Llama has none."""
     if family == "llama" or (family != "mistral" and not fields.flag("use_sliding_window", False)):
@@ -236,7 +236,7 @@ def _sliding_windows(fields: Fields, family: str, num_layers: int) -> tuple[int 
     return tuple(window if kind == "sliding_attention" else None for kind in types)
 
 
-def _read_gpt2(fields: Fields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:
     is_bare = architecture in BARE_ARCHITECTURES
     hidden_size = fields.integer("n_embd", 768, low=1, high=_MAX_SIZE)
     num_layers = fields.integer("n_layer", 12, low=1, high=4096)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.architecture.config import read_activation, read_dtype
 from engine.architecture.errors import ConfigError
-from engine.architecture.fields import Fields, read_object
+from engine.architecture.fields import ConfigFields, read_object
 
 ENCODERS = {
     "BertModel": "bert",
@@ -100,7 +100,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
     )
 
 
-def _num_scores(fields: Fields) -> int:
+def _num_scores(fields: ConfigFields) -> int:
     """A head's outputs are its labels; transformers assumes two where none are named."""
     labels = fields.section("id2label")
     count = fields.integer("num_labels", 2, low=1, high=1 << 16) if labels is None else 0
@@ -113,7 +113,7 @@ def _num_scores(fields: Fields) -> int:
     return count
 
 
-def _scores_by_sigmoid(fields: Fields) -> bool:
+def _scores_by_sigmoid(fields: ConfigFields) -> bool:
     """Unless the checkpoint names another function, as sentence-transformers writes it."""
     section = fields.section("sentence_transformers")
     name = fields.text("sbert_ce_default_activation_function", "Sigmoid")

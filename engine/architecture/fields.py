@@ -13,7 +13,7 @@ _MAX_CONFIG_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class ConfigFields:
     """A JSON object and where it came from. A field that is absent or null takes the default;
     every other mismatch raises ConfigError naming the file, the field and what was expected."""
 
@@ -72,13 +72,13 @@ class Fields:
                 raise self.error(name, "a token id or a list of token ids", value)
         return tuple(ids)
 
-    def section(self, name: str) -> Fields | None:
+    def section(self, name: str) -> ConfigFields | None:
         value = self.values.get(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise self.error(name, "an object", value)
-        return Fields(f"{self.source}: {name}", value)
+        return ConfigFields(f"{self.source}: {name}", value)
 
     def error(self, name: str, expected: str, value: object) -> ConfigError:
         shown = repr(value)
@@ -91,7 +91,7 @@ class Fields:
         return default if value is None else value
 
 
-def read_json(path: Path) -> object:
+def read_json_file(path: Path) -> object:
     """What ``path`` holds. Raises ConfigError when it is no readable JSON."""
     try:
         with path.open("rb") as file:
@@ -107,9 +107,9 @@ def read_json(path: Path) -> object:
     return value
 
 
-def read_object(path: Path) -> Fields:
+def read_object(path: Path) -> ConfigFields:
     """The JSON object in ``path``. Raises ConfigError when it is no readable JSON object."""
-    values = read_json(path)
+    values = read_json_file(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a JSON object, not {type(values).__name__}")
-    return Fields(str(path), values)
+    return ConfigFields(str(path), values)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.fields import Fields
+from engine.architecture.fields import ConfigFields
 
 SERVED = ("default", "linear", "llama3", "yarn")
 _MAX_LENGTH = 1 << 30
@@ -39,7 +39,7 @@ class RopeConfig:
     truncate: bool = True  # yarn: whole dimensions as the ramp's ends
 
 
-def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
+def read_rope(fields: ConfigFields, max_position_embeddings: int) -> RopeConfig:
     """Rotary settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and
     ``rope_scaling`` (before). Raises ConfigError when they are unusable or unserved."""
     scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
@@ -80,7 +80,7 @@ def read_rope(fields: Fields, max_position_embeddings: int) -> RopeConfig:
     return _read_yarn(scaling, theta, original, max_position_embeddings)
 
 
-def _read_llama3(scaling: Fields, theta: float, original: int) -> RopeConfig:
+def _read_llama3(scaling: ConfigFields, theta: float, original: int) -> RopeConfig:
     low = scaling.number("low_freq_factor", low=1e-6, high=1e6)
     high = scaling.number("high_freq_factor", low=1e-6, high=1e6)
     if high <= low:
@@ -95,7 +95,7 @@ def _read_llama3(scaling: Fields, theta: float, original: int) -> RopeConfig:
     )
 
 
-def _read_yarn(scaling: Fields, theta: float, original: int, positions: int) -> RopeConfig:
+def _read_yarn(scaling: ConfigFields, theta: float, original: int, positions: int) -> RopeConfig:
     factor = scaling.number("factor", max(1.0, positions / original), low=1e-3, high=1e6)
     return RopeConfig(
         theta=theta,
@@ -111,7 +111,7 @@ def _read_yarn(scaling: Fields, theta: float, original: int, positions: int) -> 
     )
 
 
-def _yarn_attention_factor(scaling: Fields, factor: float) -> float:
+def _yarn_attention_factor(scaling: ConfigFields, factor: float) -> float:
     """The temperature of section 3.4 of the YaRN paper; ``mscale`` pairs as DeepSeek defines."""
 
     def scale(weight: float) -> float:

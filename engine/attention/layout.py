@@ -152,7 +152,7 @@ class PromptChunk:
 class BatchRows:
     """A step's rows on the host: first the decode rows, one a sequence, by falling context length,
     then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and values go
-    to, and the place in it.
+    to, and the place in it. ``sizes``: rows of each sequence.
 
     Of the decode rows: ``starts``, their positions; ``tables`` [sequences, blocks], block tables
     padded with anything; ``row_key``, equal as long as they are the same sequences in the same
@@ -162,6 +162,7 @@ class BatchRows:
     positions: Int64Array
     blocks: Int64Array
     offsets: Int64Array
+    sizes: Int64Array
     starts: Int64Array
     tables: Int64Array
     chunks: Items[PromptChunk]

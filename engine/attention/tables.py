@@ -13,9 +13,7 @@ class RowsBuilder:
     """Of a CPU."""
 
     def build(self, rows: BatchRows) -> BatchTensors:
-        sizes = np.ones(len(rows.starts) + len(rows.chunks), dtype=np.int64)
-        sizes[len(rows.starts) :] = [chunk.num_tokens for chunk in rows.chunks]
-        sequences = np.repeat(np.arange(len(sizes)), sizes)
+        sequences = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
         longest = int(np.max(rows.positions, initial=0)) + 1
         return BatchTensors(
             torch.from_numpy(rows.token_ids),

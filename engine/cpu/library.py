@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).with_name("forward.c")  # includes the headers beside it
+FORWARD_SOURCE = Path(__file__).with_name("forward.c")  # includes the headers beside it
 
 # No -ffast-math: infinities mask scores, and sums keep their order.
 FLAGS = (
@@ -31,7 +31,7 @@ FLAGS = (
 COMPILE_SECONDS = 120
 
 
-class Level(NamedTuple):
+class VectorLevel(NamedTuple):
     """Instructions to compile for. ``needs``: what a CPU that has them says in /proc/cpuinfo;
     ``flags``: how the compiler is told."""
 
@@ -42,13 +42,13 @@ class Level(NamedTuple):
 
 # Best first.
 LEVELS = (
-    Level(
+    VectorLevel(
         "x86-64-v4-bf16",
         frozenset({"fma", "avx2", "avx512vl", "avx512_bf16"}),
         ("-march=x86-64-v4", "-mavx512bf16"),
     ),
-    Level("x86-64-v4", frozenset({"fma", "avx2", "avx512vl"}), ("-march=x86-64-v4",)),
-    Level("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
+    VectorLevel("x86-64-v4", frozenset({"fma", "avx2", "avx512vl"}), ("-march=x86-64-v4",)),
+    VectorLevel("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
 )
 
 logger = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def library() -> Library:
     return Library(_compiled(levels, cache_folder()))
 
 
-def _compiled(levels: Sequence[Level], folder: Path) -> Path:
+def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
     """For the best of ``levels`` that the compiler knows; compiled if ``folder`` has none."""
     level, *lesser = levels
     path = folder / file_name(level)
@@ -197,7 +197,7 @@ def _compiled(levels: Sequence[Level], folder: Path) -> Path:
     return path
 
 
-def levels_for(cpu_flags: Collection[str]) -> list[Level]:
+def levels_for(cpu_flags: Collection[str]) -> list[VectorLevel]:
     """The levels that a CPU of these flags of /proc/cpuinfo can run, best first. Raises
     LibraryUnavailableError when there is none."""
     levels = [level for level in LEVELS if level.needs <= set(cpu_flags)]
@@ -217,10 +217,10 @@ def cpu_flags() -> list[str]:
     return next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
 
 
-def file_name(level: Level) -> str:
+def file_name(level: VectorLevel) -> str:
     """Changes with the sources and the flags, so that no stale file is opened."""
     digest = hashlib.sha256(" ".join((*FLAGS, *level.flags)).encode())
-    for source in (SOURCE, *sorted(SOURCE.parent.glob("*.h"))):
+    for source in (FORWARD_SOURCE, *sorted(FORWARD_SOURCE.parent.glob("*.h"))):
         digest.update(source.read_bytes())
     return f"forward-{digest.hexdigest()[:16]}-{level.name}.so"
 
@@ -239,7 +239,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def build(level: Level, path: Path) -> None:
+def build(level: VectorLevel, path: Path) -> None:
     """Compile for ``level`` into ``path``, which appears whole or not at all. Raises
     LibraryUnavailableError, UnknownLevelError where another compiler is all that it takes."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -247,7 +247,7 @@ def build(level: Level, path: Path) -> None:
         raise LibraryUnavailableError("there is no C compiler (cc, gcc or clang)")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(SOURCE), "-lm"])
+        done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(FORWARD_SOURCE), "-lm"])
         if done.returncode:
             if _run([compiler, *level.flags, "-fsyntax-only", "-x", "c", os.devnull]).returncode:
                 raise UnknownLevelError(f"{compiler} does not support {' '.join(level.flags)}")

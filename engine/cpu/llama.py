@@ -14,16 +14,16 @@ from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
-from engine.cpu.packed import Kind, PackedWeight, interleaved
+from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.weights.quantization import quantise
 from engine.weights.weights import WeightSource
 
 _HEAD_UNIT = 16  # UNIT in attention.h
-_CACHE_KINDS = {torch.float32: Kind.FLOAT32, torch.bfloat16: Kind.BFLOAT16}
+_CACHE_KINDS = {torch.float32: WeightKind.FLOAT32, torch.bfloat16: WeightKind.BFLOAT16}
 
 
-def fits(config: ModelConfig, lanes: int) -> bool:
+def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
     """Whether the compiled pass knows this model's parts and its sizes fill whole vectors."""
     sizes = (config.hidden_size, config.intermediate_size)
     return (
@@ -84,7 +84,7 @@ class CompiledLlama:
             config.head_dim,
             config.intermediate_size,
             0,
-            Kind.FLOAT32,
+            WeightKind.FLOAT32,
             config.norm_eps,
         )
         self._cache: PagedKVCache | None = None

@@ -12,7 +12,7 @@ from engine.cpu.library import LinearStruct
 from engine.weights.quantization import quantise
 
 
-class Kind(IntEnum):
+class WeightKind(IntEnum):
     """How a packed weight is stored; numbered as in ``linear.h``."""
 
     FLOAT32 = 0
@@ -45,13 +45,13 @@ class PackedWeight:
         room = inputs
         self._scales: Tensor | None = None
         if quantised:
-            self.kind = Kind.INT8
+            self.kind = WeightKind.INT8
             int8 = quantise(weight)
             self._weight = _in_panels(int8.values, panel).contiguous()
             self._scales = _in_panels(int8.scales, panel).contiguous()
         else:
             self.kind, self._weight = _floats(_in_panels(weight.float(), panel), bf16_products)
-            if self.kind is Kind.BFLOAT16_PAIRS:
+            if self.kind is WeightKind.BFLOAT16_PAIRS:
                 room += inputs % 2
         self._bias = None if bias is None else bias.float().contiguous()
         self.struct = LinearStruct(
@@ -73,18 +73,18 @@ def _in_panels(values: Tensor, panel: int) -> Tensor:
     return padded.view(panels, panel, columns).transpose(1, 2)
 
 
-def _floats(packed: Tensor, bf16_products: bool) -> tuple[Kind, Tensor]:
+def _floats(packed: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
     """``packed``: float32 [panels, in, panel]."""
     halved = packed.to(torch.bfloat16)
     if not bool((halved == packed).all()):
-        return Kind.FLOAT32, packed.contiguous()
+        return WeightKind.FLOAT32, packed.contiguous()
     panels, inputs, panel = packed.shape
     if bf16_products:
         even = functional.pad(halved, (0, 0, 0, inputs % 2))
         pairs = even.reshape(panels, -1, 2, panel).transpose(2, 3)
-        return Kind.BFLOAT16_PAIRS, pairs.contiguous()
+        return WeightKind.BFLOAT16_PAIRS, pairs.contiguous()
     halves = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
-    return Kind.BFLOAT16, halves.contiguous()
+    return WeightKind.BFLOAT16, halves.contiguous()
 
 
 def interleaved(gate: Tensor, up: Tensor, panel: int) -> Tensor:

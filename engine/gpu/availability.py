@@ -30,6 +30,6 @@ def require_triton(device: torch.device) -> None:
         )
 
 
-def fits(config: ModelConfig) -> bool:
+def kernels_fit(config: ModelConfig) -> bool:
     """Whether the kernels' decoder knows this model's parts."""
     return config.rope is not None and config.head_dim <= _MAX_HEAD_DIM

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Items
 
 import torch
 
-Step = Callable[[int], None]
+GraphStep = Callable[[int], None]
 
 _FINE = (1, 2, 4, 8)
 _COARSE = 16
@@ -21,7 +21,7 @@ def padded_sizes(largest: int) -> list[int]:
     return [*sizes, *coarse] if coarse else [*sizes, largest]
 
 
-def replayed(step: Step, sizes: Items[int], device: torch.device) -> Step:
+def graph_replay(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
     """``step`` itself, or on a GPU the replay of what it did once for each of ``sizes``.
 
     ``step(size)`` must read and write the same memory whenever it is called, and do no harm when

@@ -36,7 +36,7 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class KernelLayer:
     """One layer's weights; ``qk_norm`` [2, head_dim]: of queries and keys."""
 
     input_norm: Tensor
@@ -126,7 +126,7 @@ class KernelLlama:
         return linear(hidden, self._head)
 
 
-def _layer(config: ModelConfig, source: WeightSource, number: int) -> Layer:
+def _layer(config: ModelConfig, source: WeightSource, number: int) -> KernelLayer:
     prefix = f"model.layers.{number}."
     attention, feed = prefix + "self_attn.", prefix + "mlp."
 
@@ -141,7 +141,7 @@ def _layer(config: ModelConfig, source: WeightSource, number: int) -> Layer:
     if config.qk_norm:
         # One row for each head, all queries' alike and all keys'.
         qk_norm = fused_qk_norm(config, source, attention)[[0, config.num_heads]]
-    return Layer(
+    return KernelLayer(
         input_norm=source.tensor(prefix + "input_layernorm.weight"),
         qkv=Projection(
             fused_qkv(config, source, attention, "weight"),

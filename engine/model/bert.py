@@ -100,7 +100,7 @@ class EncoderBatch:
     token_types: Tensor
 
 
-class Layer:
+class BertLayer:
     """Attention and feed-forward, each added to its input and then normalised."""
 
     def __init__(self, config: EncoderConfig, source: WeightSource, layer: int) -> None:
@@ -153,7 +153,7 @@ class BertEncoder:
         self._positions = source.tensor(f"{table}position_embeddings.weight")
         self._types = source.tensor(f"{table}token_type_embeddings.weight")
         self._norm = _norm(source, f"{table}LayerNorm", config)
-        self._layers = [Layer(config, source, layer) for layer in range(config.num_layers)]
+        self._layers = [BertLayer(config, source, layer) for layer in range(config.num_layers)]
         self._first_position = config.first_position
         self._head: tuple[AnyLinear, AnyLinear] | None = None
         if config.num_scores:

@@ -16,7 +16,7 @@ from engine.weights.weights import WeightSource
 
 _TOKENS = "transformer.wte.weight"
 _POSITIONS = "transformer.wpe.weight"
-HEAD = "lm_head.weight"
+_HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
@@ -43,7 +43,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
             shapes[f"{prefix}{name}.bias"] = (columns,)
     shapes |= {"transformer.ln_f.weight": (hidden,), "transformer.ln_f.bias": (hidden,)}
     if not config.tie_word_embeddings:
-        shapes[HEAD] = (config.vocab_size, hidden)
+        shapes[_HEAD] = (config.vocab_size, hidden)
     return shapes
 
 
@@ -56,7 +56,7 @@ def _norm(source: WeightSource, name: str, eps: float) -> LayerNorm:
     return LayerNorm(source.tensor(name + ".weight"), source.tensor(name + ".bias"), eps)
 
 
-class Layer:
+class GPT2Layer:
     """Attention and feed-forward, each on a normalised copy of the residual stream."""
 
     def __init__(
@@ -114,10 +114,10 @@ class GPT2Model:
         self._embed = vocabulary_embedding(tokens, config.vocab_size, collectives)
         self._positions = source.tensor(_POSITIONS)
         self._layers = [
-            Layer(config, source, layer, collectives) for layer in range(config.num_layers)
+            GPT2Layer(config, source, layer, collectives) for layer in range(config.num_layers)
         ]
         self._norm = _norm(source, "transformer.ln_f", config.norm_eps)
-        self._head = make_linear(tokens if config.tie_word_embeddings else source.tensor(HEAD))
+        self._head = make_linear(tokens if config.tie_word_embeddings else source.tensor(_HEAD))
 
     def hidden_states(
         self,

@@ -144,7 +144,7 @@ class FeedForward:
         return self._down.add_to(residual, gate.mul_(gate_up[:, self._inner :]))
 
 
-class Layer:
+class LlamaLayer:
     """Attention and feed-forward, each on a normalised copy of the residual stream."""
 
     def __init__(
@@ -182,7 +182,7 @@ class LlamaModel:
         embedding = source.tensor(EMBEDDING)
         self._embed = vocabulary_embedding(embedding, config.vocab_size, collectives)
         self._layers = [
-            Layer(config, source, layer, collectives) for layer in range(config.num_layers)
+            LlamaLayer(config, source, layer, collectives) for layer in range(config.num_layers)
         ]
         self._norm = RMSNorm(source.tensor(NORM), config.norm_eps)
         self._head = make_linear(embedding if config.tie_word_embeddings else source.tensor(HEAD))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.fields import Fields, read_json, read_object
+from engine.architecture.fields import ConfigFields, read_json_file, read_object
 from engine.messages import Embed, Pooling
 
 MODULES = "modules.json"
@@ -70,14 +70,14 @@ def _modules(directory: Path) -> list[tuple[str, str]] | None:
     path = directory / MODULES
     if not path.is_file():
         return None
-    listed = read_json(path)
+    listed = read_json_file(path)
     if not isinstance(listed, list):
         raise ConfigError(f"{path} must hold a JSON list")
     modules = []
     for entry in listed:
         if not isinstance(entry, dict):
             raise ConfigError(f"{path} must hold a list of objects")
-        fields = Fields(str(path), entry)
+        fields = ConfigFields(str(path), entry)
         folder = fields.text("path", "")
         if Path(folder).is_absolute() or ".." in Path(folder).parts:
             raise ConfigError(f"{path} names {folder!r}, outside its directory")

@@ -22,7 +22,7 @@ _encoder = msgspec.msgpack.Encoder()
 M = TypeVar("M")
 
 
-def encode(message: ToRank | FromRank) -> bytes:
+def encode_message(message: ToRank | FromRank) -> bytes:
     """One frame."""
     body = _encoder.encode(message)
     return FRAME_HEADER.pack(len(body)) + body

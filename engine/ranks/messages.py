@@ -47,7 +47,7 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
     blocks: list[int]
 
 
-class Step(msgspec.Struct, frozen=True, tag="step"):
+class RankStep(msgspec.Struct, frozen=True, tag="step"):
     """Run this plan, or, if ``ahead``, only launch it. ``number`` counts steps from 1.
     ``forgotten``: sequences that ended before. ``clears_blocks``: see
     ``ModelRunner.clears_blocks``."""
@@ -67,11 +67,11 @@ class Sample(msgspec.Struct, frozen=True, tag="sample"):
     skipped: list[int]
 
 
-class Settle(msgspec.Struct, frozen=True, tag="settle"):
+class SettleRank(msgspec.Struct, frozen=True, tag="settle"):
     """The last step failed; say where you stand."""
 
 
-ToRank = Begin | Step | Sample | Settle
+ToRank = Begin | RankStep | Sample | SettleRank
 
 
 # --- another to rank 0 -----------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
     """Started, and ready to begin."""
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class RankProgress(msgspec.Struct, frozen=True, tag="progress"):
     """As ``engine.messages.Loading``, of one rank."""
 
     phase: str
@@ -93,7 +93,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     """Ready for the first step."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class RankFailed(msgspec.Struct, frozen=True, tag="failed"):
     """Loading (step 0) or a step raised, when so many collective calls had begun.
     ``by_others``: a collective broke, so that the cause is most likely another rank."""
 
@@ -103,7 +103,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     by_others: bool
 
 
-class Settled(msgspec.Struct, frozen=True, tag="settled"):
+class RankSettled(msgspec.Struct, frozen=True, tag="settled"):
     """No step is running here; so many collective calls have begun."""
 
     calls: int
@@ -115,4 +115,4 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
     calls: int
 
 
-FromRank = Arrived | Progress | Loaded | Failed | Settled | Beat
+FromRank = Arrived | RankProgress | Loaded | RankFailed | RankSettled | Beat

@@ -20,22 +20,22 @@ from pathlib import Path
 import torch
 
 from engine.lifetime import die_with_parent, watch_parent
-from engine.ranks.channel import Channel, encode
+from engine.ranks.channel import Channel, encode_message
 from engine.ranks.messages import (
     Arrived,
     Beat,
     Begin,
-    Failed,
     FromRank,
     Loaded,
-    Progress,
+    RankFailed,
+    RankProgress,
+    RankSettled,
+    RankStep,
     Sample,
-    Settle,
-    Settled,
-    Step,
+    SettleRank,
     ToRank,
 )
-from engine.ranks.ranks import BEAT_SECONDS
+from engine.ranks.ranks import RANK_BEAT_SECONDS
 from engine.ranks.steps import StepReader
 from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
@@ -45,7 +45,7 @@ from engine.step.step import StepUnderWay
 from observability.logging import configure
 from observability.stacks import write_stacks_on_sigusr1
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Follower:
@@ -56,7 +56,7 @@ class Follower:
         self._reader = StepReader()
         self._launched: tuple[int, StepUnderWay] | None = None
 
-    def run(self, step: Step) -> None:
+    def run(self, step: RankStep) -> None:
         runner = self._runner
         for uid in step.forgotten:
             runner.forget(uid)
@@ -115,7 +115,7 @@ class Rank:
         self._group = Group(Shard(begin.rank, begin.size), device, Path(begin.store))
         return load_model_runner(
             begin.config,
-            lambda phase, done, total: self._tell(Progress(phase, done, total)),
+            lambda phase, done, total: self._tell(RankProgress(phase, done, total)),
             self._group,
         )
 
@@ -124,13 +124,13 @@ class Rank:
         while (message := self._channel.receive()) is not None:
             try:
                 match message:
-                    case Step():
+                    case RankStep():
                         self._step = message.number
                         follower.run(message)
                     case Sample():
                         follower.sample(message)
-                    case Settle():
-                        self._tell(Settled(self._calls))
+                    case SettleRank():
+                        self._tell(RankSettled(self._calls))
             except Exception as error:
                 self._failed(error)
 
@@ -141,18 +141,18 @@ class Rank:
     def _failed(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         by_others = isinstance(error, CollectiveError)
-        logger.debug("step %d failed", self._step, exc_info=error)
-        self._tell(Failed(self._step, self._calls, text, by_others))
+        _log.debug("step %d failed", self._step, exc_info=error)
+        self._tell(RankFailed(self._step, self._calls, text, by_others))
 
     def _beat(self) -> None:
         while True:
-            time.sleep(BEAT_SECONDS)
+            time.sleep(RANK_BEAT_SECONDS)
             self._tell(Beat(self._calls))
 
     def _tell(self, message: FromRank) -> None:
         # Who does not listen any more has ended, or is about to end us.
         with contextlib.suppress(OSError):
-            self._channel.send(encode(message))
+            self._channel.send(encode_message(message))
 
 
 def main(argv: list[str]) -> int:

@@ -26,26 +26,26 @@ from typing import Self
 
 from engine.config import EngineConfig
 from engine.python_command import python_command
-from engine.ranks.channel import Channel, encode
+from engine.ranks.channel import Channel, encode_message
 from engine.ranks.messages import (
     Arrived,
     Beat,
     Begin,
-    Failed,
     FromRank,
     Loaded,
-    Progress,
+    RankFailed,
+    RankProgress,
+    RankSettled,
+    RankStep,
     Sample,
-    Settle,
-    Settled,
-    Step,
+    SettleRank,
 )
-from engine.ranks.watch import TICK_SECONDS, Limits, OwnState, RankState, Watch
+from engine.ranks.watch import RANK_TICK_SECONDS, OwnState, RankLimits, RankState, Watch
 from engine.step.step import DeviceLostError
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 1.0
+RANK_BEAT_SECONDS = 1.0
 # The other ranks leave stopping to rank 0, but get the signals sent to its process group.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PACKAGES = Path(__file__).resolve().parents[2]
@@ -70,11 +70,11 @@ class Ranks:
         *,
         on_failure: Callable[[str], None] = lambda reason: None,
         arguments: tuple[str, ...] = (),
-        limits: Limits | None = None,
+        limits: RankLimits | None = None,
         module: str = "engine.ranks.rank",
     ) -> None:
         self.size = size
-        self._limits = limits or Limits()
+        self._limits = limits or RankLimits()
         self._on_failure = on_failure
         self._on_progress: OnRankProgress = lambda rank, phase, done, total: None
         self._changed = threading.Condition()
@@ -122,7 +122,7 @@ class Ranks:
         self._wait(lambda rank: rank.has_arrived, "did not start", self._limits.loading_stall)
         for rank in self._ranks:
             begin = Begin(config=config, rank=rank.number, size=self.size, store=str(self.store))
-            self._send(rank, encode(begin))
+            self._send(rank, encode_message(begin))
 
     def count_calls_by(self, calls: Callable[[], int]) -> None:
         """``calls()``: how many collective calls rank 0 has begun."""
@@ -139,7 +139,7 @@ class Ranks:
         self.check()
         self._own.is_busy = False
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RankStep) -> None:
         """Have all begin a step. Raises RankFailedError."""
         self.check()
         self._own.step, self._own.is_busy = step.number, True
@@ -172,7 +172,7 @@ class Ranks:
         self._own.is_settling = True
         for rank in self._ranks:
             rank.settled = None
-        self._send_all(Settle())
+        self._send_all(SettleRank())
         text = f"rank 0 failed in a step, and the others did not: {_describe(error)}"
         self._wait(lambda rank: rank.settled is not None, "", self._limits.settle, text)
         calls = self._own.calls()
@@ -214,8 +214,8 @@ class Ranks:
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _send_all(self, message: Step | Sample | Settle) -> None:
-        frame = encode(message)
+    def _send_all(self, message: RankStep | Sample | SettleRank) -> None:
+        frame = encode_message(message)
         for rank in self._ranks:
             self._send(rank, frame)
 
@@ -278,7 +278,7 @@ class Ranks:
             self._exit_timer.daemon = True
             self._exit_timer.start()
             self._changed.notify_all()
-        logger.error("%s; all ranks end", cause)
+        _log.error("%s; all ranks end", cause)
         for rank in self._ranks:
             rank.process.kill()
         self._on_failure(cause)
@@ -296,7 +296,7 @@ class Ranks:
                 selector.register(rank.channel, selectors.EVENT_READ, rank)
             watch = Watch(self._limits, self._ranks, self._own)
             while not self._is_closing:
-                for key, _ in selector.select(TICK_SECONDS):
+                for key, _ in selector.select(RANK_TICK_SECONDS):
                     if not self._take(key.data):
                         selector.unregister(key.fileobj)
                 cause = watch.verdict(time.monotonic())
@@ -321,17 +321,17 @@ class Ranks:
                     rank.has_arrived = True
                 case Loaded():
                     rank.has_loaded = True
-                case Failed():
+                case RankFailed():
                     if rank.failed is None:  # what follows a failure may follow from it
                         rank.failed, rank.failed_at = message, rank.heard
-                case Settled():
+                case RankSettled():
                     rank.settled = message
                 case Beat(calls):
                     rank.calls = calls
-                case Progress():
+                case RankProgress():
                     rank.loading = message
             self._changed.notify_all()
-        if isinstance(message, Progress):
+        if isinstance(message, RankProgress):
             self._on_progress(rank.number, message.phase, message.done, message.total)
 
     def _ended(self, rank: RankState) -> None:
@@ -361,7 +361,7 @@ def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-    logger.info("rank %d is process %d", number, process.pid)
+    _log.info("rank %d is process %d", number, process.pid)
     return RankState(number, process, Channel(ours, FromRank), time.monotonic())
 
 

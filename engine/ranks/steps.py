@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.messages import Embed, SamplingParams
-from engine.ranks.messages import NewSequence, Planned, Step
+from engine.ranks.messages import NewSequence, Planned, RankStep
 from engine.sampling.params import is_plain_greedy
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
@@ -32,7 +32,7 @@ class StepWriter:
         self._forgotten: list[int] = []
         self._number = 0
 
-    def write(self, plan: StepPlan, *, ahead: bool, clears_blocks: bool) -> Step:
+    def write(self, plan: StepPlan, *, ahead: bool, clears_blocks: bool) -> RankStep:
         self._number += 1
         forgotten, self._forgotten = self._forgotten, []
         new = [
@@ -41,7 +41,7 @@ class StepWriter:
             if item.sequence.uid not in self._known
         ]
         planned = [self._planned(item) for item in plan.scheduled]
-        return Step(self._number, ahead, planned, new, forgotten, clears_blocks)
+        return RankStep(self._number, ahead, planned, new, forgotten, clears_blocks)
 
     def forget(self, uid: int) -> None:
         """This sequence is planned no more."""
@@ -94,7 +94,7 @@ class StepReader:
     def __init__(self) -> None:
         self._sequences: dict[int, Sequence] = {}
 
-    def read(self, step: Step) -> StepPlan:
+    def read(self, step: RankStep) -> StepPlan:
         for uid in step.forgotten:
             del self._sequences[uid]
         for new in step.new:

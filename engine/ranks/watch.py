@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.ranks.channel import Channel
-from engine.ranks.messages import Failed, FromRank, Progress, Settled
+from engine.ranks.messages import FromRank, RankFailed, RankProgress, RankSettled
 
-TICK_SECONDS = 0.25  # between judgements
+RANK_TICK_SECONDS = 0.25  # between judgements
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RankLimits:
     """How long, in seconds, until what looks wrong counts as failure."""
 
     silence: float = 15.0  # without a beat, once loaded: the process stands still
@@ -37,10 +37,10 @@ class RankState:
     has_arrived: bool = False
     has_loaded: bool = False
     calls: int = 0
-    failed: Failed | None = None
+    failed: RankFailed | None = None
     failed_at: float = 0.0
-    settled: Settled | None = None
-    loading: Progress | None = None
+    settled: RankSettled | None = None
+    loading: RankProgress | None = None
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class OwnState:
 class Watch:
     """Judges, tick by tick, whether a rank failed alone or hangs."""
 
-    def __init__(self, limits: Limits, ranks: list[RankState], own: OwnState) -> None:
+    def __init__(self, limits: RankLimits, ranks: list[RankState], own: OwnState) -> None:
         self._limits = limits
         self._ranks = ranks
         self._own = own
@@ -82,7 +82,7 @@ class Watch:
 
     def verdict(self, now: float) -> str | None:
         """Why the ranks must end, or None."""
-        if now - self._now > 20 * TICK_SECONDS:
+        if now - self._now > 20 * RANK_TICK_SECONDS:
             # This process itself stood still (a debugger, a frozen container), and the others
             # most likely with it: what happened meanwhile is nobody's fault.
             self._awake_since = self._progressed_at = now

@@ -23,7 +23,7 @@ from engine.run.batch import BatchBuilder
 from engine.run.launched import StepParts
 from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
 from engine.run.model_runner import ModelRunner
-from engine.run.setup import Setup, compiled_library, has_kernels, set_up
+from engine.run.setup import RunnerSetup, compiled_library, has_kernels, set_up
 from engine.sampling.sampler import Sampler
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
 from engine.sharding.collectives import ALONE, Collectives
@@ -64,7 +64,7 @@ def load_model_runner(
         return assembly.runner(batches, cache, steady)
 
 
-def _load(setup: Setup, on_progress: OnProgress) -> LoadedDecoder:
+def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
     return load_decoder(
@@ -83,7 +83,7 @@ def _load(setup: Setup, on_progress: OnProgress) -> LoadedDecoder:
 class Assembly:
     """The parts of a runner around a loaded decoder. Its methods need ``torch.inference_mode``."""
 
-    def __init__(self, setup: Setup, loaded: LoadedDecoder) -> None:
+    def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder) -> None:
         self._setup = setup
         self._config = setup.config
         self._device = setup.device
@@ -292,7 +292,7 @@ class Assembly:
         )
 
 
-def _step_parts(setup: Setup, loaded: LoadedDecoder) -> StepParts:
+def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
     vocabulary = Vocabulary(setup.whole.vocab_size, setup.collectives)
     sampler = Sampler(
         vocab_size=setup.whole.vocab_size,

@@ -98,6 +98,7 @@ class BatchBuilder:
             positions,
             blocks,
             offsets,
+            sizes,
             starts=starts,
             tables=self._tables.array,
             chunks=pieces,

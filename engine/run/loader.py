@@ -14,7 +14,7 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.config import OnProgress
 from engine.cpu.library import Library
-from engine.cpu.llama import CompiledLlama, fits
+from engine.cpu.llama import CompiledLlama, compiled_pass_fits
 from engine.device.memory import explaining, gib
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
@@ -23,7 +23,7 @@ from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
 from engine.weights.quantization import DequantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
-from engine.weights.weights import Checkpoint, RandomWeights, Shapes, WeightSource
+from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _weights(
     unused: list[str],
     settings: LoadSettings,
     parts: Mapping[str, Part] | None = None,
-) -> AbstractContextManager[Checkpoint | RandomWeights]:
+) -> AbstractContextManager[CheckpointWeights | RandomWeights]:
     def report(done: int, total: int) -> None:
         settings.on_progress("weights", done, total)
 
@@ -138,7 +138,7 @@ def _weights(
                 shapes, seed=settings.dummy_seed, dtype=dtype, device=device, progress=report
             )
         )
-    return Checkpoint(
+    return CheckpointWeights(
         settings.directory,
         shapes,
         unused=unused,
@@ -156,12 +156,12 @@ def _build(
     device, library, max_positions = settings.device, options.library, options.max_positions
     if config.family == "gpt2":
         return gpt2.GPT2Model(config, source, options.collectives)
-    if options.kernels and availability.fits(config):
+    if options.kernels and availability.kernels_fit(config):
         from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
 
         return KernelLlama(config, source, max_positions=max_positions, device=device)
     quantised = options.quantization == "int8"
-    if library is not None and fits(config, library.lanes):
+    if library is not None and compiled_pass_fits(config, library.lanes):
         return CompiledLlama(
             config,
             source,

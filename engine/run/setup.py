@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class RunnerSetup:
     """``whole``: the model; ``model``: this rank's part of it, the same for a single rank.
     ``max_positions``: tokens of the longest sequence, if the KV cache has room for them."""
 
@@ -57,7 +57,7 @@ class Setup:
         return "--kv-cache-memory" if cpu else "--gpu-memory-utilization"
 
 
-def set_up(config: EngineConfig, collectives: Collectives) -> Setup:
+def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     """Also sets this process's threads. Raises ModelError or DeviceError when the model cannot be
     served as ``config`` says."""
     ranks = collectives.shard.size
@@ -68,7 +68,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> Setup:
     if device.type == "cpu":
         prefer_huge_pages()
         set_threads(config.threads, model.hidden_size * model.intermediate_size, ranks)
-    return Setup(
+    return RunnerSetup(
         config,
         collectives,
         whole,
@@ -80,7 +80,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> Setup:
     )
 
 
-def compiled_library(setup: Setup) -> Library | None:
+def compiled_library(setup: RunnerSetup) -> Library | None:
     """For a CPU, unless it is switched off or cannot be had here."""
     if setup.device.type != "cpu" or setup.dtype == torch.float16 or setup.ranks > 1:
         return None
@@ -93,7 +93,7 @@ def compiled_library(setup: Setup) -> Library | None:
         return None
 
 
-def has_kernels(setup: Setup) -> bool:
+def has_kernels(setup: RunnerSetup) -> bool:
     """Whether to compute by our GPU kernels. Raises ModelError when they are demanded but cannot
     run."""
     path = setup.config.gpu_path

@@ -23,7 +23,7 @@ from torch import Tensor
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Ragged
 from engine.attention.packing import ALIGNMENT, sent_together
-from engine.gpu.graphs import padded_sizes, replayed
+from engine.gpu.graphs import graph_replay, padded_sizes
 from engine.gpu.kernels import advance as state
 from engine.gpu.kernels.sampling import sample
 from engine.run.launched import NewestTokens, on_device
@@ -109,7 +109,7 @@ class SteadyDecode:
         )
         self._rows: list[_Row] = []  # empty: nothing on the device is to be built on
         with torch.inference_mode():
-            self._replay = replayed(self._step, self._sizes, device)
+            self._replay = graph_replay(self._step, self._sizes, device)
 
     def accepts(self, items: Items[ScheduledSequence]) -> bool:
         """Whether all of ``items`` compute and sample one token each, and sample plainly."""

@@ -19,16 +19,16 @@ from engine.weights.stored import Shape, TensorFile, Wanted
 
 # A multiple of every element's size. Larger ones leave the processor's cache between the read and
 # the conversion, smaller ones cost more calls than they save.
-PIECE_BYTES = 4 << 20
+READ_PIECE_BYTES = 4 << 20
 
 # Torch shares a larger conversion among threads of its own, a team for each thread that asks.
 _SERIAL_ELEMENTS = (1 << 15) - 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TensorPiece:
     """Adjacent bytes of a stored tensor's wanted part, from byte ``first`` of that part: those at
-    ``runs`` (offset in the file, bytes), one after the other; together at most PIECE_BYTES."""
+    ``runs`` (offset in the file, bytes), one after the other; together at most READ_PIECE_BYTES."""
 
     first: int
     runs: tuple[tuple[int, int], ...]
@@ -38,19 +38,19 @@ class Piece:
         return sum(length for _, length in self.runs)
 
 
-def pieces_of(wanted: Wanted) -> Iterator[Piece]:
+def pieces_of(wanted: Wanted) -> Iterator[TensorPiece]:
     first = size = 0
     runs: list[tuple[int, int]] = []
     for offset, length in wanted.runs():
         while length:
-            taken = min(length, PIECE_BYTES - size)
+            taken = min(length, READ_PIECE_BYTES - size)
             runs.append((offset, taken))
             size, offset, length = size + taken, offset + taken, length - taken
-            if size == PIECE_BYTES:
-                yield Piece(first, tuple(runs))
+            if size == READ_PIECE_BYTES:
+                yield TensorPiece(first, tuple(runs))
                 first, size, runs = first + size, 0, []
     if runs:
-        yield Piece(first, tuple(runs))
+        yield TensorPiece(first, tuple(runs))
 
 
 class Target:
@@ -107,7 +107,7 @@ class Placer:
             # A thread begins on the first GPU, where a rank on another one has no business.
             torch.cuda.set_device(target.device)
 
-    def place(self, piece: Piece, wanted: Wanted, tensor: Tensor) -> None:
+    def place(self, piece: TensorPiece, wanted: Wanted, tensor: Tensor) -> None:
         """Into ``tensor``, which is for all of ``wanted``. Raises WeightsError."""
         target = self._target
         elements = piece.num_bytes // wanted.dtype.itemsize
@@ -138,7 +138,7 @@ class Placer:
         """One that no copy is read from any more."""
         pinned = self._target.device.type == "cuda"
         if len(self._buffers) < (2 if pinned else 1):
-            buffer = _Buffer(torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=pinned))
+            buffer = _Buffer(torch.empty(READ_PIECE_BYTES, dtype=torch.uint8, pin_memory=pinned))
         else:
             buffer = self._buffers.pop(0)
         self._buffers.append(buffer)
@@ -153,7 +153,7 @@ class _Buffer:
     copied: torch.cuda.Event | None = None
 
 
-def _read(file: TensorFile, piece: Piece, into: Tensor) -> None:
+def _read(file: TensorFile, piece: TensorPiece, into: Tensor) -> None:
     """``into``: contiguous, on the CPU."""
     view = into.view(torch.uint8).numpy().data
     first = 0

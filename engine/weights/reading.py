@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.architecture.errors import WeightsError
 from engine.weights import placing
-from engine.weights.placing import Piece, Placer, Target, pieces_of
+from engine.weights.placing import Placer, Target, TensorPiece, pieces_of
 from engine.weights.stored import Wanted
 
 READERS = 4
@@ -26,7 +26,7 @@ class _Begun:
     wanted: Wanted
     tensor: Tensor
     num_bytes: int
-    pieces: Iterator[Piece]
+    pieces: Iterator[TensorPiece]
     missing: int  # bytes as stored
     copied: torch.cuda.Event | None = None
 
@@ -57,7 +57,7 @@ class ReadAhead:
         self._failure: Exception | None = None
         self._closed = False
         self._changed = threading.Condition()
-        pieces = sum(-(-wanted.num_bytes // placing.PIECE_BYTES) for wanted in self._expected)
+        pieces = sum(-(-wanted.num_bytes // placing.READ_PIECE_BYTES) for wanted in self._expected)
         self._threads = [
             threading.Thread(target=self._work, name=f"weights-{number}", daemon=True)
             for number in range(max(1, min(readers, pieces)))
@@ -115,7 +115,7 @@ class ReadAhead:
             self._unread.append(begun)
         return begun
 
-    def _next_piece(self) -> tuple[_Begun, Piece] | None:
+    def _next_piece(self) -> tuple[_Begun, TensorPiece] | None:
         """None: there is nothing to read, or no room for it."""
         while self._unread or self._begin_next():
             while self._unread:

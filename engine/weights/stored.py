@@ -22,7 +22,7 @@ from msgspec import Meta
 from engine.architecture.errors import WeightsError
 
 Shape = tuple[int, ...]
-Range = tuple[int, int]  # first element, and the one after the last
+ByteRange = tuple[int, int]  # first element, and the one after the last
 
 SERVED_DTYPES = {
     "F64": torch.float64,
@@ -96,7 +96,7 @@ class Wanted:
 
     stored: StoredTensor
     dim: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[ByteRange, ...]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -139,7 +139,7 @@ def whole(stored: StoredTensor) -> Wanted:
     return Wanted(stored, 0, ((0, stored.shape[0]),))
 
 
-def part(stored: StoredTensor, dim: int, ranges: tuple[Range, ...]) -> Wanted:
+def part(stored: StoredTensor, dim: int, ranges: tuple[ByteRange, ...]) -> Wanted:
     """Raises ValueError for ranges outside the tensor."""
     if any(not 0 <= first <= last <= stored.shape[dim] for first, last in ranges):
         raise ValueError(f"{stored.name} {list(stored.shape)} has no {ranges} of dimension {dim}")

@@ -50,7 +50,7 @@ class WeightSource(Protocol):
         ...
 
 
-class Checkpoint:
+class CheckpointWeights:
     """The safetensors files of a model directory, checked against ``shapes`` when opened.
 
     A context manager: while it is open, tensors are read ahead in the order of ``shapes``, and
@@ -199,7 +199,7 @@ class RandomWeights:
         return values.normal_(0, self.STD, generator=generator).to(self._dtype)
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
-        """See ``Checkpoint.part``: of the same random numbers, whoever asks for which part."""
+        """See ``CheckpointWeights.part``: of the same random numbers for any part."""
         whole = self.tensor(name)
         return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
 

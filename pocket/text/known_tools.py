@@ -81,8 +81,8 @@ KNOWN: Final[tuple[KnownTool, ...]] = (
         "Convert money from one currency to another.",
         {"amount": _N, "from": _S, "to": _S},
         ("amount", "from", "to"),
-        tool_requests.convert,
-        tool_requests.convert_told,
+        tool_requests.convert_units,
+        tool_requests.convert_units_told,
     ),
     KnownTool(
         "get_stock_price",
@@ -153,8 +153,8 @@ KNOWN: Final[tuple[KnownTool, ...]] = (
         "Read a file.",
         {"path": _S},
         ("path",),
-        tool_requests.read,
-        tool_requests.read_told,
+        tool_requests.read_file,
+        tool_requests.read_file_told,
     ),
     KnownTool(
         "run_command",

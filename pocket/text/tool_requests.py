@@ -143,7 +143,7 @@ def search_told(d: Dice, a: Json) -> tuple[Json, str]:
     return {d.pick("result", "text", "answer", "snippet"): text}, f"I found this: {text}"
 
 
-def convert(d: Dice) -> tuple[str, str, Json]:
+def convert_units(d: Dice) -> tuple[str, str, Json]:
     n: int | float = d.randint(1, 5000) if d.chance(0.7) else values.decimal(d)
     a, b = d.sample(("USD", "EUR", "GBP", "JPY", "CHF", "CNY", "SEK", "INR", "BRL", "PLN"), 2)
     return (
@@ -157,7 +157,7 @@ def convert(d: Dice) -> tuple[str, str, Json]:
     )
 
 
-def convert_told(d: Dice, a: Json) -> tuple[Json, str]:
+def convert_units_told(d: Dice, a: Json) -> tuple[Json, str]:
     n = values.decimal(d)
     return {
         d.pick("result", "amount", "converted"): n
@@ -274,7 +274,7 @@ def file(d: Dice) -> tuple[str, str, Json]:
     )
 
 
-def read(d: Dice) -> tuple[str, str, Json]:
+def read_file(d: Dice) -> tuple[str, str, Json]:
     p = values.path(d)
     return (
         d.pick(f"Read {p}.", f"Show me the file {p}", f"Open {p}", f"What is in {p}?"),
@@ -283,7 +283,7 @@ def read(d: Dice) -> tuple[str, str, Json]:
     )
 
 
-def read_told(d: Dice, a: Json) -> tuple[Json, str]:
+def read_file_told(d: Dice, a: Json) -> tuple[Json, str]:
     text = values.phrase(d, 2, 6)
     return {"content": text}, f"The file says: {text}"
 

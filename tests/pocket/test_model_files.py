@@ -10,7 +10,7 @@ from pocket import MODEL_DIR
 from pocket.answer import parse
 from pocket.export import MANIFEST, digest
 from pocket.gates import SIZE_LIMIT, gates
-from pocket.model import Pocket, Shape
+from pocket.model import Pocket, PocketShape
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_no_blocking_gate_was_short(manifest):
 
 
 def test_transformers_computes_what_the_trainer_computes(local):
-    model = Pocket(Shape())
+    model = Pocket(PocketShape())
     weights = load_file(MODEL_DIR / "model.safetensors")
     model.load_state_dict({name: value.float() for name, value in weights.items()})
     tokens = torch.randint(20, 1280, (2, 90), generator=torch.Generator().manual_seed(0))
@@ -45,7 +45,7 @@ def test_transformers_computes_what_the_trainer_computes(local):
 
 
 def test_training_computes_only_the_positions_it_needs():
-    model = Pocket(Shape(layers=2))
+    model = Pocket(PocketShape(layers=2))
     model.initialise(0)
     tokens = torch.randint(0, 1280, (3, 20), generator=torch.Generator().manual_seed(0))
     keep = torch.tensor([0, 7, 59])

@@ -14,7 +14,7 @@ from engine.gpu.kernels.launch import padded, warps_for
 # Heads treated by one program.
 _HEADS = 8
 # The largest finite value of an 8-bit float with 4 exponent bits (arXiv 2209.05433).
-MAX_E4M3 = tl.constexpr(448.0)
+_MAX_E4M3 = tl.constexpr(448.0)
 
 
 @triton.jit
@@ -69,7 +69,7 @@ def _norm_rope_store(
     cached = heads - NUM_HEADS  # keys' heads, then values'
     if HAS_SCALES:
         inverse = 1.0 / tl.load(scales + cached, mask=(cached >= 0) & (cached < 2 * KV_HEADS))
-        x = tl.minimum(tl.maximum(x * inverse[:, None], -MAX_E4M3), MAX_E4M3)
+        x = tl.minimum(tl.maximum(x * inverse[:, None], -_MAX_E4M3), _MAX_E4M3)
     stored = slot // BLOCK_SIZE * block_stride + slot % BLOCK_SIZE * HEAD_DIM
     target = stored + cached[:, None] * (BLOCK_SIZE * HEAD_DIM) + dims[None, :]
     kept = exists & (cached >= 0)[:, None] & (slot >= 0)

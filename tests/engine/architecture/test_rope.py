@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from engine.architecture.fields import Fields
+from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import RotaryEmbedding, pair_order, read_rope, rotate_
 
 POSITIONS = 4096
@@ -68,7 +68,7 @@ def test_rotating_adjacent_pairs_equals_rotating_halves_as_transformers_does(
     expected = expected[0].transpose(0, 1)
 
     rope = read_rope(
-        Fields("test", {"rope_parameters": SETTINGS[name]}), max_position_embeddings=POSITIONS
+        ConfigFields("test", {"rope_parameters": SETTINGS[name]}), max_position_embeddings=POSITIONS
     )
     table = RotaryEmbedding(rope, head_dim, POSITIONS, torch.device("cpu"))
     order = pair_order(head_dim)
@@ -79,7 +79,7 @@ def test_rotating_adjacent_pairs_equals_rotating_halves_as_transformers_does(
 
 
 def test_yarn_without_a_factor_takes_it_from_the_lengths() -> None:
-    fields = Fields("test", {"rope_parameters": SETTINGS["yarn without a factor"]})
+    fields = ConfigFields("test", {"rope_parameters": SETTINGS["yarn without a factor"]})
     assert read_rope(fields, max_position_embeddings=POSITIONS).factor == 4.0
 
 

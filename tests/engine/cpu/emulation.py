@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.cpu.library import Level
+from engine.cpu.library import VectorLevel
 
-EMULATED = Level(
+EMULATED = VectorLevel(
     "emulated-bf16",
     frozenset({"fma", "avx2"}),
     (

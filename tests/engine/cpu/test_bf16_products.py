@@ -17,7 +17,7 @@ from engine.attention.layout import Rows
 from engine.cpu import library as compiling
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
-from engine.cpu.packed import Kind, PackedWeight
+from engine.cpu.packed import PackedWeight, WeightKind
 from engine.weights.quantization import quantise
 from tests.engine.cpu.emulation import EMULATED
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
@@ -53,7 +53,7 @@ def random(*shape: int, seed: int) -> Tensor:
 
 def packed_pairs(opened: Library, weight: Tensor, bias: Tensor | None = None) -> PackedWeight:
     packed = PackedWeight(weight, bias, opened.panel, bf16_products=True)
-    assert packed.kind is Kind.BFLOAT16_PAIRS
+    assert packed.kind is WeightKind.BFLOAT16_PAIRS
     return packed
 
 
@@ -89,15 +89,15 @@ def test_every_tile_is_within_the_bound_of_float32_sums(
         assert torch.equal(mapped(opened, packed, x[:rows], threads), together[:rows])
 
 
-@pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.BFLOAT16, Kind.INT8])
-def test_other_weights_are_right_in_tiles_of_avx512(opened: Library, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16, WeightKind.INT8])
+def test_other_weights_are_right_in_tiles_of_avx512(opened: Library, kind: WeightKind) -> None:
     inputs = 600
     weight, x = random(135, inputs, seed=10), random(40, inputs, seed=11)
-    if kind is Kind.BFLOAT16:
+    if kind is WeightKind.BFLOAT16:
         weight = weight.bfloat16().float()
-    packed = PackedWeight(weight, None, opened.panel, quantised=kind is Kind.INT8)
+    packed = PackedWeight(weight, None, opened.panel, quantised=kind is WeightKind.INT8)
     assert packed.kind is kind
-    exact = (quantise(weight).dequantised() if kind is Kind.INT8 else weight).double()
+    exact = (quantise(weight).dequantised() if kind is WeightKind.INT8 else weight).double()
     size = x.double().abs() @ exact.abs().t()
     together = mapped(opened, packed, x)
     # Two for each input, at most as many for blocks of them.
@@ -300,5 +300,5 @@ def test_a_library_without_such_products_is_refused(tmp_path: Path) -> None:
 def test_int8_weights_stay_int8_and_others_float32() -> None:
     weight = random(40, 64, seed=9)
     both = {"quantised": True, "bf16_products": True}
-    assert PackedWeight(weight, None, 32, **both).kind is Kind.INT8
-    assert PackedWeight(weight, None, 32, bf16_products=True).kind is Kind.FLOAT32
+    assert PackedWeight(weight, None, 32, **both).kind is WeightKind.INT8
+    assert PackedWeight(weight, None, 32, bf16_products=True).kind is WeightKind.FLOAT32

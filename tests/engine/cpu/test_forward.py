@@ -20,7 +20,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Rows
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
-from engine.cpu.packed import Kind, PackedWeight, interleaved
+from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 from engine.weights.quantization import quantise
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
@@ -231,10 +231,10 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
     bias = torch.randn(outputs, generator=chance)
     x = torch.randn(rows, 33, generator=chance)
     halved = PackedWeight(weight, bias, LIBRARY.panel)
-    assert halved.kind is Kind.BFLOAT16
+    assert halved.kind is WeightKind.BFLOAT16
     weight[0, 0] = 1 + 2**-20  # not a bfloat16 value
     whole = PackedWeight(weight, bias, LIBRARY.panel)
-    assert whole.kind is Kind.FLOAT32
+    assert whole.kind is WeightKind.FLOAT32
     results = []
     for packed in (halved, whole):
         y = torch.empty(rows, outputs)
@@ -251,18 +251,20 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
 
 
 @pytest.mark.parametrize("inputs", [8, 64, 600, 1032])
-@pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.BFLOAT16, Kind.INT8])
-def test_a_linear_map_equals_float64_whatever_its_weights_and_rows(kind: Kind, inputs: int) -> None:
+@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16, WeightKind.INT8])
+def test_a_linear_map_equals_float64_whatever_its_weights_and_rows(
+    kind: WeightKind, inputs: int
+) -> None:
     chance = torch.Generator().manual_seed(inputs)
     outputs = 83
     weight = torch.randn(outputs, inputs, generator=chance)
-    if kind is Kind.BFLOAT16:
+    if kind is WeightKind.BFLOAT16:
         weight = weight.bfloat16().float()
     bias = torch.randn(outputs, generator=chance)
     x = torch.randn(130, inputs, generator=chance)
-    packed = PackedWeight(weight, bias, LIBRARY.panel, quantised=kind is Kind.INT8)
+    packed = PackedWeight(weight, bias, LIBRARY.panel, quantised=kind is WeightKind.INT8)
     assert packed.kind is kind
-    exact = quantise(weight).dequantised() if kind is Kind.INT8 else weight
+    exact = quantise(weight).dequantised() if kind is WeightKind.INT8 else weight
     expected = x.double() @ exact.double().t() + bias.double()
     # Each product and sum may round once, of terms of this size together.
     bound = (x.double().abs() @ exact.double().abs().t() + bias.double().abs()) * inputs**0.5

@@ -31,7 +31,7 @@ def test_what_does_not_compile_leaves_no_file_and_the_compiler_s_words(
 ) -> None:
     broken = tmp_path / "broken.c"
     broken.write_text("int quire_panel(void) { return nonsense; }")
-    monkeypatch.setattr(library, "SOURCE", broken)
+    monkeypatch.setattr(library, "FORWARD_SOURCE", broken)
     with pytest.raises(LibraryUnavailableError, match="nonsense"):
         library.build(BASE, tmp_path / "forward.so")
     assert list(tmp_path.iterdir()) == [broken]
@@ -76,7 +76,7 @@ def test_the_best_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
     tmp_path: Path,
 ) -> None:
     listing = tmp_path / "forward.s"
-    command = ["cc", *FLAGS, *BEST.flags, "-S", "-o", str(listing), str(library.SOURCE)]
+    command = ["cc", *FLAGS, *BEST.flags, "-S", "-o", str(listing), str(library.FORWARD_SOURCE)]
     subprocess.run(command, check=True)
     [_, tile] = re.split("(?m)^tile_BFLOAT16_PAIRS_12_1:", listing.read_text())
     lines = tile[: tile.index("\tret")].splitlines()

@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 import engine.run.assembly
 import engine.run.steady
 from engine.device.memory import MemoryProfile
-from engine.gpu.graphs import Step, padded_sizes
+from engine.gpu.graphs import GraphStep, padded_sizes
 from engine.run.assembly import Assembly
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
@@ -31,7 +31,7 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     )
     recorded: list[list[int]] = []
 
-    def run_once(step: Step, sizes: Items[int], device: torch.device) -> Step:
+    def run_once(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
         recorded.append(list(sizes))
         for size in sizes:
             step(size)
@@ -51,7 +51,7 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
         return assembly._profile().for_blocks(0.9), ""
 
-    monkeypatch.setattr(engine.run.steady, "replayed", run_once)
+    monkeypatch.setattr(engine.run.steady, "graph_replay", run_once)
     monkeypatch.setattr(engine.run.assembly, "profiled", profile_of)
     monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
     runner = load_runner(

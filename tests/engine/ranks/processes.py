@@ -12,12 +12,12 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.ranks.ranks import Ranks
 from engine.ranks.runner import ParallelRunner, parallel_runner
-from engine.ranks.watch import Limits
+from engine.ranks.watch import RankLimits
 from tests.e2e.quire_server import command_of, is_running
 from tests.engine.driving import Engine
 
 # A loaded machine must not look like a broken one.
-PATIENT = Limits(silence=120, stall=240, alone=60, settle=60, exit=240)
+PATIENT = RankLimits(silence=120, stall=240, alone=60, settle=60, exit=240)
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def parallel(
     model: Path,
     size: int,
     *,
-    limits: Limits = PATIENT,
+    limits: RankLimits = PATIENT,
     module: str = "engine.ranks.rank",
     **settings: Any,
 ) -> Iterator[tuple[ParallelRunner, Ranks]]:

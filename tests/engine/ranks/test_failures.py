@@ -32,7 +32,7 @@ from engine.messages import (
     StepOutputs,
 )
 from engine.ranks.ranks import RankFailedError, Ranks
-from engine.ranks.watch import Limits
+from engine.ranks.watch import RankLimits
 from engine.step.step import StepPlan
 from tests.e2e.quire_server import until
 from tests.engine.driving import Engine
@@ -137,7 +137,7 @@ def test_an_error_of_rank_0_while_the_others_compute_ends_all(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine.run.assembly, "ModelRunner", FlawedRunner)
-    limits = Limits(settle=2.0, exit=60.0)
+    limits = RankLimits(settle=2.0, exit=60.0)
     said = "rank 0 failed in a step, and the others did not: ValueError: flawed midway"
     with pytest.raises(EngineDeadError, match=said):
         run_on_ranks(model, [MIDWAY, 1, 2], limits=limits)
@@ -145,7 +145,7 @@ def test_an_error_of_rank_0_while_the_others_compute_ends_all(
 
 
 def test_a_rank_that_hangs_in_a_step_is_named(model: Path) -> None:
-    limits = Limits(silence=120.0, stall=4.0, exit=60.0)
+    limits = RankLimits(silence=120.0, stall=4.0, exit=60.0)
     with pytest.raises(EngineDeadError, match=r"rank 1 hangs in step 1, for \d s"):
         run_on_ranks(model, [HANGS, 1, 2], module=FLAWED, limits=limits)
     wait_gone(*STARTED)
@@ -154,7 +154,10 @@ def test_a_rank_that_hangs_in_a_step_is_named(model: Path) -> None:
 def test_a_rank_that_stands_still_is_noticed_also_while_there_is_nothing_to_do(
     model: Path,
 ) -> None:
-    with parallel(model, 2, limits=Limits(silence=5.0, stall=120.0, exit=60.0)) as (runner, ranks):
+    with parallel(model, 2, limits=RankLimits(silence=5.0, stall=120.0, exit=60.0)) as (
+        runner,
+        ranks,
+    ):
         assert len(Engine(model, runner=runner).generate([[1, 2]], GREEDY)[0].token_ids) == 12
         os.kill(ranks.pids[0], signal.SIGSTOP)
         with pytest.raises(RankFailedError, match=r"no sign of life from rank 1 for \d s"):
@@ -180,7 +183,7 @@ def test_ranks_that_are_closed_as_they_fail_leave_this_process_alone(
         entered.set()
         until(lambda: ranks._is_closing, 30, "rank 0 to give up")
 
-    monkeypatch.setattr(engine.ranks.ranks.logger, "error", tell_when_closing)
+    monkeypatch.setattr(engine.ranks.ranks._log, "error", tell_when_closing)
     os.kill(ranks.pids[0], signal.SIGKILL)
     assert entered.wait(30)
     with pytest.raises(RankFailedError):

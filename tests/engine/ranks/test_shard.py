@@ -16,7 +16,7 @@ from engine.run.loader import parameter_shapes
 from engine.sharding.shard import Part, Shard, Share, part_of, parts_of
 from engine.weights.sharded import ShardedWeights
 from engine.weights.stored import TensorFile
-from engine.weights.weights import Checkpoint, RandomWeights
+from engine.weights.weights import CheckpointWeights, RandomWeights
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
 REPEATED_KEYS = ("k_proj", "v_proj")
@@ -130,8 +130,8 @@ def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
     assert len(divided) >= 6 * config.num_layers
     done: list[int] = []
 
-    def opened(parts: dict[str, Part]) -> Checkpoint:
-        return Checkpoint(
+    def opened(parts: dict[str, Part]) -> CheckpointWeights:
+        return CheckpointWeights(
             tmp_path,
             shapes,
             unused=["lm_head.weight"],

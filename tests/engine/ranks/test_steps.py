@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from engine.messages import SamplingParams
-from engine.ranks.channel import encode
-from engine.ranks.messages import Step, ToRank
+from engine.ranks.channel import encode_message
+from engine.ranks.messages import RankStep, ToRank
 from engine.ranks.steps import StepReader, StepWriter
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
@@ -23,12 +23,12 @@ class Link:
 
     def __init__(self) -> None:
         self.writer, self.reader = StepWriter(), StepReader()
-        self.sent: list[Step] = []
+        self.sent: list[RankStep] = []
 
     def carry(self, *items: ScheduledSequence) -> StepPlan:
-        frame = encode(self.writer.write(StepPlan(items), ahead=False, clears_blocks=False))
+        frame = encode_message(self.writer.write(StepPlan(items), ahead=False, clears_blocks=False))
         step = msgspec.msgpack.decode(frame[4:], type=ToRank)
-        assert isinstance(step, Step)
+        assert isinstance(step, RankStep)
         self.sent.append(step)
         return self.reader.read(step)
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from engine.config import EngineConfig
-from engine.ranks.channel import encode
-from engine.ranks.messages import Sample, Step, ToRank
+from engine.ranks.channel import encode_message
+from engine.ranks.messages import RankStep, Sample, ToRank
 from engine.ranks.rank import Follower
 from engine.ranks.runner import ParallelRunner
 from engine.run.assembly import load_model_runner
@@ -93,9 +93,9 @@ class _ThreadRanks:
     def __init__(self, inboxes: list[queue.SimpleQueue[bytes | None]]) -> None:
         self._inboxes = inboxes
 
-    def step(self, message: Step | Sample) -> None:
+    def step(self, message: RankStep | Sample) -> None:
         for inbox in self._inboxes:
-            inbox.put(encode(message)[4:])
+            inbox.put(encode_message(message)[4:])
 
     sample = step
 
@@ -122,7 +122,7 @@ def threaded_engine(model: Path, size: int, **settings: Any) -> Iterator[Engine]
             follower = Follower(load(rank))
             while (body := inboxes[rank - 1].get()) is not None:
                 message = msgspec.msgpack.decode(body, type=ToRank)
-                if isinstance(message, Step):
+                if isinstance(message, RankStep):
                     follower.run(message)
                 else:
                     assert isinstance(message, Sample)

@@ -20,7 +20,7 @@ from engine.weights import placing
 from engine.weights.placing import Target
 from engine.weights.reading import ReadAhead
 from engine.weights.stored import Shape, TensorFile, Wanted, part, stored_tensors, whole
-from engine.weights.weights import Checkpoint
+from engine.weights.weights import CheckpointWeights
 from tests.engine.tiny_models import VARIANTS, save_model
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ KIB = 1024
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller than the tensors here, and no divisor of their sizes."""
-    monkeypatch.setattr(placing, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(placing, "READ_PIECE_BYTES", 1000)
 
 
 def random_tensors(dtype: torch.dtype) -> dict[str, Tensor]:
@@ -117,7 +117,7 @@ def test_a_sharded_checkpoint_gives_what_safetensors_gives_in_any_order(
     files = sorted(tmp_path.glob("*.safetensors"))
     assert len(files) > 2
     oracle = {name: tensor for path in files for name, tensor in load_file(path).items()}
-    with Checkpoint(
+    with CheckpointWeights(
         tmp_path,
         {name: tuple(tensor.shape) for name, tensor in oracle.items()},
         unused=(),
@@ -268,7 +268,7 @@ def test_memory_that_runs_out_in_a_reader_is_told_as_torch_tells_it(twenty: Path
 def test_closing_early_ends_the_threads_and_lets_go_of_memory(tmp_path: Path) -> None:
     save_model(VARIANTS["llama"], tmp_path)
     shapes = {n: tuple(t.shape) for n, t in load_file(tmp_path / "model.safetensors").items()}
-    checkpoint = Checkpoint(
+    checkpoint = CheckpointWeights(
         tmp_path,
         shapes,
         unused=(),
@@ -296,7 +296,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_neither_threads_nor_files_open(
     save_model(VARIANTS["llama_sharded"], tmp_path)
     before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else None
     with pytest.raises(WeightsError, match="missing: nothing"):
-        Checkpoint(
+        CheckpointWeights(
             tmp_path,
             {"nothing": (1,)},
             unused=(),

@@ -24,7 +24,7 @@ from engine.run.loader import (
     load_encoder,
     parameter_shapes,
 )
-from engine.weights.weights import Checkpoint, RandomWeights, Shapes
+from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes
 from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -142,13 +142,13 @@ def test_layers_are_expected_in_the_order_in_which_they_are_asked_for(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    tensor = Checkpoint.tensor
+    tensor = CheckpointWeights.tensor
 
-    def recording(checkpoint: Checkpoint, name: str) -> torch.Tensor:
+    def recording(checkpoint: CheckpointWeights, name: str) -> torch.Tensor:
         asked.append(name)
         return tensor(checkpoint, name)
 
-    monkeypatch.setattr(Checkpoint, "tensor", recording)
+    monkeypatch.setattr(CheckpointWeights, "tensor", recording)
     shapes: Shapes
     if name == "bert":
         save_encoder(SCORERS["bert"], tmp_path, num_labels=1)
