@@ -146,7 +146,9 @@ class Assembly:
             prefill = _trial_item(-1, count, [0])
             runner.execute(StepPlan((prefill,)))
             prefill.sequence.token_ids.append(0)
-            runner.execute(StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),)))
+            runner.execute(
+                StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),))
+            )
 
     def _info(self, cache: PagedKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
