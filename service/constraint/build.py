@@ -39,7 +39,8 @@ from service.constraint.request import (
     Regex,
     ToolShape,
 )
-from service.constraint.schema import eased, enforceable, schema_grammar
+from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import eased, schema_grammar
 from service.errors import InvalidRequestError
 from service.formats import Opening, OutputFormat, ToolCallTags
 

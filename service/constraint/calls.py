@@ -24,7 +24,7 @@ from service.constraint.lark import (
     tag,
 )
 from service.constraint.request import ToolShape
-from service.constraint.schema import nested, schema_grammar
+from service.constraint.schema_grammar import nested, schema_grammar
 from service.errors import InvalidRequestError
 from service.formats import (
     ElementsBody,

@@ -7,7 +7,7 @@ from service.constraint.arguments import arguments_schema, is_binding
 from service.constraint.calls import CallTerms
 from service.constraint.lark import Rules, TokenIds, either, spelled, tag
 from service.constraint.request import ToolShape
-from service.constraint.schema import schema_grammar
+from service.constraint.schema_grammar import schema_grammar
 from service.errors import InvalidRequestError
 from service.formats import Channels, Opening, ToolCallTags
 

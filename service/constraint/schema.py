@@ -3,7 +3,7 @@
 Draft 2020-12 as llguidance reads it (older drafts' ``definitions``, ``items`` as a list and boolean
 ``exclusiveMinimum`` too). The output is one JSON value; properties come in the order of the
 schema's ``properties``, then those that only ``required`` names, then others where the schema says
-that there are any (see ``constraint_closed``).
+that there are any (see ``service.constraint.closed``).
 
 - A keyword that restricts the value and cannot be enforced is left out and named with its path:
   who asked for strictness is refused because of it, everybody else is told.
@@ -18,7 +18,7 @@ that there are any (see ``constraint_closed``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,8 +30,6 @@ MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_SCHEMAS = 10_000
 _MAX_DEPTH = 40  # llguidance reads JSON to a depth of 128, and a schema takes up to three
 
-_WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
-_ESCAPES = 'nrbtf\\"'
 
 _FORMATS = frozenset(
     {
@@ -82,7 +80,7 @@ def _unless_true(value: Any) -> bool:
 
 
 # Keywords that restrict values and that no grammar here enforces; whether a value of theirs does.
-_UNENFORCED: dict[str, Callable[[Any], bool]] = {
+UNENFORCED: dict[str, Callable[[Any], bool]] = {
     "uniqueItems": _unless_false,
     "contains": _unless_true,
     "minContains": _always,
@@ -100,9 +98,9 @@ _UNENFORCED: dict[str, Callable[[Any], bool]] = {
     "$dynamicRef": _always,
     "$recursiveRef": _always,
 }
-_SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
-_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
+SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
 
 
 class Enforceable(NamedTuple):
@@ -158,24 +156,24 @@ class _Reader:
         kept = self._kept(schema, path)
         for keyword, value in kept.items():
             here = f"{path}.{keyword}"
-            if keyword in _SCHEMA_MAPS and isinstance(value, dict):
+            if keyword in SCHEMA_MAPS and isinstance(value, dict):
                 kept[keyword] = {
                     name: self.read(part, f"{here}.{name}", depth + 1)
                     for name, part in value.items()
                 }
-            elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
+            elif isinstance(value, list) and (keyword in SCHEMA_LISTS or keyword == "items"):
                 kept[keyword] = [
                     self.read(part, f"{here}.{index}", depth + 1)
                     for index, part in enumerate(value)
                 ]
-            elif keyword in _SCHEMAS:
+            elif keyword in SCHEMAS:
                 kept[keyword] = self.read(value, here, depth + 1)
         return kept
 
     def _kept(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
         """One subschema's own keywords, as far as they can be enforced."""
         kept = self._with_named_properties(_said(schema))
-        for keyword, restricts in _UNENFORCED.items():
+        for keyword, restricts in UNENFORCED.items():
             if keyword in kept and restricts(kept.pop(keyword)):
                 self._leave_out(
                     f"The schema keyword '{keyword}' cannot be enforced.", f"{path}.{keyword}"
@@ -356,116 +354,3 @@ def can_match(regex: str) -> bool:
 def _is_about_strings(schema: dict[str, Any]) -> bool:
     kind = schema.get("type", "string")
     return kind == "string" or (isinstance(kind, list) and "string" in kind)
-
-
-def eased(schema: dict[str, Any] | bool, param: str) -> Iterator[Enforceable]:
-    """The schema with ever less of what may make its grammar impossible or too large: alternatives
-    that exclude each other as mere alternatives, then without patterns too."""
-    if not isinstance(schema, dict):
-        return
-    for keywords in (("oneOf",), ("oneOf", "pattern", "patternProperties")):
-        paths: list[str] = []
-        changed = _without(schema, keywords, param, paths)
-        if paths:
-            yield Enforceable(changed, [], paths)
-
-
-def _without(schema: Any, keywords: tuple[str, ...], path: str, paths: list[str]) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    kept = dict(schema)
-    for keyword in keywords:
-        if keyword not in kept:
-            continue
-        value = kept.pop(keyword)
-        paths.append(f"{path}.{keyword}")
-        if keyword == "oneOf":
-            if "anyOf" in kept:
-                kept["allOf"] = [*kept.get("allOf", []), {"anyOf": value}]
-            else:
-                kept["anyOf"] = value
-    for keyword, value in kept.items():
-        here = f"{path}.{keyword}"
-        if keyword in _SCHEMA_MAPS and isinstance(value, dict):
-            kept[keyword] = {
-                name: _without(part, keywords, f"{here}.{name}", paths)
-                for name, part in value.items()
-            }
-        elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
-            kept[keyword] = [
-                _without(part, keywords, f"{here}.{index}", paths)
-                for index, part in enumerate(value)
-            ]
-        elif keyword in _SCHEMAS:
-            kept[keyword] = _without(value, keywords, here, paths)
-    return kept
-
-
-def schema_grammar(
-    schema: dict[str, Any] | bool, *, any_whitespace: bool = True, lenient: bool = False
-) -> str:
-    """The schema as a term of a Lark grammar. ``lenient`` leaves out what cannot be enforced."""
-    body: dict[str, Any] = {"allOf": [schema]}
-    if isinstance(schema, dict):
-        body = _rewritten(schema, _without_idle)
-    options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
-    if any_whitespace:
-        options["whitespace_pattern"] = _WHITESPACE
-    else:
-        options |= {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    if lenient:
-        options["lenient"] = True
-    body["x-guidance"] = options  # whatever a client wrote there is no schema keyword
-    return "%json " + msgspec.json.encode(body).decode()
-
-
-def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """The schema as it must read at ``place`` (a JSON pointer) inside another one: references to
-    its own root are made to point there. One with a base of its own (``$id``) needs no change."""
-    return schema if _has_base(schema) else _rewritten(schema, _Moved(place))
-
-
-Change = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
-    """A copy in which every subschema, this one first, is changed."""
-
-    def rewrite(part: Any) -> Any:
-        return _rewritten(part, change) if isinstance(part, dict) else part
-
-    changed = change(schema)
-    for keyword, value in changed.items():
-        if keyword in _SCHEMA_MAPS and isinstance(value, dict):
-            changed[keyword] = {name: rewrite(part) for name, part in value.items()}
-        elif isinstance(value, list) and (keyword in _SCHEMA_LISTS or keyword == "items"):
-            changed[keyword] = [rewrite(part) for part in value]
-        elif keyword in _SCHEMAS:
-            changed[keyword] = rewrite(value)
-    return changed
-
-
-def _without_idle(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without keywords that are unknown to grammars and, as they stand, restrict nothing."""
-    return {
-        keyword: value
-        for keyword, value in schema.items()
-        if keyword not in _UNENFORCED or _UNENFORCED[keyword](value)
-    }
-
-
-def _has_base(schema: dict[str, Any]) -> bool:
-    return isinstance(schema.get("$id"), str) or isinstance(schema.get("id"), str)
-
-
-class _Moved:
-    """Makes references to a schema's root point to ``place``."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __call__(self, schema: dict[str, Any]) -> dict[str, Any]:
-        target = schema.get("$ref")
-        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
-            return {**schema, "$ref": f"#{self._place}{target[1:]}"}
-        return dict(schema)

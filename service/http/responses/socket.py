@@ -13,19 +13,16 @@ Here only its few fields for the connection are read; nothing is made of the res
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from litestar.types import HTTPReceiveMessage, Message, Receive, Scope, Send
-from litestar.types.asgi_types import HTTPDisconnectEvent, HTTPRequestEvent
+from litestar.types import Receive, Scope, Send
 
 from service.conversation import JsonObject
 from service.errors import (
     BodyTooLargeError,
-    InvalidRequestError,
     NotFoundError,
     OverloadedError,
     QuireError,
@@ -34,11 +31,13 @@ from service.errors import (
 from service.http.connections import Connections
 from service.http.origins import OriginRules
 from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
+from service.http.responses.message import Envelope, SocketMessage
+from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody, socket_error
 from service.http.scope import AsgiApp, api_key_header, header
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.tenants.caller import ANYBODY, Caller
-from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
+from service.tenants.upload_room import FREE_BYTES, Gained
 from service.tenants.waiting_places import share
 
 PATH = "/v1/responses"
@@ -47,7 +46,6 @@ PATH = "/v1/responses"
 _WAITING_MESSAGES = 2
 # Without a message. Clients come back after minutes, when their user has read.
 _IDLE_SECONDS = 3600.0
-_MOST_STREAM_ID = 256
 # How often a message that is still arriving is counted.
 _LOOK_SECONDS = 0.1
 
@@ -60,18 +58,6 @@ _HANDSHAKE = (
     *(b"connection", b"upgrade", b"content-length", b"content-type", b"content-encoding"),
     *(b"transfer-encoding", b"expect", b"x-quire-resumable"),
 )
-
-
-class _Envelope(msgspec.Struct, frozen=True):
-    """What of a message is for the connection; its request is read by the route."""
-
-    type: str | None = None
-    stream_id: str | None = None
-    generate: bool | None = None
-    previous_response_id: str | None = None
-
-
-_envelope = msgspec.json.Decoder(_Envelope)
 
 
 class ResponsesSockets:
@@ -203,8 +189,8 @@ class _Socket:
         self._receive = receive
         self._send = send
         self._limit = services.settings.max_body_bytes
-        self._messages: asyncio.Queue[_Message] = asyncio.Queue(_WAITING_MESSAGES)
-        self._unanswered: set[_Message] = set()
+        self._messages: asyncio.Queue[SocketMessage] = asyncio.Queue(_WAITING_MESSAGES)
+        self._unanswered: set[SocketMessage] = set()
         self._left = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
 
@@ -236,7 +222,9 @@ class _Socket:
                 event: Any = await self._next_event()
                 if event["type"] != "websocket.receive":
                     return
-                message = _Message(self._services.upload_room, self._caller, event, self._limit)
+                message = SocketMessage(
+                    self._services.upload_room, self._caller, event, self._limit
+                )
                 del event
                 self._unanswered.add(message)
                 await self._messages.put(message)
@@ -274,7 +262,7 @@ class _Socket:
                 self._cut()
                 return
 
-    async def _next(self) -> _Message | None:
+    async def _next(self) -> SocketMessage | None:
         """None when the client has left, says nothing for too long, or the server shuts down."""
         drain = self._services.drain
         if drain.draining:
@@ -296,7 +284,7 @@ class _Socket:
             message.cancel()
             left.cancel()
 
-    async def _answer(self, message: _Message) -> None:
+    async def _answer(self, message: SocketMessage) -> None:
         lane: str | None = None
         try:
             asked = message.envelope()
@@ -307,12 +295,12 @@ class _Socket:
         finally:
             message.take()
 
-    async def _respond(self, message: _Message, asked: _Envelope) -> None:
+    async def _respond(self, message: SocketMessage, asked: Envelope) -> None:
         lane = asked.stream_id
         previous = self._memories.find(self, asked.previous_response_id)
         exchanged = Exchanged(previous, warms_up=asked.generate is False)
-        reply = _Reply(lambda event: self._say(event, lane))
-        request = _Request(message, self._left)
+        reply = EventsAsMessages(lambda event: self._say(event, lane))
+        request = MessageAsBody(message, self._left)
         await self._app(self._http_scope({ON_CONNECTION: exchanged}), request.receive, reply.send)
         if reply.error is not None:
             await self._say(reply.error, lane)
@@ -339,7 +327,7 @@ class _Socket:
         }
 
     async def _fail(self, error: QuireError, lane: str | None = None) -> None:
-        await self._say(_error_event(error.status, error.to_body(), error.headers()), lane)
+        await self._say(socket_error(error.status, error.to_body(), error.headers()), lane)
 
     async def _say(self, event: bytes, lane: str | None) -> None:
         """One event; ``lane`` is told back to the client that named it."""
@@ -357,127 +345,3 @@ class _Socket:
         if not self._left.is_set():
             await self._read_no_more()  # a read in progress holds up the close
             await self._send(message)
-
-
-def _read_envelope(message: bytes) -> _Envelope:
-    """Raises InvalidRequestError."""
-    try:
-        asked = _envelope.decode(message)
-    except msgspec.ValidationError as error:
-        raise InvalidRequestError(
-            f"A message must be a JSON object with a 'type' of 'response.create': {error}."
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequestError(f"The message is not valid JSON: {error}.") from None
-    if asked.type != "response.create":
-        raise InvalidRequestError(
-            f"The message type {asked.type!r:.80} is not supported; send 'response.create'.",
-            param="type",
-        )
-    if len(asked.stream_id or "") > _MOST_STREAM_ID:
-        raise InvalidRequestError(
-            f"'stream_id' must be a string of at most {_MOST_STREAM_ID} characters.",
-            param="stream_id",
-        )
-    return asked
-
-
-class _Message:
-    """One that has come; ``refusal``: why it is not kept. Its bytes count among those of the bodies
-    that arrive, until they are taken."""
-
-    def __init__(self, room: UploadRoom, caller: Caller, event: Any, limit: int) -> None:
-        text = event.get("text")
-        self._data: bytes = event.get("bytes") or b"" if text is None else text.encode()
-        self._place = contextlib.ExitStack()
-        self.refusal: QuireError | None = None
-        if len(self._data) > limit:
-            self._refuse(BodyTooLargeError(f"A message may have at most {limit} bytes."))
-            return
-        try:
-            self._place.enter_context(room.arriving(caller))(len(self._data))
-        except OverloadedError as error:
-            self._refuse(error)
-
-    def _refuse(self, error: QuireError) -> None:
-        self.refusal = error
-        self.take()
-
-    def envelope(self) -> _Envelope:
-        """Raises QuireError."""
-        if self.refusal is not None:
-            raise self.refusal
-        return _read_envelope(self._data)
-
-    def take(self) -> bytes:
-        """Its bytes, which count no more; none the next time."""
-        data, self._data = self._data, b""
-        self._place.close()
-        return data
-
-
-class _Request:
-    """An ASGI receive: a message as the body, then nothing until the client leaves."""
-
-    def __init__(self, message: _Message, left: asyncio.Event) -> None:
-        self._message: _Message | None = message
-        self._left = left
-
-    async def receive(self) -> HTTPReceiveMessage:
-        message, self._message = self._message, None
-        if message is not None:
-            body = message.take()
-            return HTTPRequestEvent(type="http.request", body=body, more_body=False)
-        await self._left.wait()
-        return HTTPDisconnectEvent(type="http.disconnect")
-
-
-class _Reply:
-    """An ASGI send that makes messages of a stream's events. ``error`` is what to say of a response
-    that is no stream."""
-
-    def __init__(self, say: Callable[[bytes], Any]) -> None:
-        self.error: bytes | None = None
-        self._say = say
-        self._status = 500
-        self._headers: dict[str, str] = {}
-        self._rest = b""
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._headers = {
-                name.decode().lower(): value.decode("latin-1") for name, value in message["headers"]
-            }
-        elif message["type"] == "http.response.body":
-            self._rest += message["body"]
-            if self._headers.get("content-type", "").startswith("text/event-stream"):
-                await self._say_events()
-            elif not message["more_body"]:
-                self.error = _error_event(self._status, self._rest, self._headers)
-
-    async def _say_events(self) -> None:
-        *events, self._rest = self._rest.split(b"\n\n")
-        for event in events:
-            data = event.partition(b"data: ")[2]
-            if data and not event.startswith(b":"):
-                await self._say(data)
-
-
-_TOLD_HEADERS = ("retry-after", "x-request-id", "x-quire-reason")
-
-
-def _error_event(status: int, body: bytes, headers: dict[str, str]) -> bytes:
-    """OpenAI's event for a request that failed before its response began."""
-    error = msgspec.json.decode(body)["error"]
-    if status == 404 and error.get("param") == "previous_response_id":
-        status, error["code"] = 400, "previous_response_not_found"
-    told = {name: headers[name] for name in _TOLD_HEADERS if name in headers}
-    return msgspec.json.encode(
-        {
-            "type": "error",
-            "status": status,
-            "error": {**error, "headers": told},
-            "headers": told,
-        }
-    )

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 
 from engine.constraint.grammar import allowed_tokens, compile_grammar
 from engine.messages import Constraint, FinishReason
-from service.constraint.schema import enforceable, schema_grammar
+from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import schema_grammar
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.engine.constraint.running import Engine, Model, lark
 

@@ -15,7 +15,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from service.constraint.closed import closed
-from service.constraint.schema import enforceable, schema_grammar
+from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import schema_grammar
 from tests.service.constraint.grammars import accepts, grammar
 
 EXAMPLES = int(os.environ.get("QUIRE_FUZZ_EXAMPLES", "60"))

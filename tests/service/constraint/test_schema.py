@@ -16,12 +16,8 @@ import jsonschema
 import pytest
 from pydantic import UUID4, Base64Str, BaseModel, Field, SecretStr, TypeAdapter
 
-from service.constraint.schema import (
-    eased,
-    enforceable,
-    nested,
-    schema_grammar,
-)
+from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import eased, nested, schema_grammar
 from service.errors import InvalidRequestError
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.service.constraint.grammars import accepts, grammar

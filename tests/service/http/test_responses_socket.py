@@ -13,15 +13,16 @@ import pytest
 from service.errors import BodyTooLargeError, OverloadedError
 from service.generation.admission import Drain
 from service.http.responses.memory import Memories
-from service.http.responses.socket import _Message, _Socket
+from service.http.responses.message import SocketMessage
+from service.http.responses.socket import _Socket
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 
 CREATE = json.dumps({"type": "response.create"})
 
 
-def message(room: UploadRoom, text: str, limit: int = 1 << 20) -> _Message:
-    return _Message(room, ANYBODY, {"text": text}, limit)
+def message(room: UploadRoom, text: str, limit: int = 1 << 20) -> SocketMessage:
+    return SocketMessage(room, ANYBODY, {"text": text}, limit)
 
 
 def test_a_message_counts_until_its_bytes_are_taken() -> None:
