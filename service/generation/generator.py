@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 from engine.messages import Generate
@@ -9,7 +10,7 @@ from service.checkpoint.checkpoint import Checkpoint
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
-from service.errors import EngineUnavailableError, InvalidRequestError, QuireError
+from service.errors import EngineUnavailableError, InvalidRequestError
 from service.formats import PLAIN
 from service.generation.beam import BeamGeneration, unsubmitted
 from service.generation.choice import Choice
@@ -19,6 +20,9 @@ from service.output.events import Event
 from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 from service.tenants.caller import Caller
+
+# Choices that are submitted before others have their turn.
+_AT_ONCE = 16
 
 
 class Generator:
@@ -35,22 +39,24 @@ class Generator:
         special_ids = checkpoint.vocabulary.special_ids
         self._special = frozenset(tag for tag, token in tokens.items() if token in special_ids)
 
-    def start(self, request: GenerationRequest, caller: Caller) -> Generation:
+    async def start(self, request: GenerationRequest, caller: Caller) -> Generation:
         """Submit every choice. Raises EngineUnavailableError, InvalidRequestError for a prompt that
         is too long to send, or CrashingRequestError."""
-        begin = self._sample if request.length_penalty is None else self._search
         try:
-            return begin(request, caller)
+            if request.length_penalty is not None:
+                return self._search(request, caller)
+            return await self._sample(request, caller)
         except ConnectionError as error:
             raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
 
-    def _sample(self, request: GenerationRequest, caller: Caller) -> Generation:
+    async def _sample(self, request: GenerationRequest, caller: Caller) -> Generation:
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
         seeds = [choice_seed(seed, index) for index in range(request.n)]
         waker = Waker()
         choices: list[Choice] = []
+        pause_at = _AT_ONCE
         try:
             for prompt in request.prompts:
                 submission = Submission(
@@ -63,9 +69,12 @@ class Generator:
                     priority=request.priority,
                     cache_salt=request.cache_salt,
                 )
+                if len(choices) >= pause_at:  # hundreds would hold up others' streams
+                    await asyncio.sleep(0)
+                    pause_at = len(choices) + _AT_ONCE
                 for sequence in self._link.submit(submission, waker):
                     choices.append(self._choice(request, len(choices), sequence))
-        except (ConnectionError, ValueError, QuireError):
+        except BaseException:
             self._link.abort([choice.sequence for choice in choices])
             raise
         return Generation(self._link, request, choices)

@@ -103,7 +103,7 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
         if constraint is not None:
             params = msgspec.structs.replace(wanted.params, constraint=constraint)
             wanted = dataclasses.replace(wanted, params=params)
-    generation = services.generator.start(wanted, client.exchange.caller)
+    generation = await services.generator.start(wanted, client.exchange.caller)
     client.exchange.began(generation)
     return generation
 

@@ -17,6 +17,7 @@ from service.generation.choice import StopRules
 from service.generation.generator import Generator
 from service.generation.request import GenerationRequest
 from service.tenants.caller import ANYBODY
+from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk, fail, finish
 
 READY = Ready(
@@ -44,17 +45,19 @@ def checkpoint(tiny_model: Path) -> Checkpoint:
 def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) -> BeamGeneration:
     desk = Desk()
     desk.state = EngineState(LinkPhase.READY, "ready", READY)
-    generation = Generator(desk, checkpoint).start(
-        GenerationRequest(
-            request_id="r",
-            prompts=[[1, 2, 3]],
-            params=SamplingParams(max_tokens=tokens, **fields),
-            arrival_time=0.0,
-            n=width,
-            stop=StopRules(token_ids=tuple(range(100, 200))),
-            length_penalty=1.0,
-        ),
-        ANYBODY,
+    generation = at_once(
+        Generator(desk, checkpoint).start(
+            GenerationRequest(
+                request_id="r",
+                prompts=[[1, 2, 3]],
+                params=SamplingParams(max_tokens=tokens, **fields),
+                arrival_time=0.0,
+                n=width,
+                stop=StopRules(token_ids=tuple(range(100, 200))),
+                length_penalty=1.0,
+            ),
+            ANYBODY,
+        )
     )
     assert isinstance(generation, BeamGeneration)
     return generation

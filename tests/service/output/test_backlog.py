@@ -22,6 +22,7 @@ from service.wire.chat.answer import ChatAnswer
 from service.wire.chat.request import decode_chat
 from service.wire.messages.answer import blocks_of
 from service.wire.messages.partial_json import read_cut_object
+from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk, Played, finish
 
 TOP = packed_top([(token, -0.5 * token) for token in range(20)])
@@ -35,16 +36,18 @@ def checkpoint(tiny_model: Path) -> Checkpoint:
 def begun(
     checkpoint: Checkpoint, desk: Desk, *, n: int = 1, stop: tuple[str, ...] = ()
 ) -> Generation:
-    return Generator(desk, checkpoint).start(
-        GenerationRequest(
-            request_id="r",
-            prompts=[[1, 2, 3]],
-            params=SamplingParams(max_tokens=10**6, logprobs=20),
-            arrival_time=0.0,
-            n=n,
-            stop=StopRules(strings=stop),
-        ),
-        ANYBODY,
+    return at_once(
+        Generator(desk, checkpoint).start(
+            GenerationRequest(
+                request_id="r",
+                prompts=[[1, 2, 3]],
+                params=SamplingParams(max_tokens=10**6, logprobs=20),
+                arrival_time=0.0,
+                n=n,
+                stop=StopRules(strings=stop),
+            ),
+            ANYBODY,
+        )
     )
 
 

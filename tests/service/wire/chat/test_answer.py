@@ -28,6 +28,7 @@ from service.generation.request import Generation, GenerationRequest
 from service.tenants.caller import ANYBODY
 from service.wire.chat.answer import ChatAnswer
 from service.wire.chat.request import chat_conversation, decode_chat
+from tests.service.at_once import at_once
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln 🚀"}}\n</tool_call>'
@@ -96,18 +97,20 @@ class Played:
         desk = Desk()
         body = {"messages": [{"role": "user", "content": "x"}], **fields}
         chat = decode_chat(json.dumps(body).encode(), max_choices=4)
-        self.generation: Generation = Generator(desk, checkpoint).start(
-            GenerationRequest(
-                request_id="r",
-                prompts=[[1, 2, 3]],
-                params=SamplingParams(max_tokens=999),
-                arrival_time=0.0,
-                parse=True,
-                tools=chat_conversation(chat).tool_schemas(),
-                opening=opening,
-                stop=StopRules(strings=stop),
-            ),
-            ANYBODY,
+        self.generation: Generation = at_once(
+            Generator(desk, checkpoint).start(
+                GenerationRequest(
+                    request_id="r",
+                    prompts=[[1, 2, 3]],
+                    params=SamplingParams(max_tokens=999),
+                    arrival_time=0.0,
+                    parse=True,
+                    tools=chat_conversation(chat).tool_schemas(),
+                    opening=opening,
+                    stop=StopRules(strings=stop),
+                ),
+                ANYBODY,
+            )
         )
         answer = ChatAnswer(
             chat,

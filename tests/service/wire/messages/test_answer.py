@@ -22,6 +22,7 @@ from service.generation.request import GenerationRequest
 from service.tenants.caller import ANYBODY
 from service.wire.messages.answer import MessagesAnswer
 from service.wire.messages.signatures import Signer
+from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import CALL, Desk, finish
 
 MALFORMED = [
@@ -53,16 +54,18 @@ class Played:
         shows_thinking: bool = True,
     ) -> None:
         desk = Desk()
-        generation = Generator(desk, checkpoint).start(
-            GenerationRequest(
-                request_id="r",
-                prompts=[[1, 2, 3]],
-                params=SamplingParams(max_tokens=999),
-                arrival_time=0.0,
-                parse=True,
-                tools={},
-            ),
-            ANYBODY,
+        generation = at_once(
+            Generator(desk, checkpoint).start(
+                GenerationRequest(
+                    request_id="r",
+                    prompts=[[1, 2, 3]],
+                    params=SamplingParams(max_tokens=999),
+                    arrival_time=0.0,
+                    parse=True,
+                    tools={},
+                ),
+                ANYBODY,
+            )
         )
         answer = MessagesAnswer(
             generation,

@@ -28,6 +28,7 @@ from service.tenants.caller import ANYBODY
 from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.conversation import own_items, read_request
 from service.wire.responses.request import decode_responses
+from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk, finish, one_each
 
 CHECKED_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -71,16 +72,18 @@ class Played:
         desk = Desk()
         request = decode_responses(json.dumps({"input": "x", "tools": TOOLS, **fields}).encode())
         read = read_request(request, [], own_items(request), str)
-        self.generation: Generation = Generator(desk, checkpoint).start(
-            GenerationRequest(
-                request_id="r",
-                prompts=[[1, 2, 3]],
-                params=SamplingParams(max_tokens=999),
-                arrival_time=0.0,
-                parse=True,
-                tools={},
-            ),
-            ANYBODY,
+        self.generation: Generation = at_once(
+            Generator(desk, checkpoint).start(
+                GenerationRequest(
+                    request_id="r",
+                    prompts=[[1, 2, 3]],
+                    params=SamplingParams(max_tokens=999),
+                    arrival_time=0.0,
+                    parse=True,
+                    tools={},
+                ),
+                ANYBODY,
+            )
         )
         self.endings: list[ResponseEnding] = []
         self.answer = ResponseAnswer(
