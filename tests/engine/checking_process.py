@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from engine.architecture.errors import WeightsError
-from engine.config import EngineConfig
-from engine.loop.process import EngineProcess, Progress
+from engine.config import EngineConfig, OnProgress
+from engine.loop.process import EngineProcess
 from engine.step.runner import Runner
 from engine.step.step import StepPlan, StepResult
 from tests.engine.checking_runner import CheckingRunner
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 
-    def load(_config: EngineConfig, progress: Progress) -> Runner:
+    def load(_config: EngineConfig, progress: OnProgress) -> Runner:
         progress("weights", 1, 2)
         time.sleep(options.load_seconds)
         if options.fail_to_load:

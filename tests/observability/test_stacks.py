@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Modules with a main of theirs that end by themselves, on a developer's machine.
-TOOLS = {"engine.cpu.library", "service.grpc.generate"}
+TOOLS = {"engine.cpu.library", "service.grpc.generate", "service.settings_page"}
 
 
 def process_modules() -> set[str]:

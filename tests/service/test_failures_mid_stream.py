@@ -177,17 +177,17 @@ def test_an_engine_that_fails_one_sequence_ends_that_stream_only(
     client: TestClient[Any], monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
     """The engine's own word that a sequence failed, put in the place of its end."""
-    real = choice_module.Choice._advance_to_an_end
+    real = choice_module.Choice._advance_to_the_end
 
-    def failing(choice: choice_module.Choice, fresh: list[int]) -> None:
+    def failing(choice: choice_module.Choice) -> None:
         record = choice.sequence.finished
         if record is not None:
             choice.sequence.finished = msgspec.structs.replace(
                 record, reason=FinishReason.ERROR, error="a step failed"
             )
-        real(choice, fresh)
+        real(choice)
 
     with monkeypatch.context() as patched:
-        patched.setattr(choice_module.Choice, "_advance_to_an_end", failing)
+        patched.setattr(choice_module.Choice, "_advance_to_the_end", failing)
         stream = client.post(api.path, json={**api.body, "stream": True}).text
     check_failed(stream, api)

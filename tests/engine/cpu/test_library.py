@@ -156,6 +156,6 @@ def test_a_cache_that_others_may_write_to_is_not_used(
     folder = library.cache_folder()
     assert folder.stat().st_mode & 0o077 == 0
     folder.chmod(0o777)
-    with pytest.raises(LibraryUnavailableError, match="not ours"):
+    with pytest.raises(LibraryUnavailableError, match="other users can write"):
         library.cache_folder()
     assert os.access(folder, os.W_OK)

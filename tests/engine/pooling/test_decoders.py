@@ -264,7 +264,7 @@ def test_the_checkpoint_says_how_it_is_pooled(
     ("pooling", "modules", "words"),
     [
         ({"pooling_mode_max_tokens": True}, (), "pooling max is not supported"),
-        ({"pooling_mode_mean_tokens": True}, ("Dense",), "asks for Dense"),
+        ({"pooling_mode_mean_tokens": True}, ("Dense",), "has Dense; supported"),
     ],
 )
 def test_a_pooling_that_is_not_served_is_said_at_the_start(
