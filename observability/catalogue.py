@@ -57,7 +57,7 @@ class Total:
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """``name`` is complete, with unit and ``_total`` where Prometheus' naming asks for them.
-    ``bulk``: observed at each engine step or token, so that one observation must cost little.
+    ``bulk``: observed at least at each engine step, so that one observation must cost little.
     ``totals``: where a counter's series come from, if from the engine's own."""
 
     name: str
@@ -333,14 +333,17 @@ EVENT_LOOP_LAG_SECONDS = Metric(
     "How late the API worker's event loop woke up, sampled.",
     (),
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5),
+    bulk=True,
 )
 EVENT_LOOP_HOLD_SECONDS = Metric(
     "quire_event_loop_hold_seconds",
     MetricKind.HISTOGRAM,
     Scope.PROCESS,
-    "CPU time the event loop's thread used before a timer of 20 ms fired, while requests run.",
+    "CPU time that the event loop's thread used between two looks at it, which it takes about every"
+    " 20 ms while requests run.",
     (),
     (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+    bulk=True,
 )
 TELEMETRY_DROPPED = Metric(
     "quire_telemetry_dropped_total",

@@ -82,12 +82,13 @@ class Choice:
         work per token."""
         sequence = self.sequence
         fresh = sequence.tokens
-        if not (fresh or sequence.finished or sequence.failure) or self.done:
+        ends = sequence.finished is not None or sequence.failure is not None
+        if not (fresh or ends) or self.done:
             return False
         if len(fresh) > most:
             self._advance_partly(most)
             return not self.done
-        if sequence.finished is not None or sequence.failure is not None:
+        if ends:
             self._advance_to_the_end()
             return False
         sequence.tokens = []

@@ -65,12 +65,15 @@ class Generation:
         self.first_token_time: float | None = None
         self.behind = False
         self._link = link
-        self._open = list(choices)
+        self.done = False
+        self._follow(list(choices))
         self.waker = choices[0].sequence.waker
 
-    @property
-    def done(self) -> bool:
-        return not self._open
+    def _follow(self, choices: list[Choice]) -> None:
+        """These are open from now on."""
+        self._open = choices
+        self._most = MOST_TOKENS // len(choices) or 1 if choices else 0  # of each at a time
+        self.done = not choices
 
     async def advance(self) -> list[Choice]:
         """Wait for the engine's next frame and take in a bounded part of what has arrived.
@@ -87,8 +90,7 @@ class Generation:
     def collect(self) -> list[Choice]:
         """What ``advance`` does once ``waker`` has woken it; for a reader that waits itself."""
         self.waker.clear()
-        changed = self._open
-        most = MOST_TOKENS // len(changed) or 1
+        changed, most = self._open, self._most
         behind = ended = False
         for choice in changed:
             if choice.advance(most):
@@ -111,7 +113,7 @@ class Generation:
                 raise choice.failure
         # Those that a stop string ended are still running in the engine.
         self._link.abort([choice.sequence for choice in choices if choice.done])
-        self._open = [choice for choice in choices if not choice.done]
+        self._follow([choice for choice in choices if not choice.done])
 
     def fail(self, error: QuireError) -> None:
         """Make what still runs end by this error at the next ``collect``; its blocks are freed

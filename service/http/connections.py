@@ -29,6 +29,8 @@ RESERVED_DESCRIPTORS = 64
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0
+# Looks for new connections only; the next one asks every descriptor again what it is.
+_BRIEF_LOOKS = 9
 # While connections are scarce.
 _HURRIED_LOOK_SECONDS = 0.05
 # Of the connections that may be open, so many are left for those that come.
@@ -73,10 +75,13 @@ class Connections:
         self._idle_timeout = idle_timeout
         self._first_timeout = first_timeout
         self._most = most
+        self._spare = max(1, most // _SPARE)
         self._port: int | None = None
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
         self._descriptors: dict[PeerAddress, int] = {}
+        self._others: set[int] = set()  # descriptors that were no client's at the last full look
+        self._brief_looks = 0  # since then
 
     @property
     def open(self) -> int:
@@ -144,32 +149,42 @@ class Connections:
             idle.append((since, descriptor))
             if now - since >= timeout:
                 self._end(descriptor)
-        spare = max(1, self._most // _SPARE)
-        scarce = len(self._open) > self._most - spare
+        scarce = len(self._open) > self._most - self._spare
         if scarce:
             idle.sort()
-            for _, descriptor in idle[: max(spare, len(idle) // 2)]:
+            for _, descriptor in idle[: max(self._spare, len(idle) // 2)]:
                 self._end(descriptor)
         return scarce
 
     def _look(self, now: float, *, again: bool = False) -> None:
         """Find connections that are new, forget those that are gone. One whose descriptor was used
         again since the last look is found when it seems idle, or with ``again``, which looks at
-        those that are known too."""
+        those that are known too. What was no client's is asked again when connections are scarce
+        and in one look of ten: a server that serves nobody new should not pay for looking."""
         present = set(map(int, os.listdir(_DESCRIPTORS)))
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
-        for descriptor in present if again else present - self._open.keys():
+        is_full = again or self._is_scarce() or self._brief_looks >= _BRIEF_LOOKS
+        if is_full:
+            self._others.clear()
+        self._brief_looks = 0 if is_full else self._brief_looks + 1
+        self._others &= present
+        for descriptor in present if again else present - self._open.keys() - self._others:
             address = self._peer_address(descriptor)
             known = self._open.get(descriptor)
             if known is not None and known.address != address:
                 self._forget(descriptor)
-            if address is not None and descriptor not in self._open:
+            if address is None:
+                self._others.add(descriptor)
+            elif descriptor not in self._open:
                 self._open[descriptor] = _Connection(address, now)
                 self._descriptors[address] = descriptor
         for address in self._peers.keys() - self._descriptors.keys():
             if not self._peers[address].requests:
                 del self._peers[address]
+
+    def _is_scarce(self) -> bool:
+        return len(self._open) + len(self._others) > self._most - self._spare
 
     def _forget(self, descriptor: int) -> _Connection | None:
         known = self._open.pop(descriptor, None)

@@ -70,11 +70,11 @@ async def stream_events(
             yield opening
         first, arm = True, generation.waker.arm
         while not generation.done:
-            if generation.behind:
-                await asyncio.sleep(0)
             waking = arm()
             if waking is not None:
                 await waking
+            elif generation.behind:
+                await asyncio.sleep(0)
             changed = generation.collect()
             if first and generation.first_token_time is not None:
                 exchange.note_first_token(generation.first_token_time)

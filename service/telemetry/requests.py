@@ -53,7 +53,7 @@ class Telemetry:
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._requests = self.metrics.series(catalogue.REQUESTS)
         self._handovers = self.metrics.series(catalogue.HANDOVERS)
-        self.holds = LoopHolds(self.metrics[catalogue.EVENT_LOOP_HOLD_SECONDS].observe)
+        self.holds = LoopHolds(self.metrics.series(catalogue.EVENT_LOOP_HOLD_SECONDS)().observe)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._histograms = {
             metric: self.metrics.series(metric)
@@ -142,6 +142,7 @@ class Telemetry:
 
     def on_step(self, message: StepOutputs | Heartbeat) -> None:
         """Count what the engine did since its last message."""
+        self.holds.engine_spoke()
         if isinstance(message, StepOutputs):
             self._engine.on_step(message)
         else:
@@ -158,7 +159,7 @@ class Telemetry:
 
     async def watch_event_loop(self) -> None:
         """Measure, until cancelled, how late the event loop wakes a timer."""
-        lag = self.metrics[catalogue.EVENT_LOOP_LAG_SECONDS]
+        lag = self.metrics.series(catalogue.EVENT_LOOP_LAG_SECONDS)()
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LOOP_LAG_INTERVAL_SECONDS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import os
 import socket
 import subprocess
 import sys
@@ -58,3 +60,23 @@ def test_what_has_been_read_of_a_connection_is_known() -> None:
             accepted.recv(3000, socket.MSG_WAITALL)
             assert connections.received(peer) == 3000
         assert connections.received(peer) is None
+
+
+@pytest.mark.parametrize(("most", "looks"), [(4096, 10), (1, 1)])
+def test_a_descriptor_that_becomes_a_client_s_is_found(most: int, looks: int) -> None:
+    """At once when few are left."""
+    connections = Connections(idle_timeout=60, first_timeout=60, most=most)
+    number = os.open(__file__, os.O_RDONLY)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, number)
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        connections._port = listener.getsockname()[1]
+        connections._end_idle()
+        assert number in connections._others
+        stack.enter_context(socket.create_connection(listener.getsockname()))
+        accepted = stack.enter_context(listener.accept()[0])
+        os.dup2(accepted.fileno(), number)
+        accepted.close()
+        for _ in range(looks):
+            connections._look(0.0)
+        assert number in connections._open

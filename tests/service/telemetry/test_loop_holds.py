@@ -46,3 +46,39 @@ async def test_waiting_is_not_holding() -> None:
         await asyncio.sleep(INTERVAL_SECONDS)
     assert max(held) < INTERVAL_SECONDS
     holds.stop()
+
+
+async def test_a_message_of_the_engine_brings_the_look_that_was_nearly_due() -> None:
+    held: list[float] = []
+    holds = LoopHolds(held.append)
+    holds.start()
+    holds.request_begins()
+    holds.engine_spoke()
+    await asyncio.sleep(0)
+    assert held == []  # the last look was just now
+    begin = time.monotonic()
+    while time.monotonic() - begin < INTERVAL_SECONDS:
+        pass
+    await asyncio.sleep(0)  # the loop learns the time
+    holds.engine_spoke()
+    await asyncio.sleep(0)
+    assert len(held) == 1  # the timer had a quarter of its time left
+    holds.stop()
+
+
+async def test_many_messages_in_one_turn_do_not_split_its_hold() -> None:
+    held: list[float] = []
+    holds = LoopHolds(held.append)
+    holds.start()
+    holds.request_begins()
+    await asyncio.sleep(INTERVAL_SECONDS)
+    held.clear()
+    for _ in range(10):
+        holds.engine_spoke()
+        begin = time.thread_time()
+        while time.thread_time() - begin < 0.01:
+            pass
+    while not held:
+        await asyncio.sleep(0)
+    assert held[0] >= 0.1
+    holds.stop()
