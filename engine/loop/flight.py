@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Container, Set
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from engine.loop.errors import EngineDeadError
 from engine.loop.outbox import StepFigures, phase_of
@@ -32,8 +33,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Flight:
+class Flight(msgspec.Struct, eq=False):
     """A step from its launch to its results. ``step`` None: it failed to launch, or has nothing to
     compute. ``discarded``: uids whose results count for nothing, because what came before them
     turned out otherwise than planned."""
@@ -55,8 +55,7 @@ class Flight:
             self.failure = _attempt(functools.partial(self.step.sample, discarded))[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
+class Landed(msgspec.Struct, frozen=True, eq=False):
     """What came of a step. Of one that failed, ``plan`` is what was run again and ``derailed`` its
     uids: a step planned after it assumed otherwise. ``doubt``: the failure of a step of which
     nothing could be run again either."""

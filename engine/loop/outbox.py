@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+
+import msgspec
 
 from engine.messages import (
     Admitted,
@@ -18,25 +19,23 @@ from engine.messages import (
 from engine.step.step import StepPlan
 
 
-@dataclass(slots=True)
-class Outbox:
+class Outbox(msgspec.Struct, eq=False):
     """What a connection has not been told yet."""
 
-    handles: list[int] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: dict[int, TokenLogprobs] = field(default_factory=dict)
-    prompt_logprobs: list[PromptLogprobs] = field(default_factory=list)
-    embedded: list[Embedded] = field(default_factory=list)
-    admitted: list[Admitted] = field(default_factory=list)
-    finished: list[Finished] = field(default_factory=list)
+    handles: list[int] = msgspec.field(default_factory=list)
+    token_ids: list[int] = msgspec.field(default_factory=list)
+    logprobs: dict[int, TokenLogprobs] = msgspec.field(default_factory=dict)
+    prompt_logprobs: list[PromptLogprobs] = msgspec.field(default_factory=list)
+    embedded: list[Embedded] = msgspec.field(default_factory=list)
+    admitted: list[Admitted] = msgspec.field(default_factory=list)
+    finished: list[Finished] = msgspec.field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         return not (self.handles or self.finished or self.admitted or self.prompt_logprobs)
 
 
-@dataclass(frozen=True, slots=True)
-class StepFigures:
+class StepFigures(msgspec.Struct, frozen=True):
     """What one step was; all zero where no forward pass ran."""
 
     phase: StepPhase | None = None

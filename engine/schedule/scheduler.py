@@ -91,10 +91,18 @@ class Scheduler:
         self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
         self.pool = BlockPool(num_kv_blocks)
         self.prefix = PrefixCache(self.pool, block_size, enabled=enable_prefix_caching)
-        self.counters = counters or EngineCounters()
+        self._counters = counters or EngineCounters()
+        self._num_generated = 0  # tokens that the counters lack
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue()
         self._running: list[Sequence] = []  # by rank, first in rank first
+
+    @property
+    def counters(self) -> EngineCounters:
+        # Brought up to date here: adding to a msgspec field for each token would slow every step.
+        self._counters.tokens_generated += self._num_generated
+        self._num_generated = 0
+        return self._counters
 
     @property
     def num_running(self) -> int:
@@ -293,7 +301,7 @@ class Scheduler:
             sequence.last_token_time = now
             if sequence.first_token_time is None:
                 sequence.first_token_time = now
-            self.counters.tokens_generated += 1
+            self._num_generated += 1
 
     def rewind(self, item: ScheduledSequence) -> None:
         """The step did not compute this item after all: it must be computed again."""

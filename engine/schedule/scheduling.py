@@ -14,8 +14,10 @@ from engine.step.step import ScheduledSequence, StepPlan
 class Scheduling(Protocol):
     """Add sequences; schedule a step; update with what it computed; finish a sequence."""
 
-    counters: EngineCounters
     waiting_reason: WaitingReason | None  # why the head of the queue waited in the last step
+
+    @property
+    def counters(self) -> EngineCounters: ...
 
     @property
     def max_num_seqs(self) -> int: ...

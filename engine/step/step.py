@@ -1,10 +1,14 @@
-"""What the scheduler asks the runner to do in one step, and what comes back."""
+"""What the scheduler asks the runner to do in one step, and what comes back.
+
+What is made for each step or token is a msgspec struct: making a frozen dataclass takes eight times
+as long.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -37,8 +41,7 @@ class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
         return self.num_preemptions == self.sequence.num_preemptions
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(msgspec.Struct, frozen=True, eq=False):
     """``admitted`` are the sequences among ``scheduled`` that run for the first time."""
 
     scheduled: tuple[ScheduledSequence, ...]
@@ -49,14 +52,12 @@ class StepPlan:
         return sum(item.num_tokens for item in self.scheduled)
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(msgspec.Struct, frozen=True):
     token_id: int
     logprobs: TokenLogprobs | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PooledVector:
+class PooledVector(msgspec.Struct, frozen=True):
     """The vector of a sequence that asked for one: little-endian float32."""
 
     data: bytes
@@ -72,15 +73,14 @@ class Withheld(enum.Enum):
 Sampled = SampledToken | PooledVector | Withheld | Exception | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(msgspec.Struct, frozen=True):
     """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token or a vector, None where the item
     does not complete its sequence, why a token is withheld, or the exception that makes this one
     sequence fail. ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step
     predicted, for sequences that ask for them."""
 
     sampled: list[Sampled]
-    prompt_logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
+    prompt_logprobs: dict[int, list[TokenLogprobs]] = msgspec.field(default_factory=dict)
 
 
 class StepUnderWay(Protocol):
