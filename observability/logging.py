@@ -36,11 +36,11 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _FIRST_KEYS = ("ts", "level", "process", "event")
 _REQUEST_FIELDS = tuple(field.name for field in REQUEST_LOG_FIELDS)
 
-# Libraries that log each connection or request of their own, where ours is the one line a request,
-# or each part of them that they load.
+# Libraries that log each connection or request of their own, where ours is the one line a request;
+# each part of them that they load; or each statement with its values, which is not for any log.
 _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
-    "alembic.runtime.plugins",
+    *("alembic.runtime.plugins", "aiosqlite"),
 )
 
 
