@@ -42,6 +42,8 @@ _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
     *("alembic.runtime.plugins", "aiosqlite"),
 )
+# It quotes exporters' headers that it cannot read, credentials and all.
+_QUOTING_LOGGER = "opentelemetry.util.re"
 
 
 class LineWriter:
@@ -136,6 +138,11 @@ def _to_json(event_dict: Mapping[str, Any], **_: Any) -> str:
     return msgspec.json.encode({**first, **event_dict}, enc_hook=repr).decode()
 
 
+def _without_the_header(record: logging.LogRecord) -> bool:
+    record.msg, record.args = "a header in OTEL_EXPORTER_OTLP_*HEADERS is not NAME=VALUE", ()
+    return True
+
+
 def configure(
     *,
     log_format: LogFormat = "auto",
@@ -194,6 +201,7 @@ def configure(
     root.setLevel(threshold)
     for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+    logging.getLogger(_QUOTING_LOGGER).addFilter(_without_the_header)
     return writer
 
 
