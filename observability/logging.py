@@ -36,12 +36,14 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _FIRST_KEYS = ("ts", "level", "process", "event")
 _REQUEST_FIELDS = tuple(field.name for field in REQUEST_LOG_FIELDS)
 
-# Libraries that log each connection or request of their own, where ours is the one line a request,
-# or each part of them that they load.
+# Libraries that log each connection or request of their own, where ours is the one line a request;
+# each part of them that they load; or each statement with its values, which is not for any log.
 _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
-    "alembic.runtime.plugins",
+    *("alembic.runtime.plugins", "aiosqlite"),
 )
+# It quotes exporters' headers that it cannot read, credentials and all.
+_QUOTING_LOGGER = "opentelemetry.util.re"
 
 
 class LineWriter:
@@ -136,6 +138,11 @@ def _to_json(event_dict: Mapping[str, Any], **_: Any) -> str:
     return msgspec.json.encode({**first, **event_dict}, enc_hook=repr).decode()
 
 
+def _without_the_header(record: logging.LogRecord) -> bool:
+    record.msg, record.args = "a header in OTEL_EXPORTER_OTLP_*HEADERS is not NAME=VALUE", ()
+    return True
+
+
 def configure(
     *,
     log_format: LogFormat = "auto",
@@ -194,6 +201,7 @@ def configure(
     root.setLevel(threshold)
     for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+    logging.getLogger(_QUOTING_LOGGER).addFilter(_without_the_header)
     return writer
 
 

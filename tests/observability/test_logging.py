@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
+from opentelemetry.util.re import parse_env_headers
 
 from observability import logging, schema
 from observability.logging import LineWriter, configure, log_request, sound_client_request_id
@@ -68,6 +69,17 @@ def test_lines_below_the_level_and_chatty_libraries_are_silent() -> None:
     structlog.get_logger().debug("too detailed")
     stdlib_logging.getLogger("_granian.asgi.io").info("a line per connection")
     assert stream.read_all(writer) == []
+
+
+def test_an_exporters_header_that_cannot_be_read_is_not_quoted() -> None:
+    stream = Lines()
+    writer = configure(log_format="json", stream=stream)
+    parse_env_headers("authorization Bearer canary", liberal=True)
+    parse_env_headers("authorization: Bearer canary")
+    lines = stream.read_all(writer)
+    assert [line["level"] for line in lines] == ["warning", "warning"]
+    assert b"OTEL_EXPORTER_OTLP_" in stream.getvalue()
+    assert b"canary" not in stream.getvalue()
 
 
 def test_exceptions_are_logged_without_the_values_of_local_variables() -> None:

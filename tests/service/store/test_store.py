@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 import os
 import socket
 import sqlite3
@@ -23,6 +25,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from observability.logging import configure
 from service.errors import StoreUnavailableError
 from service.store.database import Database
 from service.store.place import StorePlace, store_place
@@ -108,6 +111,27 @@ async def test_what_was_put_is_in_the_database_by_then(url: str) -> None:
         for number in (0, 99):
             assert await rows_of(store, f"resp_p{number}") == 1
             assert await store.delete(f"resp_p{number}", "me")
+
+
+async def test_the_most_detailed_log_says_nothing_of_what_is_stored(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner is a digest of its key."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", root.handlers[:])
+    monkeypatch.setattr(root, "level", root.level)
+    written = io.BytesIO()
+    writer = configure(level="debug", stream=written)
+    try:
+        async with opened(url) as store:
+            await store.put(record("resp_q", "digest-of-a-key"))
+            assert await rows_of(store, "resp_q")
+            assert await store.delete("resp_q", "digest-of-a-key")
+    finally:
+        writer.close()
+        structlog.reset_defaults()
+    assert b"response store opened" in written.getvalue()
+    assert b"digest-of-a-key" not in written.getvalue()
 
 
 async def test_the_first_who_ask_wait_for_the_database_to_be_opened(url: str) -> None:
