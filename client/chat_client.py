@@ -43,7 +43,8 @@ class Timings:
 
 
 class ChatClient:
-    """``base_url`` with or without ``/v1``. Raises ValueError when it is no http(s) URL."""
+    """``base_url`` with or without ``/v1``. Raises ValueError for one that is not an http(s) URL, and
+    for an API key that no header can carry."""
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
         parts = urlsplit(base_url if "://" in base_url else f"http://{base_url}")
@@ -54,6 +55,8 @@ class ChatClient:
         self._prefix = parts.path.rstrip("/").removesuffix("/v1")
         self._headers = {"content-type": "application/json"}
         if api_key:
+            if not (api_key.isascii() and api_key.isprintable()):
+                raise ValueError("the API key has characters other than printable ASCII")
             self._headers["authorization"] = f"Bearer {api_key}"
         self.timings = Timings()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.chat_terminal import printable
+from client.chat_terminal import printable, run
 
 
 def test_a_terminal_obeys_nothing_that_a_model_says() -> None:
@@ -26,3 +27,13 @@ def test_whatever_is_said_is_printed_without_control_characters(text: str) -> No
 def test_what_people_write_stays_as_it_is() -> None:
     text = "Grüße,\n\tworld! שלום 你好 👩‍👩‍👧 ½ …"
     assert printable(text) == text
+
+
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("http://127.0.0.1:1", api_key="geheim-\N{EURO SIGN}") == 1
+    said = capsys.readouterr().err
+    assert "the API key has characters" in said
+    assert "\N{EURO SIGN}" not in said
+    assert "geheim" not in said
