@@ -43,8 +43,8 @@ class Timings:
 
 
 class ChatClient:
-    """``base_url`` with or without ``/v1``. Raises ValueError for one that is not an http(s) URL, and
-    for an API key that no header can carry."""
+    """``base_url`` with or without ``/v1``. Raises ValueError for one that is not an http(s) URL
+    and for an API key that no header can carry."""
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
         parts = urlsplit(base_url if "://" in base_url else f"http://{base_url}")
