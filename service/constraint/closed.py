@@ -66,8 +66,8 @@ class _Closer:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._shared: set[int] = set()  # ids of subschemas that describe an object jointly with others
-        self._apart: dict[int, bool] = {}  # whether options exclude each other, by the id of their list
+        self._shared: set[int] = set()  # describe an object jointly with others, by id
+        self._apart: dict[int, bool] = {}  # options that exclude each other, by id of their list
         self._work = 0
 
     # --- which subschemas describe an object together with others --------------------------------

@@ -76,7 +76,7 @@ def schema_grammar(
         options |= {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     if lenient:
         options["lenient"] = True
-    body["x-guidance"] = options  # overwrites what the client wrote there, which is not a schema keyword
+    body["x-guidance"] = options  # replaces what the client wrote: it is not a schema keyword
     return "%json " + msgspec.json.encode(body).decode()
 
 
