@@ -1,8 +1,8 @@
-"""The fields that chat and completion requests share, and how they become engine parameters.
+"""The fields that chat and completion requests share, and their conversion to engine parameters.
 
-Everything that could cost memory or time has a bound here, checked while the body is decoded.
-Fields of OpenAI that do not change the answer of a local model are accepted and ignored
-(``IgnoredFields``); fields that would change it and are not served are refused by name.
+Everything that could cost memory or time has a limit here, checked while the body is decoded.
+Fields of OpenAI's that do not change the answer of a local model are accepted and ignored
+(``IgnoredFields``); fields that would change it and are not supported are rejected by name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 
 MAX_TOP_LOGPROBS = 20
-# Numbers kept of one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
-# so many besides its alternatives.
+# Numbers kept for one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
+# this many in addition to its alternatives.
 MAX_LOGPROBS = 1 << 24
 TOKEN_LOGPROBS = 25
 MAX_BAD_WORDS_TOKENS = 2048  # of all bad words, each in both its spellings
-MAX_BEAMS = 10  # each beam's step asks for the likeliest tokens, twice as many as there are beams
+MAX_BEAMS = 10  # each beam's step requests the likeliest tokens, twice as many as there are beams
 _INT63 = 2**63 - 1
 
 Name = Annotated[str, Meta(max_length=512)]
@@ -41,7 +41,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Accepted because they do not change what a local model answers."""
+    """Accepted because they do not change a local model's answer."""
 
     user: Name | None = None
     metadata: Annotated[dict[str, Name], Meta(max_length=64)] | None = None
@@ -53,7 +53,7 @@ class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
-    """Fields from which SamplingParams are made. None: not given."""
+    """Fields from which SamplingParams are made. None: not set."""
 
     model: Name | None = None
     n: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -113,8 +113,8 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
 
 
 def refuse_unserved(request: msgspec.Struct, served: Mapping[str, Callable[[Any], bool]]) -> None:
-    """``served`` maps fields that are only partly served to a test for values that are; null is
-    always one. Raises InvalidRequestError naming the field."""
+    """``served`` maps partly supported fields to a test for supported values; null always is.
+    Raises InvalidRequestError naming the field."""
     for name, is_served in served.items():
         value = getattr(request, name)
         if value is not None and not is_served(value):
@@ -124,7 +124,7 @@ def refuse_unserved(request: msgspec.Struct, served: Mapping[str, Callable[[Any]
 
 
 def check_limits(request: SamplingFields, *, max_choices: int) -> None:
-    """What the request's own fields cannot say about each other. Raises InvalidRequestError."""
+    """Check constraints between the request's fields. Raises InvalidRequestError."""
     if request.n is not None and request.n > max_choices:
         raise InvalidRequestError(f"'n' may be at most {max_choices} on this server.", param="n")
     if request.stream_options is not None and not request.stream:
