@@ -139,7 +139,7 @@ def check_limits(request: SamplingFields, *, max_choices: int) -> None:
         _check_beam_search(request)
 
 
-# What would change how likely an output is; a beam search compares outputs by the model alone.
+# Options that change how likely an output is; a beam search compares outputs by the model alone.
 _NOT_WITH_BEAMS = (
     *("logit_bias", "allowed_token_ids", "bad_words", "presence_penalty", "frequency_penalty"),
     *("min_tokens", "prompt_logprobs", "ignore_eos"),
@@ -181,7 +181,8 @@ def sampling_params(
     logprobs: int | None,
     prompt_logprobs: int | None = None,
 ) -> SamplingParams:
-    """The engine's parameters: the request's, else the checkpoint's defaults, else the API's.
+    """Return the engine's parameters: the request's, else the checkpoint's defaults, else the
+    API's.
 
     Raises InvalidRequestError for token ids outside the vocabulary.
     """
@@ -191,7 +192,7 @@ def sampling_params(
     top_p = _first(request.top_p, defaults.top_p, 1.0)
     top_k = _first(request.top_k, defaults.top_k, 0)
     if top_p <= 0:
-        # An empty nucleus still holds the most likely token.
+        # An empty nucleus still contains the most likely token.
         top_p, top_k = 1.0, 1
     if request.min_tokens is not None and request.min_tokens > max_tokens:
         raise InvalidRequestError(
@@ -229,10 +230,10 @@ def output_room(
     choices: int,
     logprobs: int | None,
 ) -> int:
-    """How many tokens each choice may have, of the ``room`` that the context leaves: fewer where
-    the logprobs of more could not be kept. ``wanted``: the limit that the request gives.
+    """Return how many tokens each choice may have, of the ``room`` left in the context: fewer if
+    the logprobs of more could not be kept. ``wanted``: the limit set in the request.
 
-    Raises InvalidRequestError where it wants more than that.
+    Raises InvalidRequestError if the request sets a higher limit.
     """
     if logprobs is None:
         return room
@@ -260,8 +261,8 @@ def check_prompt_logprobs(request: SamplingFields, tokens: int, logprobs: int | 
 
 
 def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int]:
-    """The prompt cut to ``truncate_prompt_tokens``; -1 stands for the whole context but one token
-    for the answer."""
+    """Cut the prompt to ``truncate_prompt_tokens``; -1 means the whole context minus one token for
+    the answer."""
     wanted = request.truncate_prompt_tokens
     if wanted is None:
         return ids
@@ -277,8 +278,8 @@ def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int
 
 
 def default_max_tokens(defaults: SamplingDefaults, room: int, fallback: int | None = None) -> int:
-    """The limit when the request gives none: the checkpoint's, else the API's, else all the
-    context that is left."""
+    """Return the limit for a request without one: the checkpoint's, else the API's, else all of the
+    remaining context."""
     return max(1, min(room, defaults.max_new_tokens or fallback or room))
 
 
@@ -308,8 +309,8 @@ def _logit_bias(bias: dict[str, float], vocab_size: int) -> dict[int, float]:
 
 
 def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
-    """A word is banned both as a text's start and after a space. Raises InvalidRequestError for
-    words that are too long, each or together."""
+    """Ban words both at the start of a text and after a space. Raises InvalidRequestError for words
+    that are too long, individually or together."""
     sequences: dict[tuple[int, ...], None] = {}
     total = 0
     for word in words:
