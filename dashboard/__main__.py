@@ -12,7 +12,7 @@ from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE
 
 
 def command(host: str, port: int) -> list[str]:
-    """The Streamlit command line. Its theme stands in .streamlit/config.toml beside app.py."""
+    """Return the Streamlit command line. Its theme is in .streamlit/config.toml next to app.py."""
     flags = {
         "server.address": host,
         "server.port": str(port),

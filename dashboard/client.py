@@ -1,8 +1,8 @@
-"""Streams a chat answer from any OpenAI-compatible server, and really stops when told to.
+"""Streams a chat answer from any OpenAI-compatible server, and can stop it at any time.
 
-The stream is read by a task on a background event loop, because only there can a read that
-waits for a busy server be cancelled at once. Cancelling closes the connection, which is how a
-server learns that nobody wants the answer any more.
+The stream is read by a task on a background event loop, because only there can a read that waits
+for a busy server be cancelled at once. Cancelling closes the connection, which is how a server
+learns that the answer is no longer needed.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ChatRequest:
 
 
 class Generation:
-    """One answer on its way. ``patience``: seconds after which an answer that nobody looks at
-    (the page was closed) is given up."""
+    """An answer in progress. ``patience``: seconds after which an answer that is not being read
+    (the page was closed) is cancelled."""
 
     def __init__(
         self, url: str, request: ChatRequest, api_key: str = "", patience: float = 60.0
@@ -73,7 +73,7 @@ class Generation:
         self._task = asyncio.run_coroutine_threadsafe(self._run(), _event_loop())
 
     def answer(self) -> Answer:
-        """A copy of what has come so far."""
+        """Return a copy of the answer so far."""
         with self._changed:
             self._looked = time.monotonic()
             return copy.deepcopy(self._answer)
@@ -106,7 +106,7 @@ class Generation:
         except (server.RefusalError, _BrokenStreamError) as error:
             self._end(Ending.FAILED, str(error))
         finally:
-            self._end(Ending.STOPPED)  # cancelled: the other endings have been told above
+            self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()
 
     async def _stream(self) -> None:
@@ -158,7 +158,7 @@ class Generation:
 
 
 class _BrokenStreamError(Exception):
-    """The stream began and did not come to its proper end. The message is for people."""
+    """The stream began but did not end properly. The message is for users."""
 
 
 @functools.cache

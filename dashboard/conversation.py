@@ -1,4 +1,4 @@
-"""A chat as turns of question and answer, and the request that asks for the next answer."""
+"""A chat as turns of question and answer, and the request for the next answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One background poller per server, shared by every session that looks at it.
+"""One background poller per server, shared by every session that displays it.
 
-However many people watch, a server is scraped once per interval, and not at all when nobody has
-looked for a while.
+A server is scraped once per interval regardless of the number of viewers, and not at all when there
+have been none for a while.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class Scrape:
 
 
 class History:
-    """The scrapes of the last ``seconds``. A window over a gap in them (nobody looked, or the
-    server was away) is shorter than asked for, or empty."""
+    """The scrapes of the last ``seconds``. A window with a gap (without viewers, or with the server
+    unavailable) is shorter than requested, or empty."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -58,22 +58,23 @@ class History:
             self._scrapes.popleft()
 
     def gauge(self, name: str, match: Match = _ANY) -> float:
-        """Sum of the matching gauges in the newest scrape; NaN when there is none."""
+        """Return the sum of the matching gauges in the newest scrape; NaN if there are none."""
         if not self._scrapes:
             return math.nan
         values = [v for s, v in self._scrapes[-1].gauges.items() if _matches(s, name, match)]
         return sum(values) if values else math.nan
 
     def info(self, name: str) -> dict[str, str]:
-        """Labels of the newest scrape's first gauge called ``name``; empty when there is none."""
+        """Return the labels of the newest scrape's first gauge called ``name``; empty if there is
+        none."""
         if not self._scrapes:
             return {}
         labels = (dict(s.labels) for s in self._scrapes[-1].gauges if s.name == name)
         return next(labels, {})
 
     def increase(self, name: str, seconds: float, match: Match = _ANY) -> float:
-        """Growth of the matching counters over the last ``seconds``, restarts included; NaN
-        before the second scrape and when there is no such counter."""
+        """Return the growth of the matching counters over the last ``seconds``, including restarts;
+        NaN before the second scrape or without such a counter."""
         span = self._span(seconds)
         grown = list(_growth(span, name, match).values()) if span else []
         return sum(grown) if grown else math.nan

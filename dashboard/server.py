@@ -1,4 +1,4 @@
-"""What a server says about itself: its health and its models."""
+"""Reads a server's health and its models."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def authorization(api_key: str) -> dict[str, str]:
 
 
 def unreachable(url: str, error: httpx.TransportError) -> str:
-    """What to tell when no answer came at all."""
+    """Return the message for the case that the server did not respond at all."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
         return f"{url} did not answer in time."
     if isinstance(error, httpx.ConnectError):

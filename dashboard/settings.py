@@ -1,5 +1,5 @@
-"""Which servers this dashboard may look at. The operator says, not the visitor: a page that
-fetches any address a visitor types would open the network behind it."""
+"""The servers this dashboard may access. They are set by the operator, not the visitor: a page that
+fetches any address a visitor types would expose the network it runs in."""
 
 from __future__ import annotations
 

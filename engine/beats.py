@@ -1,7 +1,7 @@
-"""Signs of life: a page of shared memory that one process writes and another reads.
+"""Heartbeats: a page of shared memory that one process writes and another reads.
 
-Neither waits for the other, and what a dead process wrote last can still be read. The page is a
-small file that both map. It holds float64 numbers, each written in one piece.
+Neither waits for the other, and the last values of a dead process can still be read. The page is a
+small file that both map. It holds float64 numbers, each written atomically.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 FLOAT_BYTES = 8
-# A step may take this many times as long as the slowest steps so far suggest.
+# A step may take this many times as long as predicted from the slowest steps so far.
 STEP_MARGIN = 10.0
-_FORGETTING = 0.99  # per step, so that one that was held up does not count for ever
+_FORGETTING = 0.99  # per step, so that the effect of a delayed one wears off
 
 
 class Sign(enum.IntEnum):
-    """What a page says, by its place in it. A child writes the first four, the supervisor the rest
-    into a page of its own."""
+    """The numbers of a page, by position. A child writes the first four; the supervisor writes the
+    others into its own page."""
 
-    BEATS = 0  # grows while the process gets on; a supervisor's: monotonic seconds
+    BEATS = 0  # grows while the process makes progress; the supervisor's: monotonic seconds
     PROGRESS = 1  # work done: tokens computed and sequences ended, or requests answered
-    READY_AT = 2  # monotonic seconds; 0: it is still starting
-    ALLOWED_SECONDS = 3  # that may pass until the next beat; infinite: unknown
-    FRUITLESS_DEATHS = 4  # of the engine, one after another, each without progress
-    NEXT_START_AT = 5  # of a dead engine, monotonic seconds; 0: it runs
+    READY_AT = 2  # monotonic seconds; 0: still starting
+    ALLOWED_SECONDS = 3  # until the next beat; infinite: unknown
+    FRUITLESS_DEATHS = 4  # of the engine in a row, each without progress
+    NEXT_START_AT = 5  # of a dead engine, monotonic seconds; 0: it is running
 
 
 class Page:
-    """``page[Sign.BEATS]``: read or write a number. All are 0 at first. Without a path the page is
-    this process's own. Raises OSError for a file that cannot be made or mapped, ValueError for one
-    that is too short."""
+    """Numbers in shared memory, accessed as ``page[Sign.BEATS]``; all are 0 at first. Without a
+    path the page is private to this process. Raises OSError if the file cannot be created or
+    mapped, ValueError if it is too short."""
 
     def __init__(self, path: Path | None = None, *, create: bool = False) -> None:
         size = len(Sign) * FLOAT_BYTES
@@ -45,7 +45,8 @@ class Page:
         descriptor = os.open(path, flags, 0o600)
         try:
             if create:
-                # Written, not just sized: on a full disk a hole would kill whoever writes to it.
+                # Written, not just resized: on a full disk, writing to a hole would kill the
+                # process.
                 os.write(descriptor, bytes(size))
             self._values = memoryview(mmap.mmap(descriptor, size)).cast("d")
         finally:
@@ -58,36 +59,36 @@ class Page:
         self._values[sign] = value
 
     def clear(self) -> None:
-        """Another process is about to write it."""
+        """Reset the page for another process."""
         for sign in Sign:
             self._values[sign] = 0.0
 
 
 class EngineBeats:
-    """What an engine's loop says of itself.
+    """Writes the heartbeats of an engine's loop.
 
-    A turn of the loop is a beat if it had nothing to do or got something done: an engine that spins
-    without getting anywhere does not beat. ``measures_steps``: how long a step may take is learnt
-    from those before; for devices on which it may be minutes.
+    An iteration of the loop counts as a beat if it was idle or made progress, so an engine that
+    spins without progress does not beat. ``measures_steps``: predict how long a step may take from
+    earlier ones, for devices on which it may take minutes.
     """
 
     def __init__(self, page: Page, clock: Callable[[], float] = time.monotonic) -> None:
         self._page = page
         self._clock = clock
         self._measures_steps = False
-        self._planned = 0  # tokens of the turn's step
+        self._planned = 0  # tokens of the current step
         self._begin = 0.0
         self._progress = 0
         self._slowest = 0.0  # seconds of a step
-        self._slowest_token = 0.0  # seconds of a step, divided by its tokens
+        self._slowest_token = 0.0  # seconds of a step per token
 
     def ready(self, *, measures_steps: bool) -> None:
-        """The model is loaded; the loop begins."""
+        """Record that the model is loaded and the loop begins."""
         self._measures_steps = measures_steps
         self._page[Sign.READY_AT] = self._clock()
 
     def planned(self, tokens: int) -> None:
-        """A step of so many tokens is about to run."""
+        """Record that a step of this many tokens is about to run."""
         if not tokens:
             return
         self._planned = tokens
@@ -97,7 +98,7 @@ class EngineBeats:
             self._page[Sign.ALLOWED_SECONDS] = STEP_MARGIN * expected or float("inf")
 
     def turned(self, progress: int, *, is_idle: bool) -> None:
-        """The loop has made a turn. ``progress``: all that was done so far."""
+        """Record an iteration of the loop. ``progress``: the total work done so far."""
         page = self._page
         if self._planned:
             if self._measures_steps:

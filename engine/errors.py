@@ -1,4 +1,4 @@
-"""What may be told of an error to whoever sent the request."""
+"""Errors whose message may be shown to the client that sent the request."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ UNTOLD = "internal engine error; see the log"
 
 
 class TellableError(ValueError):
-    """Something is wrong with one request, or follows from it. The message is written for its
-    sender; that of any other exception may hold paths, addresses and what belongs to others."""
+    """Something is wrong with one request, or follows from it. The message is written for the
+    client; the messages of other exceptions may contain paths, addresses and other clients' data.
+    """
 
 
 class RefusedError(TellableError):
-    """The request asks for what cannot be done; its sender can mend that, the server cannot."""
+    """The request needs something unsupported; the client can correct that, the server cannot."""
 
 
 def told(error: Exception) -> str:
-    """What the sender of the request may know of it."""
+    """Return the error message for the client."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"{type(error).__name__}: {error}" if isinstance(error, TellableError) else UNTOLD

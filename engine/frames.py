@@ -1,4 +1,4 @@
-"""Cuts a byte stream back into the frames that ``engine.messages`` describes."""
+"""Splits a byte stream into the frames that ``engine.messages`` describes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from engine.messages import FRAME_HEADER, MAX_FRAME_BYTES
 
 
 class FrameTooLargeError(ValueError):
-    """A header announces more than a frame may hold."""
+    """A header announces more bytes than a frame may have."""
 
 
 class FrameReader:
-    """Takes bytes as they arrive, gives whole frame bodies back, in order."""
+    """Accepts bytes as they arrive and returns whole frame bodies in order."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The bodies that ``data`` completes.
+        """Return the bodies that ``data`` completes.
 
         Raises FrameTooLargeError as soon as a header is too large, before its body is stored.
         """

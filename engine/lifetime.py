@@ -15,13 +15,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def watch_parent(on_exit: Callable[[], None], parent: int | None = None) -> threading.Thread:
-    """Call ``on_exit`` once, from a thread of its own, when the parent process is gone.
+    """Call ``on_exit`` once, from a separate thread, when the parent process is gone.
 
-    ``parent`` is its id, if whoever started this process told it: one that was gone before this
-    call is noticed then, too.
+    ``parent`` is its process id, if known to the caller: with it, a parent that died before this
+    call is noticed too.
 
-    Unlike the kernel's parent-death signal, which is sent when the *thread* that started this
-    process ends, this watches the parent as a whole.
+    The kernel's parent-death signal is sent when the *thread* that started this process ends; this
+    function watches the parent process as a whole.
     """
     parent = os.getppid() if parent is None else parent
     thread = threading.Thread(
@@ -32,10 +32,10 @@ def watch_parent(on_exit: Callable[[], None], parent: int | None = None) -> thre
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, whatever this one is
-    doing then; ``parent`` is that thread's process, which may have ended already. For a process
-    started by a main thread, that has nothing to clean up. Where there is no such service (it is
-    Linux's) nothing happens."""
+    """Have the kernel kill this process when the thread that started it ends, even if this process
+    is busy; ``parent`` is that thread's process, which may have ended already. For a process that
+    was started by a main thread and has nothing to clean up. Does nothing on systems other than
+    Linux."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
@@ -45,12 +45,12 @@ def die_with_parent(parent: int) -> None:
 def _wait(parent: int, on_exit: Callable[[], None]) -> None:
     try:
         descriptor = os.pidfd_open(parent)
-    except (AttributeError, OSError):  # not Linux 5.3 or later, or the parent is gone already
+    except (AttributeError, OSError):  # not Linux 5.3 or later, or the parent is already gone
         while os.getppid() == parent:
             time.sleep(0.5)
     else:
         try:
-            # Between getppid and pidfd_open the parent may have gone and its id been used again.
+            # The parent may have died between getppid and pidfd_open, and its id been reused.
             if os.getppid() == parent:
                 poll = select.poll()
                 poll.register(descriptor, select.POLLIN)

@@ -1,11 +1,11 @@
-"""What crosses the engine's socket, in both directions.
+"""The messages on the engine's socket, in both directions.
 
 Every message is a frozen msgspec struct, sent as one frame: a 4-byte little-endian length and a
-msgpack map with a ``type`` tag. Times are seconds of ``time.monotonic()``; the clock is shared by
-all processes of one machine, so intervals may be taken across the socket. A sequence is named by
-its ``handle``, an integer that the sender of ``Submit`` chooses, unique on its connection.
+msgpack map with a ``type`` tag. Times are seconds of ``time.monotonic()``; all processes of one
+machine share this clock, so times from both ends can be compared. A sequence is identified by its
+``handle``, an integer chosen by the sender of ``Submit`` and unique on its connection.
 
-This module imports nothing of the engine: the service reads it without loading torch.
+This module imports nothing from the engine: the service uses it without loading torch.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class FinishReason(enum.StrEnum):
 
     STOP = "stop"  # an end-of-sequence or stop token was sampled
     LENGTH = "length"  # max_tokens or the model's context length was reached
-    ABORT = "abort"  # the submitter asked for it, or its connection closed
-    ERROR = "error"  # this sequence failed; others go on
+    ABORT = "abort"  # the submitter aborted it, or its connection closed
+    ERROR = "error"  # this sequence failed; others continue
 
 
 class WaitingReason(enum.StrEnum):
-    """What keeps the head of the waiting queue, and all behind it, from running."""
+    """What keeps the head of the waiting queue, and everything after it, from running."""
 
     SLOTS = "slots"  # max_num_seqs sequences are running
-    KV_BLOCKS = "kv_blocks"  # not enough free KV-cache blocks
+    KV_BLOCKS = "kv_blocks"  # not enough free KV cache blocks
     BUDGET = "budget"  # this step's token budget is spent
-    CONSTRAINT = "constraint"  # only grammars are waited for; they hold up nobody else
+    CONSTRAINT = "constraint"  # only waiting for grammars, which delay no other sequence
 
 
 class Pooling(enum.StrEnum):
-    """Which of an input's final hidden states its vector is made of."""
+    """Which of an input's final hidden states are used for its vector."""
 
     MEAN = "mean"  # the mean of all
     LAST = "last"  # the last token's
@@ -61,25 +61,25 @@ class StepPhase(enum.StrEnum):
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which texts a sequence may generate: a grammar in llguidance's Lark notation (or the JSON
-    form of its grammar lists). ``row_items`` bounds how ambiguous it may be, see
-    ``engine.constraint.grammar``; grammars that a stranger wrote get a low bound."""
+    form of its grammar lists). ``row_items`` limits how ambiguous it may be, see
+    ``engine.constraint.grammar``; grammars written by clients get a low limit."""
 
     grammar: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)]
     row_items: Annotated[int, Meta(ge=16, le=2000)] = 1000
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How tokens of one sequence are chosen. Bounds are checked when a message is decoded.
+    """How to sample the tokens of one sequence. Bounds are checked when a message is decoded.
 
-    ``temperature`` 0 is greedy. ``top_k`` 0 and ``top_p`` 1 switch those filters off. ``logprobs``
-    is the number of most likely alternatives to report besides the sampled token (0: only the
-    sampled one; None: none), over the distribution before temperature and filters.
+    ``temperature`` 0 is greedy. ``top_k`` 0 and ``top_p`` 1 disable those filters. ``logprobs`` is
+    the number of most likely alternatives to report besides the sampled token (0: only the sampled
+    one; None: none), over the distribution before temperature and filters.
 
     ``constraint`` allows only tokens that continue a text of its grammar, and an end-of-sequence
     token exactly where the text may end; where nothing else may follow, the sequence stops without
-    one, also under ``min_tokens`` or ``ignore_eos``. Everything else chooses among those tokens.
+    one, even under ``min_tokens`` or ``ignore_eos``. Everything else applies to those tokens.
 
-    ``allowed_tokens``: the only tokens that may be sampled, as made by ``token_mask``; None: all.
+    ``allowed_tokens``: the only tokens that may be sampled, encoded by ``token_mask``; None: all.
     """
 
     max_tokens: Annotated[int, Meta(ge=1)]
@@ -106,8 +106,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def token_mask(token_ids: Iterable[int]) -> bytes:
-    """A set of tokens as bits: token t is bit t % 8 of byte t // 8. Its size is bounded by the
-    vocabulary, however often ``token_ids`` (not negative) repeat themselves."""
+    """Encode a set of tokens as bits: token t is bit t % 8 of byte t // 8. The size is bounded by
+    the vocabulary, even if ``token_ids`` (not negative) repeat."""
     chosen = set(token_ids)
     size = max(chosen, default=-1) // 8 + 1
     digits = bytearray(b"0") * (8 * size)
@@ -120,27 +120,27 @@ def token_mask(token_ids: Iterable[int]) -> bytes:
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True):
-    """One more sequence of a ``Submit``, alike but for its handle and seed."""
+    """Another sequence of a ``Submit``, which differs only in handle and seed."""
 
     handle: Handle
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", omit_defaults=True):
-    """Continue the prompt. ``output_token_ids`` are tokens it already generated elsewhere (before
-    an engine restart): they are prefilled, not reported again, and count towards the limits."""
+    """Continue the prompt. ``output_token_ids`` are tokens already generated by another engine
+    (before a restart): they are prefilled, not reported again, and count towards the limits."""
 
     params: SamplingParams
     output_token_ids: list[TokenId] = []
 
 
 class Embed(msgspec.Struct, frozen=True, kw_only=True, tag="embed", omit_defaults=True):
-    """Make one vector of the prompt: its embedding, or the scores of a sequence classifier.
+    """Compute one vector from the prompt: its embedding, or the scores of a sequence classifier.
 
-    ``second_text``: how many tokens stand before the second of two texts, for encoders that tell
-    them apart; None: there is one text. ``dimensions``: keep only that many leading elements.
-    ``activate``: bring an embedding to length 1, or a score through the model's output function
-    to [0, 1]; None: as the checkpoint declares, but a shortened embedding always.
+    ``second_text``: the number of tokens before the second of two texts, for encoders that
+    distinguish them; None: there is one text. ``dimensions``: keep only this many leading elements.
+    ``activate``: normalize an embedding to length 1, or apply the model's output function to map a
+    score to [0, 1]; None: as the checkpoint declares, but always for a shortened embedding.
     """
 
     second_text: Annotated[int, Meta(ge=0)] | None = None
@@ -152,8 +152,8 @@ Task = Generate | Embed
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
-    """Add a sequence. ``copies``: the other choices of the same request, so that what they share
-    is sent once."""
+    """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
+    sent once."""
 
     handle: Handle
     request_id: str
@@ -161,7 +161,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     task: Task
     priority: int = 0  # lower runs first; equal priorities first come, first served
     arrival_time: float
-    cache_salt: str = ""  # sequences share prefix-cache blocks only under equal salts
+    cache_salt: str = ""  # sequences share prefix cache blocks only under equal salts
     copies: list[Copy] = []
 
 
@@ -199,14 +199,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     eos_token_ids: tuple[int, ...] = ()  # those that end a sequence, unless it ignores them
     prefix_caching: bool = True
     generates: bool = True
-    embedding_size: int = 0  # elements of an embedding; 0: the model makes none
-    num_scores: int = 0  # a sequence classifier's; 0: it is none
-    matryoshka_dimensions: tuple[int, ...] = ()  # the only ones that may be kept; empty: any
+    embedding_size: int = 0  # elements of an embedding; 0: not supported
+    num_scores: int = 0  # a sequence classifier's; 0: not a classifier
+    matryoshka_dimensions: tuple[int, ...] = ()  # the only sizes allowed; empty: any
     tensor_parallel_size: int = 1  # devices that share the model
 
 
 class Fatal(msgspec.Struct, frozen=True, tag="fatal"):
-    """The engine cannot go on (the model does not load, the device is lost) and will exit."""
+    """The engine cannot continue (the model does not load, the device is lost) and will exit."""
 
     error: str
 
@@ -220,7 +220,7 @@ _TOP_LOGPROB = struct.Struct("<if")
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Natural-log probability of one token, and of the most likely ones in falling order.
+    """The natural log-probability of one token, and of the most likely ones in decreasing order.
 
     ``packed``: the likely ones, each a little-endian int32 (its id) and float32 (its logprob):
     eight bytes, where objects would take a hundred.
@@ -235,21 +235,21 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return [TopLogprob(*pair) for pair in _TOP_LOGPROB.iter_unpack(self.packed)]
 
     def pairs(self, most: int) -> Iterator[tuple[int, float]]:
-        """The id and logprob of the ``most`` likeliest tokens at most."""
+        """Return the id and logprob of at most ``most`` of the likeliest tokens."""
         return _TOP_LOGPROB.iter_unpack(self.packed[: most * _TOP_LOGPROB.size])
 
     def cut(self, most: int) -> TokenLogprobs:
-        """The same with the ``most`` likeliest tokens at most."""
+        """Return a copy with at most ``most`` of the likeliest tokens."""
         return TokenLogprobs(self.logprob, self.rank, self.packed[: most * _TOP_LOGPROB.size])
 
 
 def packed_top(top: Iterable[tuple[int, float]]) -> bytes:
-    """``TokenLogprobs.packed`` of these ids and logprobs."""
+    """Encode ids and logprobs for ``TokenLogprobs.packed``."""
     return b"".join([_TOP_LOGPROB.pack(token_id, logprob) for token_id, logprob in top])
 
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True):
-    """A sequence left the waiting queue for the first time. Told before the step that runs it."""
+    """A sequence left the waiting queue for the first time. Sent before the step that runs it."""
 
     handle: int
     time: float
@@ -257,8 +257,8 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
-    """Logprobs of prompt tokens ``start`` + 1 and following, each given the tokens before it.
-    Told as they are computed, no more at a time than a step computes."""
+    """Logprobs of prompt tokens ``start`` + 1 and following, each given the tokens before it. Sent
+    as they are computed, step by step."""
 
     handle: int
     start: int
@@ -266,26 +266,26 @@ class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Embedded(msgspec.Struct, frozen=True, array_like=True):
-    """The vector of an ``Embed``. It comes in the same message as its ``Finished``."""
+    """The vector of an ``Embed``, sent in the same message as its ``Finished``."""
 
     handle: int
     vector: bytes  # little-endian float32
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one sequence: what it cost and when each phase began (monotonic seconds;
-    None for a phase that was never reached)."""
+    """The record of one sequence: its usage, and when each phase began (monotonic seconds; None for
+    a phase that was never reached)."""
 
     handle: int
     reason: FinishReason
     stop_token_id: int | None = None
     error: str | None = None
-    is_refusal: bool = False  # the request asks for what cannot be done: the error is its own
+    is_refusal: bool = False  # the request needs something unsupported, which caused the error
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
     preemptions: int
-    handovers: int = 0  # to an engine that came after one that died; the service's to say
+    handovers: int = 0  # to an engine that replaced a dead one; set by the service
     arrival_time: float
     first_scheduled_time: float | None
     first_token_time: float | None
@@ -294,20 +294,19 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineCounters(msgspec.Struct):
-    """Totals since the engine's start, each counted where its work is done; those with a metric of
-    their own are named there (``observability.catalogue``, ``totals``). For each sequence that was
-    prefilled to its end, prompt tokens computed plus cached is exactly its prompt's length, however
-    often it was preempted."""
+    """Totals since the engine's start, each counted where its work is done; for their metrics see
+    ``observability.catalogue``, ``totals``. For each sequence that was prefilled completely, prompt
+    tokens computed plus cached is exactly its prompt's length, however often it was preempted."""
 
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
-    tokens_recomputed: int = 0  # computed again after a preemption; what a cache gave back is not
+    tokens_recomputed: int = 0  # after a preemption; without those found in the cache
     tokens_generated: int = 0
     preemptions: int = 0
     steps: int = 0
     grammars_compiled: int = 0
     grammars_cached: int = 0  # found compiled
-    grammars_failed: int = 0  # sequences that their grammar ended with an error
+    grammars_failed: int = 0  # sequences that failed because of their grammar
     grammar_compile_seconds: float = 0.0
     grammar_mask_seconds: float = 0.0
 
@@ -319,18 +318,18 @@ class EngineStats(EngineCounters, kw_only=True):
     running: int = 0
     waiting: int = 0
     waiting_reason: WaitingReason | None = None
-    kv_blocks_free: int = 0  # holding nothing
-    kv_blocks_cached: int = 0  # held by no sequence, content kept for the prefix cache
+    kv_blocks_free: int = 0  # without contents
+    kv_blocks_cached: int = 0  # held by no sequence, contents kept for the prefix cache
     kv_blocks_active: int = 0  # held by at least one sequence
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):
-    """All that one engine step produced, for all sequences of this connection.
+    """All outputs of one engine step for the sequences of this connection.
 
     ``handles`` (int64) and ``token_ids`` (int32) are packed little-endian arrays of equal length:
-    entry i says that sequence handles[i] generated token_ids[i]. ``logprobs`` maps an entry's
-    index to its logprobs. A sequence's last token comes in the same message as its ``Finished``,
-    or before it where a constraint ended the sequence.
+    entry i says that sequence handles[i] generated token_ids[i]. ``logprobs`` maps an entry's index
+    to its logprobs. A sequence's last token comes in the same message as its ``Finished``, or
+    before it if a constraint ended the sequence.
     """
 
     time: float
@@ -349,28 +348,28 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Sent once a second while no step runs, so that silence means trouble."""
+    """Sent once a second while no step runs, so that silence indicates a problem."""
 
     stats: EngineStats
 
 
-# --- service to the process that tries grammars (engine.constraint.trial), and back -------------
+# --- service to the process that compiles grammars (engine.constraint.trial), and back ------------
 
 
 class TryGrammar(msgspec.Struct, frozen=True, tag="try_grammar"):
-    """Would an engine take this constraint?"""
+    """Check whether an engine would accept this constraint."""
 
     constraint: Constraint
 
 
 class ConvertGrammar(msgspec.Struct, frozen=True, tag="convert_grammar"):
-    """Put a grammar in llama.cpp's GBNF notation into Lark's."""
+    """Convert a grammar from llama.cpp's GBNF notation to Lark's."""
 
     gbnf: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """``error`` None: yes; ``grammar`` is then what was converted."""
+    """``error`` None: success; ``grammar`` is then the converted one."""
 
     error: str | None = None
     grammar: str | None = None
@@ -386,7 +385,7 @@ _from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(From
 
 
 def encode_frame(message: ToEngine | FromEngine) -> bytes:
-    """One message with its length header.
+    """Encode one message with its length header.
 
     Raises ValueError when the message exceeds ``MAX_FRAME_BYTES``.
     """

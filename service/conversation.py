@@ -14,8 +14,8 @@ JsonObject = dict[str, Any]
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A function the model may call. ``parameters`` is a JSON schema; ``strict`` asks that every
-    call's arguments match it."""
+    """A function the model may call. ``parameters`` is a JSON schema; ``strict`` requires that
+    every call's arguments match it."""
 
     name: str
     description: str | None = None
@@ -59,7 +59,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.tools) and self.tool_choice != "none"
 
     def template_tools(self) -> list[JsonObject] | None:
-        """Tools in the order of keys that models are trained on; None unless they may be called."""
+        """Tools with keys in the order that models are trained on; None unless they may be
+        called."""
         if not self.calls_tools:
             return None
         return [_template_tool(tool) for tool in self.tools]
@@ -71,7 +72,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         return {tool.name: tool.parameters for tool in self.tools}
 
     def thinking_variables(self) -> JsonObject:
-        """The template variables by which model families switch reasoning."""
+        """The template variables with which model families enable or disable reasoning."""
         thinking = self.thinking
         if thinking is None and self.reasoning_effort is not None:
             thinking = self.reasoning_effort != "none"
@@ -103,9 +104,10 @@ def _template_tool(tool: ToolDefinition) -> JsonObject:
 
 
 def call_arguments(text: str) -> Any:
-    """A call's arguments as templates take them: the object that ``text`` holds, else the text."""
+    """Return a call's arguments as templates expect them: the object in ``text``, else the text."""
     try:
-        # Stricter than the standard library: no half surrogates, which no tokenizer takes.
+        # Stricter than the standard library: it rejects half surrogate pairs, which tokenizers
+        # cannot encode.
         parsed = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
         return text

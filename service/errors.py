@@ -63,8 +63,8 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class QuireError(Exception):
-    """Base of all. ``message`` says what to do; ``param`` names the field at fault;
-    ``retry_after`` is in seconds, None where no honest figure exists."""
+    """Base class. ``message`` says what to do; ``param`` names the field at fault; ``retry_after``
+    is in seconds, None if there is no reliable estimate."""
 
     kind: ClassVar[Kind]
 
@@ -90,7 +90,7 @@ class QuireError(Exception):
         return msgspec.json.encode(ErrorBody(detail))
 
     def headers(self) -> dict[str, str]:
-        """Response headers that belong to the error."""
+        """Response headers for the error."""
         headers = {"x-quire-reason": self.outcome}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
@@ -140,7 +140,7 @@ class SlowSenderError(QuireError):
     kind = Kind(408, "invalid_request_error", "request_timeout", "client_slow")
 
     def headers(self) -> dict[str, str]:
-        # What is left of the body may still come: nothing else can be read from this connection.
+        # The rest of the body may still arrive, so the connection cannot be reused.
         return {**super().headers(), "connection": "close"}
 
 
@@ -192,7 +192,7 @@ class DrainingError(QuireError):
     kind = Kind(503, "server_error", "shutting_down", "refused:draining")
 
     def headers(self) -> dict[str, str]:
-        # A kept-alive connection would lead the client's retry back to this very process.
+        # A kept-alive connection would send the client's retry to this same process.
         return {**super().headers(), "connection": "close"}
 
 

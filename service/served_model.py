@@ -1,4 +1,5 @@
-"""What ``quire serve MODEL`` names: a directory, a simulation, or by default pocket."""
+"""Resolves the argument of ``quire serve MODEL``: a directory, a simulation, or by default
+pocket."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ SIMULATION_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """``reference`` is what the engine is told; ``directory`` holds the tokenizer and the chat
-    template; ``name`` is what clients ask for unless settings say otherwise (None: the
-    directory's); ``note`` is for whoever starts the server."""
+    """``reference`` is passed to the engine; ``directory`` holds the tokenizer and the chat
+    template; ``name`` is what clients use unless settings say otherwise (None: the directory's);
+    ``note`` is shown to the operator."""
 
     reference: str
     directory: Path
@@ -35,7 +36,7 @@ class ServedModel:
 
 
 def served_model(asked: str | None) -> ServedModel:
-    """Raises SpecError for a simulation that cannot be."""
+    """Raises SpecError for an invalid simulation."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
     if not is_simulated(asked):

@@ -1,11 +1,5 @@
 """``python -m service.worker``: one API worker, the Litestar app served by granian in this process,
-and beside it, with ``--grpc-port``, the gRPC server on the same event loop.
-
-The listening socket comes from the supervisor, which opened it before the worker ran and keeps it
-when a worker dies. SIGTERM drains: new requests are refused with a reason while running ones
-finish, at most ``--drain-timeout`` seconds; then the worker exits with status 0. A second SIGTERM
-cuts the drain short.
-"""
+and with ``--grpc-port`` also the gRPC server on the same event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +48,7 @@ if TYPE_CHECKING:
     from service.grpc.server import GrpcServer
     from service.store.store import ResponseStore
 
-# After the drain, for responses on their way out and connections that still stand.
+# After the drain, for responses being sent and connections still open.
 CLOSE_SECONDS = 5.0
 BEAT_SECONDS = 0.25
 
@@ -62,7 +56,7 @@ _log = logging.get_logger()
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a worker besides the settings."""
+    """What the supervisor passes to a worker besides the settings."""
 
     socket: Annotated[str, Meta(description="The engine's unix socket.")]
     model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
@@ -89,20 +83,21 @@ def _allow_many_connections() -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Should it end before it is cancelled, that is a fault, to be seen at once."""
+    """Log it if the task ends before it is cancelled, as that is a bug."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("no longer closing idle connections", exc_info=error)
 
 
 async def _open(store: ResponseStore) -> None:
-    """When the worker accepts: the store's libraries take as long to load as all else did."""
+    """Called when the worker accepts: the store's libraries take as long to load as everything
+    else."""
     store.open()
     await store.attempted()
-    gc.freeze()  # no collection: it would stop streams that may run by now
+    gc.freeze()  # no collection: it would stop streams that may be running by now
 
 
 async def _beat(page: Page, drain: Drain) -> None:
-    """Say that the event loop turns, until cancelled."""
+    """Report that the event loop is running, until cancelled."""
     page[Sign.READY_AT] = time.monotonic()
     while True:
         page[Sign.BEATS] += 1.0
@@ -115,7 +110,7 @@ def _page(path: str | None) -> Page | None:
 
 
 class Worker:
-    """One app on one socket. ``run`` it once."""
+    """One app on one socket. Call ``run`` once."""
 
     def __init__(
         self, settings: ServiceSettings, options: WorkerOptions, telemetry: Telemetry
@@ -142,10 +137,10 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        # Whoever finds /health/ready good finds both.
+        # A client that gets 200 from /health/ready must find both servers.
         grpc_server = await self._start_grpc(app.state.services)
         await server.start()
-        # What is alive now stays: spare the garbage collector from looking at it again.
+        # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
         store = asyncio.create_task(_open(app.state.services.store), name="open-store")
@@ -177,7 +172,8 @@ class Worker:
             return None
         if missing := grpc_problem():
             raise RuntimeError(missing)
-        # The C core writes to stderr in a format of its own, also about what any client may do.
+        # The C core writes to stderr in its own format, even about things that any client can
+        # cause.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from service.grpc.server import GrpcServer  # only now: it takes memory and time
 
@@ -255,6 +251,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The interpreter's own end would stop a thread that still loads the store's libraries in the
-    # middle of their C code.
+    # The interpreter's own shutdown would stop a thread that is still loading the store's libraries
+    # in the middle of their C code.
     os._exit(main(sys.argv[1:]))

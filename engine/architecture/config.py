@@ -1,4 +1,5 @@
-"""What a model is: its family, sizes and variants, read from a Hugging Face directory."""
+"""The properties of a decoder: its family, sizes and variants, read from a Hugging Face
+directory."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ARCHITECTURES = {
     "Qwen3ForCausalLM": "qwen3",
     "GPT2LMHeadModel": "gpt2",
 }
-# The same without an output head: they embed, and generate nothing.
+# The same without an output head: they support embeddings, but not generation.
 BARE_ARCHITECTURES = {
     "LlamaModel": "llama",
     "MistralModel": "mistral",
@@ -83,7 +84,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
-    """What a family's configuration means where config.json is silent."""
+    """The meaning of a family's configuration where config.json does not specify it."""
 
     num_kv_heads: int | None = None  # None: as many as query heads
     head_dim: int | None = None  # None: hidden size / heads
@@ -103,9 +104,9 @@ _FAMILY_DEFAULTS = {
 
 
 def load_model_config(directory: str | Path) -> ModelConfig:
-    """The configuration in ``directory``/config.json (and generation_config.json, if any).
+    """Load the configuration from ``directory``/config.json (and generation_config.json, if any).
 
-    Raises ConfigError when the directory or a field is unusable or the architecture unserved.
+    Raises ConfigError when the directory or a field is unusable or the architecture unsupported.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -136,7 +137,7 @@ def _architecture(fields: ConfigFields) -> str:
 
 
 def read_dtype(fields: ConfigFields) -> str:
-    """The checkpoint's own type, one of DTYPES."""
+    """Return the checkpoint's own dtype, one of DTYPES."""
     name = fields.text("dtype", fields.text("torch_dtype", "float32")).removeprefix("torch.")
     if name not in DTYPES:
         raise fields.error("dtype", "one of " + ", ".join(DTYPES), name)
@@ -144,7 +145,7 @@ def read_dtype(fields: ConfigFields) -> str:
 
 
 def read_activation(fields: ConfigFields, name: str, default: str) -> str:
-    """Its name among ``engine.model.layers.ACTIVATIONS``."""
+    """Return its name among ``engine.model.layers.ACTIVATIONS``."""
     activation = fields.text(name, default)
     if activation not in _ACTIVATIONS:
         raise fields.error(name, "one of " + ", ".join(_ACTIVATIONS), activation)

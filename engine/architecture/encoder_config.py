@@ -1,4 +1,4 @@
-"""What an encoder is: its family, sizes and head, read from a Hugging Face directory."""
+"""The properties of an encoder: its family, sizes and head, read from a Hugging Face directory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MAX_SIZE = 1 << 24
 class EncoderConfig:
     """Sizes are in elements, lengths in tokens.
 
-    ``first_position``: the row of the position table that belongs to the first token.
-    ``num_scores``: outputs of a sequence classifier's head, 0 for an encoder without one;
-    ``scores_by_sigmoid``: they are brought to [0, 1] unless a request says otherwise.
+    ``first_position``: the row of the position table for the first token. ``num_scores``: outputs
+    of a sequence classifier's head, 0 for an encoder without one; ``scores_by_sigmoid``: they are
+    mapped to [0, 1] unless a request says otherwise.
     """
 
     architecture: str
@@ -53,8 +53,8 @@ class EncoderConfig:
 
 
 def is_encoder(directory: str | Path) -> bool:
-    """Whether config.json names an encoder that is served. False for what cannot be read, of
-    which ``engine.architecture.config`` complains."""
+    """True if config.json names a supported encoder. False if it cannot be read, which
+    ``engine.architecture.config`` reports."""
     try:
         names = read_object(Path(directory) / "config.json").strings("architectures")
     except ConfigError:
@@ -63,7 +63,7 @@ def is_encoder(directory: str | Path) -> bool:
 
 
 def load_encoder_config(directory: Path) -> EncoderConfig:
-    """Raises ConfigError when a field is unusable or asks for what is not supported."""
+    """Raises ConfigError when a field is unusable or requires something unsupported."""
     fields = read_object(directory / "config.json")
     architecture = next(name for name in fields.strings("architectures") or () if name in ENCODERS)
     family = ENCODERS[architecture]
@@ -79,7 +79,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
         )
     vocab_size = fields.integer("vocab_size", 30522, low=1, high=_MAX_SIZE)
     num_positions = fields.integer("max_position_embeddings", 512, low=4, high=1 << 24)
-    # RoBERTa numbers positions from behind the padding token's id.
+    # RoBERTa numbers positions starting after the padding token's id.
     padding = fields.integer("pad_token_id", 1, low=0, high=num_positions - 3)
     return EncoderConfig(
         architecture=architecture,
@@ -101,7 +101,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
 
 
 def _num_scores(fields: ConfigFields) -> int:
-    """A head's outputs are its labels; transformers assumes two where none are named."""
+    """A head's outputs are its labels; transformers assumes two if none are named."""
     labels = fields.section("id2label")
     count = fields.integer("num_labels", 2, low=1, high=1 << 16) if labels is None else 0
     count = count or len(labels.values if labels else {})
@@ -114,7 +114,7 @@ def _num_scores(fields: ConfigFields) -> int:
 
 
 def _scores_by_sigmoid(fields: ConfigFields) -> bool:
-    """Unless the checkpoint names another function, as sentence-transformers writes it."""
+    """True unless the checkpoint names another function, in sentence-transformers' format."""
     section = fields.section("sentence_transformers")
     name = fields.text("sbert_ce_default_activation_function", "Sigmoid")
     if section is not None:

@@ -1,4 +1,4 @@
-"""Reading a JSON object field by field, each checked for type and bounds."""
+"""Reads a JSON object field by field, each checked for type and bounds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MAX_CONFIG_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConfigFields:
-    """A JSON object and where it came from. A field that is absent or null takes the default;
-    every other mismatch raises ConfigError naming the file, the field and what was expected."""
+    """A JSON object and its source. A field that is absent or null takes the default; every other
+    mismatch raises ConfigError naming the file, the field and what was expected."""
 
     source: str
     values: dict[str, object]
@@ -92,7 +92,7 @@ class ConfigFields:
 
 
 def read_json_file(path: Path) -> object:
-    """What ``path`` holds. Raises ConfigError when it is no readable JSON."""
+    """Return the contents of ``path``. Raises ConfigError when it is not readable JSON."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_CONFIG_BYTES + 1)
@@ -108,7 +108,8 @@ def read_json_file(path: Path) -> object:
 
 
 def read_object(path: Path) -> ConfigFields:
-    """The JSON object in ``path``. Raises ConfigError when it is no readable JSON object."""
+    """Return the JSON object in ``path``. Raises ConfigError when it is not a readable JSON
+    object."""
     values = read_json_file(path)
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a JSON object, not {type(values).__name__}")

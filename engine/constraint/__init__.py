@@ -1,1 +1,2 @@
-"""Constrained decoding: which tokens a grammar allows next, worked out beside the model's steps."""
+"""Constrained decoding: computes which tokens a grammar allows next, in parallel with the model's
+steps."""

@@ -1,4 +1,4 @@
-"""The constrained sequences among those an engine runs: which wait, begin or end."""
+"""The constrained sequences of an engine: which wait, begin or end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _TOO_SLOW = "constraint: the grammar takes too long"
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """``ends`` None: the sequence's grammar is ready, it may be scheduled. Else how it ends."""
+    """``ends`` None: the sequence's grammar is ready, and it may be scheduled. Otherwise the reason
+    why it ends."""
 
     sequence: Sequence
     ends: FinishReason | None = None
@@ -23,12 +24,12 @@ class Decided:
 
 
 class ConstrainedSequences:
-    """Costs nothing while it is empty; else each call looks at each sequence once."""
+    """Costs nothing while empty; otherwise each call visits each sequence once."""
 
     def __init__(self, constraints: Constraints | None) -> None:
         self._constraints = constraints
         self._members: dict[int, tuple[Sequence, GrammarState]] = {}  # by uid
-        self._preparing: set[int] = set()  # uids of those that cannot be scheduled yet
+        self._preparing: set[int] = set()  # uids of sequences that cannot be scheduled yet
         self._advances: list[Advance] = []
         self.counters = EngineCounters() if constraints is None else constraints.counters
 
@@ -36,7 +37,7 @@ class ConstrainedSequences:
         return bool(self._members)
 
     def can_take(self, task: Task) -> bool:
-        """Whether the task brings no constraint, or one can be applied."""
+        """True if the task has no constraint, or one can be applied."""
         has_constraint = isinstance(task, Generate) and task.params.constraint is not None
         return self._constraints is not None or not has_constraint
 
@@ -45,7 +46,7 @@ class ConstrainedSequences:
         return len(self._preparing)
 
     def add(self, sequence: Sequence) -> None:
-        """Start on its grammar; ``decide`` says when it may be scheduled."""
+        """Start preparing its grammar; ``decide`` reports when it may be scheduled."""
         assert self._constraints is not None
         grammar_state = self._constraints.begin(sequence.params, sequence.output_token_ids)
         sequence.grammar_state = grammar_state
@@ -53,44 +54,45 @@ class ConstrainedSequences:
         self._preparing.add(sequence.uid)
 
     def remove(self, uid: int) -> bool:
-        """Forget a sequence, if it is known. Whether it was never to be scheduled."""
+        """Remove a sequence, if it is known. True if it has not been scheduled yet."""
         self._members.pop(uid, None)
         was_preparing = uid in self._preparing
         self._preparing.discard(uid)
         return was_preparing
 
     def follow(self, sequence: Sequence, token_id: int) -> None:
-        """The sequence goes on by this token; ``advance`` starts the work."""
+        """Record a sequence's next token; ``advance`` starts the work."""
         grammar_state, constraint = sequence.grammar_state, sequence.params.constraint
         if grammar_state is not None and constraint is not None:
             self._advances.append(Advance(grammar_state, constraint, token_id))
 
     def advance(self) -> None:
-        """Start the work on all tokens given to ``follow``. Call it before anything else."""
+        """Start the work on all tokens passed to ``follow``. Call it before anything else."""
         if self._advances and self._constraints is not None:
             self._constraints.advance(self._advances)
             self._advances = []
 
     def sitting_out(self) -> set[int]:
-        """Uids of those that steps leave out: their masks are slow, and not ready yet. They will
-        wake the engine, which may have nothing else to do."""
+        """Return the uids of sequences that steps leave out: their masks are slow, and not ready
+        yet. They will wake the engine, which may be idle."""
         sitting_out = set()
         for uid, (_, grammar_state) in self._members.items():
             if grammar_state.is_slow and grammar_state.is_working and uid not in self._preparing:
-                grammar_state.awaited = True  # before looking again, so that no end is missed
+                grammar_state.awaited = True  # before checking again, so that no end is missed
                 if grammar_state.is_working:
                     sitting_out.add(uid)
         return sitting_out
 
     @property
     def has_decided(self) -> bool:
-        """Whether ``decide`` would return any. The others will wake the engine."""
+        """True if ``decide`` would return any. The others will wake the engine."""
         for uid in self._preparing:
-            self._members[uid][1].awaited = True  # before looking, so that no end is missed
+            self._members[uid][1].awaited = True  # before checking, so that no end is missed
         return next(self._decided(), None) is not None
 
     def decide(self) -> list[Decided]:
-        """Those that may be scheduled from now on, and those that end without a step."""
+        """Return the sequences that may be scheduled from now on, and those that end without a
+        step."""
         decided = list(self._decided())
         self._preparing.difference_update(d.sequence.uid for d in decided if d.ends is None)
         return decided

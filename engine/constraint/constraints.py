@@ -1,15 +1,15 @@
 """All constrained sequences of an engine, and the threads that work for them.
 
-No work on a grammar is done on the engine's thread, so none can hold up a step:
+No grammar work is done on the engine's thread, so none can delay a step:
 
-- a grammar is compiled on a thread of low priority, once, and kept for those who bring it again;
-  its sequence is scheduled when that is done;
-- what may follow a sampled token is worked out while the next step's model runs. The step waits a
-  little for it at its end; a sequence whose mask comes later is left out of steps until it is
-  there, and its slow masks get a thread of low priority.
+- a grammar is compiled once on a low-priority thread, and cached; its sequence is scheduled when
+  that is done;
+- what may follow a sampled token is computed while the model runs the next step. The step waits
+  briefly for it at its end; a sequence whose mask comes later is left out of steps until it is
+  ready, and its slow masks are computed on a low-priority thread.
 
-What holds up others is only what a grammar does under the interpreter's lock, which its limits
-bound (see ``engine.constraint.grammar``).
+Other work is delayed only by what a grammar does while holding the interpreter's lock, which its
+limits bound (see ``engine.constraint.grammar``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CACHED_GRAMMARS = 128
 _CACHED_CHARS = 8 * 1024 * 1024
 _MAX_QUICK_THREADS = 8
 _LOW_PRIORITY = 10
-# Tokens given to a matcher at a time: each call holds the interpreter's lock.
+# Tokens passed to a matcher at a time: each call holds the interpreter's lock.
 _REPLAY_TOKENS = 16
 
 
@@ -55,8 +55,8 @@ class _Compiled:
 
 @dataclass(slots=True)
 class _Compiling:
-    """A grammar that is being compiled, or will be once others are, and who waits for it with which
-    output."""
+    """A grammar being compiled or queued for it, and the sequences that wait for it with their
+    outputs."""
 
     waiting: list[tuple[GrammarState, list[int]]] = field(default_factory=list)
     begun: bool = False
@@ -71,16 +71,16 @@ class Advance(NamedTuple):
 
 
 class Constraints:
-    """Its methods are called on the engine's thread. ``wake`` is called on another one when a
-    sequence that the engine waits for can go on."""
+    """Call its methods on the engine's thread. ``wake`` is called on another thread when a sequence
+    that the engine waits for can continue."""
 
     def __init__(self, tokens: Tokens, *, wake: Callable[[], None]) -> None:
         self.counters = EngineCounters()
         self._tokens = tokens
         self._wake = wake
-        self._lock = threading.Lock()  # of the cache, what is being compiled, and the counters
-        # Consuming a token holds the interpreter's lock: one thread at a time does it, so that the
-        # engine's thread never waits behind several.
+        self._lock = threading.Lock()  # for the cache, grammars being compiled, and counters
+        # Consuming a token holds the interpreter's lock: only one thread at a time does it, so that
+        # the engine's thread never waits for several.
         self._consuming = threading.Lock()
         self._cache: OrderedDict[Constraint, _Compiled] = OrderedDict()
         self._cached_chars = 0
@@ -96,7 +96,8 @@ class Constraints:
             workers.close()
 
     def begin(self, params: SamplingParams, output: list[int]) -> GrammarState:
-        """The state of a new sequence that already has ``output``; it may still be working."""
+        """Return the state of a new sequence that already has ``output``; it may still be
+        working."""
         constraint = params.constraint
         assert constraint is not None
         grammar_state = GrammarState(
@@ -121,7 +122,7 @@ class Constraints:
         return grammar_state
 
     def advance(self, steps: list[Advance]) -> None:
-        """These sequences continue by a token each: work out what may follow."""
+        """Start computing what may follow each sequence's new token."""
         quick = []
         for step in steps:
             step.grammar_state.begin_work()
@@ -129,12 +130,12 @@ class Constraints:
                 self._slow.submit(functools.partial(self._follow_all, [step]))
             else:
                 quick.append(step)
-        # A task for each thread, not for each sequence: handing over costs as much as a mask.
+        # One task per thread, not per sequence: submitting a task costs as much as a mask.
         for first in range(min(self._quick_threads, len(quick))):
             share = quick[first :: self._quick_threads]
             self._quick.submit(functools.partial(self._follow_all, share))
 
-    # --- on other threads --------------------------------------------------------------------
+    # --- other threads ----------------------------------------------------------------------------
 
     def _compile(self, constraint: Constraint) -> None:
         begin = time.monotonic()
@@ -173,7 +174,7 @@ class Constraints:
             self._cached_chars -= len(dropped.grammar)
 
     def _start(self, grammar_state: GrammarState, compiled: _Compiled, output: list[int]) -> None:
-        """At the grammar's start, or after ``output``."""
+        """Begin at the grammar's start, or after ``output``."""
         grammar_state.matcher = compiled.matcher.deep_copy()
         if output:
             replay = functools.partial(self._follow, grammar_state, None, output)
@@ -203,7 +204,7 @@ class Constraints:
         self._tell(grammar_state)
 
     def _consume(self, grammar_state: GrammarState, token_ids: list[int]) -> Allowed | None:
-        """What may come after these tokens; None when the text can only end."""
+        """Return what may follow these tokens; None when the text can only end."""
         matcher = grammar_state.matcher
         assert matcher is not None
         for first in range(0, len(token_ids), _REPLAY_TOKENS):
@@ -226,7 +227,7 @@ class Constraints:
     def _fail(self, grammar_state: GrammarState, constraint: Constraint | None, error: str) -> None:
         with self._lock:
             self.counters.grammars_failed += 1
-            # Copies share what was built of the lexer: one that overflowed it must not stay.
+            # Copies share the lexer's states, so one that overflowed them must not be kept.
             dropped = self._cache.pop(constraint, None) if constraint is not None else None
             if dropped is not None and constraint is not None:
                 self._cached_chars -= len(constraint.grammar)

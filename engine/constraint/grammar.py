@@ -1,16 +1,16 @@
-"""Grammars compiled by llguidance: which limits hold, and what comes of exceeding them.
+"""Compiles grammars with llguidance, with limits that turn excessive ones into errors.
 
-llguidance walks a grammar with an Earley parser over a lexer of regex derivatives, both built as
-the output goes on. Its limits are what keeps a hostile grammar from eating time and memory; they
-are set well below its defaults:
+llguidance runs a grammar with an Earley parser over a lexer of regex derivatives, both of which
+grow with the output. Its limits keep a hostile grammar from consuming time and memory; they are set
+well below its defaults:
 
-- a row of the parser may hold as many items as ``Constraint.row_items`` says. The time for one
-  byte grows with its square, under the interpreter's lock: with 300 items about 1 ms, with
-  llguidance's own 2,000 a good tenth of a second;
-- states of the lexer, 20,000 of 1 to 2 kB each;
+- items in a row of the parser: at most ``Constraint.row_items``. The time for one byte grows with
+  its square, while holding the interpreter's lock: with 300 items about 1 ms, with llguidance's own
+  2,000 more than 0.1 s;
+- states of the lexer: 20,000 of 1 to 2 kB each;
 - symbols of the grammar, and fuel for building regexes and for one mask.
 
-This module imports without llguidance; ``require`` says so when it is needed.
+This module can be imported without llguidance; an error is raised when it is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.step.mask import Allowed, TokenMask
 
 try:
     import llguidance
-except ImportError:  # an engine that is never asked for a constraint needs none
+except ImportError:  # not needed without constraints
     llguidance = None  # type: ignore[assignment]  # the module, or nothing
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ _MAX_LEXER_STATES = 20_000
 _STEP_LEXER_FUEL = 100_000  # about 7 ms
 _STEP_MAX_ITEMS = 50_000
 
-# Bytes that a grammar leaves no choice about are taken to be the tokens that the tokenizer makes of
-# them. Of text that reads like a special token it makes that token, which the grammar then refuses.
+# Bytes that a grammar fully determines are tokenized by the tokenizer. Text that looks like a
+# special token would become that token, which the grammar then rejects.
 _HEADER = "%llguidance {}"
 _HEADER_WITHOUT_FORCING = '%llguidance {"no_forcing": true}'
-_TELLING_CHARS = 4  # of a special token's text; some models have thousands of them
+_TELLING_CHARS = 4  # prefix of a special token's text; some models have thousands of them
 
 _LISTING = re.compile(r"\n *\d+ \| ")
 _MAX_ERROR_CHARS = 400
 
 
 class Tokens:
-    """The model's vocabulary as grammars see it: which bytes each token stands for.
+    """The model's vocabulary as grammars see it: the bytes of each token.
 
     Reading a large ``tokenizer.json`` holds the interpreter's lock for up to a second, so it is
     done while the engine loads.
@@ -60,8 +60,8 @@ class Tokens:
     def __init__(
         self, directory: Path, *, vocab_size: int | None, eos_token_ids: frozenset[int]
     ) -> None:
-        """``vocab_size`` is the number of logits (None: as many as there are tokens). Raises
-        GrammarError, OSError or ValueError when the vocabulary cannot be read."""
+        """``vocab_size`` is the number of logits (None: the number of tokens). Raises GrammarError,
+        OSError or ValueError when the vocabulary cannot be read."""
         if llguidance is None:
             raise GrammarError("llguidance is not installed")
         text = (directory / "tokenizer.json").read_text(encoding="utf-8")
@@ -70,30 +70,31 @@ class Tokens:
             self.library: LLTokenizer = llguidance.LLTokenizer(
                 text, n_vocab=vocab_size, eos_token=eos
             )
-        except ValueError:  # the tokenizer knows more tokens than the model has logits
+        except ValueError:  # the tokenizer has more tokens than the model has logits
             self.library = llguidance.LLTokenizer(text, eos_token=eos)
         self._special_beginnings = frozenset(_special_beginnings(text))
         self.num_words = -(-self.library.vocab_size // 32)
-        # A model without an end of its own gets one from the tokenizer; it ends no sequence.
+        # A model without an end-of-sequence token gets the tokenizer's, which ends no sequence.
         self.eos_token_ids = frozenset(self.library.eos_tokens)
         self.stop_token_ids = eos_token_ids
 
     def may_read_like_special(self, grammar: str) -> bool:
-        """Whether a grammar's text may spell out a special token."""
+        """True if a grammar's text may spell out a special token."""
         plain = grammar.replace("\\", "")
         return any(beginning in plain for beginning in self._special_beginnings)
 
 
 def _special_beginnings(tokenizer_json: str) -> Iterator[str]:
-    """How the texts of special tokens begin, to the first character that a grammar may escape."""
+    """Yield the beginnings of special tokens' texts, up to the first character that a grammar may
+    escape."""
     for token in json.loads(tokenizer_json).get("added_tokens") or ():
         beginning = re.split(r'["\\]', token["content"][:_TELLING_CHARS])[0]
-        if beginning.strip():  # many spaces or line breaks are tokens in some models
+        if beginning.strip():  # some models have tokens of many spaces or line breaks
             yield beginning
 
 
 def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
-    """Raises GrammarError. Works outside the interpreter's lock."""
+    """Raises GrammarError. Runs outside the interpreter's lock."""
     limits = llguidance.LLParserLimits(
         max_items_in_row=constraint.row_items,
         max_grammar_size=_MAX_GRAMMAR_SYMBOLS,
@@ -112,7 +113,7 @@ def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
 
 
 def allowed_tokens(matcher: LLMatcher, tokens: Tokens) -> Allowed:
-    """Raises GrammarError. Works outside the interpreter's lock."""
+    """Raises GrammarError. Runs outside the interpreter's lock."""
     mask: TokenMask = np.zeros(tokens.num_words, dtype=np.uint32)
     matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
     if matcher.is_error():
@@ -121,7 +122,7 @@ def allowed_tokens(matcher: LLMatcher, tokens: Tokens) -> Allowed:
 
 
 def explain(matcher: LLMatcher) -> str:
-    """The matcher's error in one line, without the grammar's own text where it is listed."""
+    """Return the matcher's error in one line, without its listing of the grammar's text."""
     text, *_ = _LISTING.split(matcher.get_error(), maxsplit=1)
     text = " ".join(text.removesuffix("<non-verbose/>").split())[:_MAX_ERROR_CHARS]
     if text == "NoExtensionBias":

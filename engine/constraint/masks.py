@@ -1,4 +1,4 @@
-"""The grammars' masks that a step needs, waited for while they are few and nearly ready."""
+"""Collects the grammar masks that a step needs, waiting briefly for those not ready."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from engine.step.mask import TokenMask
 from engine.step.sequence import Sequence
 from engine.step.step import Withheld
 
-# How long a step that has its logits waits for masks, in all. A sequence whose mask is not ready by
-# then is sampled in a later step.
+# How long a step that has its logits waits for masks in total. A sequence whose mask is not ready
+# by then is sampled in a later step.
 _WAIT_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class RowMasks:
-    """By row: the mask to sample under, or why the row gets no token. Rows without a grammar are
-    in neither."""
+    """By row: the mask to apply, or the reason why the row gets no token. Rows without a grammar
+    are in neither."""
 
     ready: dict[int, TokenMask] = field(default_factory=dict)
     withheld: dict[int, Withheld | GrammarError] = field(default_factory=dict)
 
 
 def wait_for_masks(sequences: Items[Sequence]) -> RowMasks:
-    """Called by the engine's thread, once the logits of these sequences are on their way."""
+    """Called by the engine's thread, once the computation of these sequences' logits has been
+    launched."""
     masks = RowMasks()
     guided = [
         (row, sequence.grammar_state)

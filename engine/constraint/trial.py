@@ -1,9 +1,9 @@
-"""``python -m engine.constraint.trial``: tries grammars before an engine is given them.
+"""``python -m engine.constraint.trial``: compiles grammars before they go to an engine.
 
-A process of its own, because nothing can interrupt llguidance: whoever started this one ends it
-when an answer takes too long. It reads requests from standard input and answers each on standard
-output, in frames of ``engine.messages``; an empty verdict says that it is ready. It ends with its
-input. Limits are the engine's, so what passes here compiles there, at about the same cost.
+This is a separate process because llguidance cannot be interrupted: the parent kills it when an
+answer takes too long. It reads requests from standard input and answers each on standard output, in
+frames of ``engine.messages``; an empty verdict means that it is ready. It ends with its input.
+Limits are the engine's, so what passes here compiles there, at about the same cost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def answer(request: ToTrial, tokens: Tokens) -> Verdict:
 
 
 def serve(tokens: Tokens, source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     decoder: msgspec.msgpack.Decoder[ToTrial] = msgspec.msgpack.Decoder(ToTrial)
     _send(sink, Verdict())
     while header := source.read(FRAME_HEADER.size):

@@ -15,9 +15,9 @@ Task = Callable[[], None]
 
 
 class Workers:
-    """``threads`` threads that run tasks in the order they came. They are daemons: a task that
-    hangs does not keep the process from ending. ``nice`` is their niceness beside the process's
-    own, where the system can set it for a thread."""
+    """``threads`` threads that run tasks in order of submission. They are daemons, so a task that
+    hangs does not keep the process from ending. ``nice``: their niceness relative to the process's,
+    where the system supports it per thread."""
 
     def __init__(self, name: str, threads: int, *, nice: int = 0) -> None:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
@@ -33,7 +33,7 @@ class Workers:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """Let each thread end after what it is doing."""
+        """Let each thread end after its current task."""
         for _ in self._threads:
             self._tasks.put(None)
 

@@ -32,8 +32,8 @@ COMPILE_SECONDS = 120
 
 
 class VectorLevel(NamedTuple):
-    """Instructions to compile for. ``needs``: what a CPU that has them says in /proc/cpuinfo;
-    ``flags``: how the compiler is told."""
+    """Instructions to compile for. ``needs``: the flags in /proc/cpuinfo of a CPU that supports
+    them; ``flags``: the corresponding compiler flags."""
 
     name: str
     needs: frozenset[str]
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 class LibraryUnavailableError(RuntimeError):
-    """The compiled path cannot be had here; the message says why."""
+    """The compiled path is unavailable here; the message says why."""
 
 
 class UnknownLevelError(LibraryUnavailableError):

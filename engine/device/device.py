@@ -21,7 +21,8 @@ _DTYPES = {
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto``: a CUDA device if there is one. Raises DeviceError when cuda is asked in vain."""
+    """``auto``: a CUDA device if there is one. Raises DeviceError when cuda is requested but
+    unavailable."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -33,7 +34,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, checkpoint: str, device: torch.device) -> torch.dtype:
-    """``auto``: the checkpoint's own where the device computes in it natively, else float32."""
+    """``auto``: the checkpoint's own if the device supports it natively, else float32."""
     if name != "auto":
         return _DTYPES[name]
     dtype = _DTYPES[checkpoint]
@@ -45,7 +46,7 @@ def choose_dtype(name: str, checkpoint: str, device: torch.device) -> torch.dtyp
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 in hardware (AVX512-BF16, AMX, or Arm's BF16)."""
+    """True if this CPU multiplies bfloat16 in hardware (AVX512-BF16, AMX, or Arm's BF16)."""
     if hasattr(torch.cpu, "get_capabilities"):
         capabilities = torch.cpu.get_capabilities()
         return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
@@ -53,8 +54,8 @@ def cpu_has_bfloat16() -> bool:
 
 
 class Readback:
-    """Tensors being copied to the host, behind what the device has been given to do so far; what
-    it is given later does not delay them."""
+    """Tensors being copied to the host, once the device has finished the work queued so far; later
+    work does not delay them."""
 
     __slots__ = ("_copied", "_tensors")
 
@@ -72,28 +73,28 @@ class Readback:
             self._copied.record()
 
     def wait(self) -> tuple[Tensor, ...]:
-        """The tensors on the host."""
+        """Wait for the tensors and return them."""
         if self._copied is not None:
             self._copied.synchronize()
         return self._tensors
 
 
 def prefer_huge_pages() -> None:
-    """Let torch ask Linux for pages of 2 MiB for large tensors, unless the user said otherwise.
-    They are filled some three times as fast, and found faster where memory is read here and
-    there, as a KV cache is. To be called before the first large tensor."""
+    """Let torch use 2 MiB pages for large tensors on Linux, unless the user set this option. They
+    are filled about three times as fast, and random accesses, as in a KV cache, are faster. Call it
+    before creating the first large tensor."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
-# A product with a smaller matrix is done before a second thread has even woken up.
+# A product with a smaller matrix is finished before a second thread has even woken up.
 _WORTH_SHARING_ELEMENTS = 1 << 19
 
 
 def set_threads(threads: int | None, largest_matrix: int, ranks: int = 1) -> int:
-    """Set how many threads torch computes with, and return it: ``threads``, else what
-    OMP_NUM_THREADS says, else all but one of the physical cores that this process may use, shared
-    among ``ranks`` processes. A small model, whose layers have no matrix of more than
-    ``largest_matrix`` elements, gets one."""
+    """Set how many threads torch computes with, and return it: ``threads``, else OMP_NUM_THREADS,
+    else all but one of the physical cores that this process may use, divided among ``ranks``
+    processes. A small model, without a matrix of more than ``largest_matrix`` elements, gets one.
+    """
     asked = os.environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(asked) if asked.isdecimal() else 0)
     if not count:
@@ -104,7 +105,7 @@ def set_threads(threads: int | None, largest_matrix: int, ranks: int = 1) -> int
 
 
 def usable_cores() -> int:
-    """Physical cores that this process may run on, within its container's CPU quota."""
+    """Return the physical cores that this process may run on, within its container's CPU quota."""
     cpus = (
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
@@ -114,7 +115,7 @@ def usable_cores() -> int:
 
 
 def _core_of(cpu: int) -> tuple[str, str]:
-    """Two hardware threads of one core give the same answer."""
+    """Identify a core; two hardware threads of one core get the same result."""
     try:
         package, core = (
             Path(_TOPOLOGY.format(cpu, name)).read_text().strip()
@@ -126,7 +127,7 @@ def _core_of(cpu: int) -> tuple[str, str]:
 
 
 def _cpu_quota() -> float | None:
-    """CPUs that the cgroup grants; None without a limit."""
+    """Return the cgroup's CPU quota; None without a limit."""
     try:
         quota, period = _CGROUP_QUOTA.read_text().split()
         return None if quota == "max" else float(quota) / float(period)

@@ -1,10 +1,10 @@
-"""What a device's memory is spent on, and what is said when there is not enough.
+"""Measures what a device's memory is used for, and explains when there is not enough.
 
-On a GPU the KV cache is given what the other things leave, so these are measured before it is made:
-the largest step, and the CUDA graphs, which are recorded once for trial over a cache of two blocks.
-A graph's memory depends on its batch size and on the longest sequence, not on the cache's size, so
-the graphs to be kept take what those of the trial took. What the trial leaves behind for good
-(compiled kernels, libraries' workspaces) counts twice: some tens of MiB, on the safe side.
+On a GPU the KV cache gets the memory left by everything else, so this is measured before it is
+allocated: the largest step, and the CUDA graphs, which are recorded once for trial over a cache of
+two blocks. A graph's memory depends on its batch size and on the longest sequence, not on the
+cache's size, so the final graphs take as much as those of the trial. Permanent allocations of the
+trial (compiled kernels, libraries' workspaces) are counted twice: some tens of MiB, to be safe.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import torch
 from engine.architecture.errors import ModelError
 
 _GIB = 1 << 30
-# Of CUDA, of its libraries, and of torch's allocator on a CPU.
+# Messages of CUDA, of its libraries, and of torch's allocator on a CPU.
 _MESSAGES = ("out of memory", "ALLOC_FAILED", "can't allocate memory")
 
 
 class OutOfMemoryError(ModelError):
-    """The device's memory does not suffice; the message says for what, and what to lower."""
+    """The device's memory is insufficient; the message says for what, and what to lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryProfile:
-    """Bytes. ``free``: with the weights there, and everything set up that steps set up once.
-    ``step``: of the largest step. ``graphs``: of all CUDA graphs together."""
+    """In bytes. ``free``: with the weights loaded and all one-time setup of steps done. ``step``:
+    needed by the largest step. ``graphs``: needed by all CUDA graphs together."""
 
     total: int
     free: int
@@ -37,9 +37,9 @@ class MemoryProfile:
     graphs: int
 
     def for_blocks(self, utilization: float) -> int:
-        """Bytes for the KV cache, if of ``total`` the share ``utilization`` may be filled; below
-        zero where there is too little for the rest. Steps beside the graphs keep room of their
-        own: memory that graphs were recorded with is theirs alone."""
+        """Return the bytes for the KV cache, if the share ``utilization`` of ``total`` may be used;
+        negative if there is too little for the rest. Steps without graphs need additional memory,
+        because memory that graphs were recorded with is reserved for them."""
         kept_free = self.total - int(self.total * utilization)
         return self.free - kept_free - self.step - self.graphs
 
@@ -58,7 +58,7 @@ class MemoryProfile:
 def profiled(
     device: torch.device, step: Callable[[], None], record: Callable[[], object] | None
 ) -> MemoryProfile:
-    """Run the largest ``step``, and ``record`` the graphs (None: there are none); they are dropped
+    """Run the largest ``step``, and ``record`` the graphs (None: no graphs); both are dropped
     again."""
     taken_by_step = peak_of(device, step)
     taken_by_graphs = 0 if record is None else taken_while_kept(device, record)
@@ -67,19 +67,19 @@ def profiled(
 
 
 def peak_of(device: torch.device, work: Callable[[], None]) -> int:
-    """Bytes that torch takes of the device while ``work`` runs, beyond those it has."""
+    """Return the additional bytes that torch reserves on the device while ``work`` runs."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved(device)
     torch.cuda.reset_peak_memory_stats(device)
     work()
     torch.cuda.synchronize(device)
-    # Reserved, not allocated: what lies idle between allocations is not there for others either.
+    # Reserved, not allocated: memory that is idle between allocations is unavailable to others too.
     return torch.cuda.max_memory_reserved(device) - before
 
 
 def taken_while_kept(device: torch.device, make: Callable[[], object]) -> int:
-    """Bytes that the device lacks while what ``make`` returns is kept, the driver's share of a
-    graph included, of which torch does not know."""
+    """Return the bytes of device memory used while the result of ``make`` is kept, including the
+    driver's share of a graph, which torch does not know."""
     before, _ = free_and_total(device)
     kept = make()
     after, _ = free_and_total(device)
@@ -88,7 +88,7 @@ def taken_while_kept(device: torch.device, make: Callable[[], object]) -> int:
 
 
 def free_and_total(device: torch.device) -> tuple[int, int]:
-    """Bytes, with nothing kept by torch for later."""
+    """Return the bytes free and in total, after emptying torch's cache."""
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
@@ -97,8 +97,8 @@ def free_and_total(device: torch.device) -> tuple[int, int]:
 
 @contextmanager
 def explaining(device: torch.device, purpose: str, advice: str) -> Iterator[None]:
-    """Raises OutOfMemoryError in place of what torch raises for lack of the device's memory.
-    ``purpose``: what it was for, and how much if that is known; ``advice``: what to change."""
+    """Raise OutOfMemoryError in place of torch's errors for insufficient device memory.
+    ``purpose``: what it was for, and how much if known; ``advice``: what to change."""
     try:
         yield
     except Exception as error:
@@ -110,8 +110,8 @@ def explaining(device: torch.device, purpose: str, advice: str) -> Iterator[None
 
 
 def is_out_of_memory(raised: BaseException) -> bool:
-    """Whether that is what ``raised`` comes from. A recording that breaks off ends in another
-    error than the one that broke it."""
+    """True if running out of memory is the cause of ``raised``. An aborted recording ends in a
+    different error than the one that caused it."""
     error: BaseException | None = raised
     while error is not None:
         if isinstance(error, torch.OutOfMemoryError):
@@ -131,7 +131,7 @@ def _state(device: torch.device) -> str:
         return ""
     try:
         free, total = torch.cuda.mem_get_info(device)
-    except RuntimeError:  # a recording that broke off may leave a device that answers nothing
+    except RuntimeError:  # an aborted recording may leave a device that does not respond
         return ""
     own = torch.cuda.memory_allocated(device)
     return f" ({gib(free)} of {gib(total)} are free, this process's tensors take {gib(own)})"

@@ -1,9 +1,9 @@
 """The engine's unix socket: accepts connections, reads their messages, writes frames to them.
 
-An I/O thread does all that can wait. ``send`` writes straight from the caller's thread while the
-peer keeps up, and never blocks: what the peer does not take at once is buffered and written by the
-I/O thread. A peer that lets the buffer grow past a bound is cut off; so is one that sends what
-cannot be understood. Either way, and when it leaves, a ``Closed`` event tells.
+An I/O thread does everything that may block. ``send`` writes directly from the caller's thread
+while the peer keeps up, and never blocks: what the peer does not accept at once is buffered and
+written by the I/O thread. A peer is cut off if its buffer exceeds a limit or it sends invalid
+messages. In either case, and when it leaves, a ``Closed`` event is reported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A submission whose handles can be read, and nothing else relied upon."""
+    """An invalid submission whose handles could be read; nothing else in it is reliable."""
 
     connection: int
     handles: tuple[int, ...]
@@ -62,7 +62,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The I/O thread met an error that it was not written for, and ended."""
+    """The I/O thread ended with an unexpected error."""
 
     error: str
 
@@ -71,7 +71,7 @@ ConnectionEvent = Opened | Received | Malformed | Closed | Failed
 
 
 class SocketInUseError(OSError):
-    """Something else listens on the path, or it is not a socket."""
+    """Another process listens on the path, or it is not a socket."""
 
 
 class _CopyHandle(msgspec.Struct, array_like=True):
@@ -79,7 +79,7 @@ class _CopyHandle(msgspec.Struct, array_like=True):
 
 
 class _SubmitHandle(msgspec.Struct, tag="submit"):
-    """As much of a malformed ``Submit`` as is needed to answer it."""
+    """The part of an invalid ``Submit`` that is needed to answer it."""
 
     handle: Handle
     copies: tuple[_CopyHandle, ...] = ()
@@ -93,24 +93,24 @@ class _Peer:
     connection: int
     socket: socket.socket
     reader: FrameReader = field(default_factory=FrameReader)
-    # The lock guards all below, and every write to the socket.
+    # The lock guards everything below, and all writes to the socket.
     lock: threading.Lock = field(default_factory=threading.Lock)
     outgoing: deque[memoryview] = field(default_factory=deque)
     buffered: int = 0
-    cut: str | None = None  # why the I/O thread shall close it
+    cut: str | None = None  # why the I/O thread should close it
     closed: bool = False
 
 
 def bind(path: Path) -> socket.socket:
-    """Listen on a unix socket only this user can open. A stale socket file is replaced.
+    """Listen on a unix socket that only this user can open. A stale socket file is replaced.
 
     Raises SocketInUseError, or another OSError when the path cannot be bound.
     """
     _remove_stale(path)
-    # Bound under another name and moved when it listens: whoever sees the path can connect.
+    # Bound under another name and renamed once it listens, so that an existing path always accepts.
     unready = path.with_name(f".{path.name}.{os.getpid()}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The mode must hold from the first moment on, so it is masked rather than changed afterwards.
+    # The mode must apply from the start, so it is masked rather than changed afterwards.
     old_mask = os.umask(0o177)
     try:
         listener.bind(str(unready))
@@ -143,8 +143,8 @@ def _remove_stale(path: Path) -> None:
 
 
 class ConnectionServer:
-    """Connections are told apart by growing integers. Events go to ``on_event``, called from the
-    I/O thread; for one connection they come in order: Opened, what it sent, Closed."""
+    """Connections are identified by increasing integers. Events go to ``on_event``, called from the
+    I/O thread; for one connection they come in order: Opened, its messages, Closed."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class ConnectionServer:
         self._lock = threading.Lock()  # guards _peers and _announcement together
         self._peers: dict[int, _Peer] = {}
         self._announcement: bytes | None = None
-        self._attention: deque[_Peer] = deque()  # peers the I/O thread shall look at
+        self._attention: deque[_Peer] = deque()  # peers that need the I/O thread's attention
         self._waker, self._wakeup = socket.socketpair()
         self._waker.setblocking(False)
         self._wakeup.setblocking(False)
@@ -176,13 +176,13 @@ class ConnectionServer:
     # --- called from other threads -------------------------------------------------------------
 
     def send(self, connection: int, frame: bytes) -> None:
-        """Write a frame, or buffer it. Does nothing for a connection that is gone."""
+        """Write a frame, or buffer it. Does nothing for a closed connection."""
         peer = self._peers.get(connection)
         if peer is not None and not self._write(peer, frame):
             self._request_attention(peer)
 
     def announce(self, frame: bytes) -> None:
-        """Send a frame to every connection, and from now on to each new one as its first."""
+        """Send a frame to every connection, and to each later one as its first."""
         with self._lock:
             self._announcement = frame
             peers = list(self._peers)
@@ -198,7 +198,7 @@ class ConnectionServer:
             self._request_attention(peer)
 
     def close(self, flush_seconds: float = 2.0) -> None:
-        """Accept nothing more, write what is buffered for at most ``flush_seconds``, close all
+        """Stop accepting, write what is buffered for at most ``flush_seconds``, close all
         connections and remove the socket file. Closing again does nothing."""
         self._close_by = time.monotonic() + flush_seconds
         self._wake()
@@ -208,7 +208,7 @@ class ConnectionServer:
     # --- writing -------------------------------------------------------------------------------
 
     def _write(self, peer: _Peer, frame: bytes) -> bool:
-        """Whether the whole frame went out."""
+        """Write or buffer a frame; True if all of it was written."""
         with peer.lock:
             if peer.closed or peer.cut:
                 return True
@@ -234,7 +234,7 @@ class ConnectionServer:
         self._wake()
 
     def _wake(self) -> None:
-        # A full pipe means that the I/O thread has not yet seen an earlier call, which suffices.
+        # A full pipe means that the I/O thread has not seen an earlier call yet, which is enough.
         if self._thread.is_alive():
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 self._waker.send(b"\0")
@@ -267,7 +267,7 @@ class ConnectionServer:
         return late or not any(peer.outgoing for peer in self._peers.values())
 
     def _unlink(self) -> None:
-        """Remove the socket file, unless somebody has put another in its place."""
+        """Remove the socket file, unless another process has replaced it."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_ino == self._inode:
                 self.path.unlink()
@@ -281,7 +281,7 @@ class ConnectionServer:
             if error.errno not in _PERSISTENT_ACCEPT_ERRORS:
                 raise
             logger.error("cannot accept a connection: %s", error)
-            time.sleep(0.05)  # the listener stays readable: do not spin until files are closed
+            time.sleep(0.05)  # the listener stays readable: avoid spinning until files are closed
             return
         if self._close_by is not None:
             accepted.close()
@@ -304,7 +304,7 @@ class ConnectionServer:
         self._tend()
 
     def _tend(self) -> None:
-        """Watch the peers that have something buffered; close those that shall be cut."""
+        """Watch the peers that have buffered data; close those to be cut."""
         while self._attention:
             peer = self._attention.popleft()
             if peer.closed:
@@ -376,7 +376,7 @@ class ConnectionServer:
 
 
 def _decode(connection: int, body: bytes) -> Received | Malformed:
-    """Raises msgspec.MsgspecError when not even a handle to answer can be read."""
+    """Decode a message. Raises msgspec.MsgspecError if not even a handle can be read."""
     try:
         return Received(connection, decode_to_engine(body))
     except msgspec.ValidationError as error:

@@ -1,13 +1,13 @@
-"""The engine's inside: receives sequences, schedules and runs steps, reports what came of it.
+"""The core of the engine: receives sequences, schedules and runs steps, reports the results.
 
-Knows nothing of sockets. Sequences belong to *connections*, which the caller numbers, and are named
-by handles within them. Everything a connection is to be told gathers until the next
-``step``, which returns one ``StepOutputs`` for each connection. Only who begins to run is told
+It has no access to sockets. Sequences belong to *connections*, which the caller numbers, and are
+identified by handles within them. Output for a connection accumulates until the next ``step``,
+which returns one ``StepOutputs`` for each connection. Only the start of a sequence is reported
 before the model runs.
 
-An error stays with its sequence: a bad submission, a sampler's error and an abort end one
+An error is confined to its sequence: an invalid submission, a sampler's error and an abort end one
 sequence. When a whole forward pass raises, its sequences are run again one by one, and only those
-that raise again fail. When they all do, a probe of one token tells whether the model can still
+that raise again fail. If all of them do, a probe of one token checks whether the model can still
 run at all; if not, ``EngineDeadError`` is raised.
 """
 
@@ -61,12 +61,12 @@ _NO_CONSTRAINTS = (
 
 
 class EngineCore:
-    """Ties a scheduler to a runner. Not thread-safe: one thread calls it.
+    """Combines a scheduler and a runner. Not thread-safe: call it from one thread.
 
-    With a runner that can ``launch``, each step is planned and launched while the one before it
-    is still under way, as if every sequence of that one went on by a token. Those that turn out to
-    have ended, or to have got no token, are discarded from the step launched too early: their
-    results are dropped. So connections are told the same either way.
+    With a runner that can ``launch``, each step is planned and launched while the previous one is
+    still running, on the assumption that each of its sequences gains a token. Sequences that turn
+    out to have ended, or to have got no token, are discarded from the step launched too early:
+    their results are dropped. So the output to connections is the same either way.
     """
 
     def __init__(
@@ -82,12 +82,13 @@ class EngineCore:
         on_admitted: Callable[[Connection, StepOutputs], None] | None = None,
         on_planned: Callable[[int], None] | None = None,
     ) -> None:
-        """Without ``constraints``, sequences that bring one are refused. Without
-        ``max_decode_slowdown`` only the budget bounds what a step computes of prompts.
+        """Without ``constraints``, constrained sequences are rejected. Without
+        ``max_decode_slowdown``, only the token budget limits a step's prompt tokens.
 
-        ``on_admitted`` is called with who begins to run before the step that may be the engine's
-        last; without it that is in what ``step`` returns. ``on_planned`` is called before each
-        step with its number of tokens."""
+        ``on_admitted`` is called with the sequences that start to run, before the step, as it may
+        be the engine's last; without it they are reported in ``step``'s outputs. ``on_planned`` is
+        called before each step with its number of tokens.
+        """
         self.info = runner.info
         self._clock = clock
         self._uids = itertools.count()
@@ -110,7 +111,7 @@ class EngineCore:
             clock=clock,
             pacer=pacer,
         )
-        self._flight: Flight | None = None  # the step under way, when running ahead
+        self._flight: Flight | None = None  # the step in progress, when running ahead
         self._on_admitted = on_admitted
         self._on_planned = on_planned
         self._num_computed = 0
@@ -119,25 +120,25 @@ class EngineCore:
     def runner(self) -> Runner:
         return self.flights.runner
 
-    # --- what comes in -----------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def connect(self, connection: Connection) -> None:
-        """From now on ``step`` returns outputs for this connection."""
+        """Make ``step`` return outputs for this connection from now on."""
         self._ledger.open(connection)
 
     def disconnect(self, connection: Connection) -> None:
-        """Drop all sequences of a connection; it is told nothing any more."""
+        """Drop all sequences of a connection, without reporting it."""
         for entry in self._ledger.entries_of(connection):
             self._remove(entry)
         self._ledger.close(connection)
 
     def add(self, connection: Connection, submit: Submit) -> None:
-        """Queue a sequence, and its copies. One that cannot run is finished at once, with the
+        """Queue a sequence and its copies. One that cannot run is finished at once, with the
         reason.
 
         Raises ProtocolError when a handle is in use on this connection.
         """
-        # What is true of a long prompt is found out once, not for each of its copies.
+        # Checks of a long prompt are done once, not for each of its copies.
         reason = refusal(submit, self.info, max_sequence_len=self.scheduler.max_sequence_len)
         if reason is None and not self._constrained.can_take(submit.task):
             reason = _NO_CONSTRAINTS
@@ -169,7 +170,7 @@ class EngineCore:
         self._ledger.reject(connection, handle, error)
 
     def abort(self, connection: Connection, handles: list[int]) -> None:
-        """Finish these sequences now; handles that are not live are ignored."""
+        """Finish these sequences now; unknown handles are ignored."""
         for entry in self._ledger.named(connection, handles):
             self._finish(entry, FinishReason.ABORT)
 
@@ -182,7 +183,7 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        """Whether ``step`` would run the model or has something to report."""
+        """True if ``step`` would run the model or has something to report."""
         if self._flight is not None or not self._ledger.is_silent:
             return True
         if not self._constrained:
@@ -192,13 +193,13 @@ class EngineCore:
 
     @property
     def progress(self) -> int:
-        """Tokens computed and sequences ended so far. It stays the same while steps get nowhere."""
+        """Tokens computed and sequences ended so far. Constant while steps make no progress."""
         return self._num_computed + self._ledger.num_ended
 
     def step(self) -> dict[Connection, StepOutputs]:
-        """Run one step, if there is work, and return what each connection is to be told.
+        """Run one step, if there is work, and return the outputs for each connection.
 
-        Connections with nothing of their own share one message. Raises EngineDeadError.
+        Connections without outputs share one message. Raises EngineDeadError.
         """
         begin = self._clock()
         before, self._flight = self._flight, None
@@ -208,19 +209,19 @@ class EngineCore:
         figures, stopped = self._land(before)
         this.sample(discarded=stopped)
         if self.flights.runs_ahead and this.is_under_way:
-            self._flight = this  # lands once the next one is launched
+            self._flight = this  # landed after the next one is launched
         else:
             own, _ = self._land(this)
             figures = figures or own
         return self._ledger.collect(figures or StepFigures(), self.stats())
 
     def flush(self) -> dict[Connection, StepOutputs]:
-        """What each connection is to be told, without running a step."""
+        """Return the outputs for each connection, without running a step."""
         return self._ledger.collect(StepFigures(), self.stats())
 
     def _sitting_out(self, before: Flight | None) -> set[int]:
-        """Uids of the sequences that have no part in the next step. Those whose grammar is ready,
-        failed or at its end are scheduled or finished first."""
+        """Return the uids of sequences that are left out of the next step. Sequences whose grammar
+        is ready, failed or complete are first scheduled or finished."""
         sitting_out: set[int] = set()
         if self._constrained:
             for decided in self._constrained.decide():
@@ -236,7 +237,7 @@ class EngineCore:
         return sitting_out
 
     def _announce(self, plan: StepPlan, begin: float) -> None:
-        """Report what is about to run, in case the step is the engine's last."""
+        """Report what is about to run, because the step may be the engine's last."""
         for sequence in plan.admitted:
             self._ledger.admit(sequence, begin)
         if plan.admitted and self._on_admitted is not None:
@@ -246,7 +247,8 @@ class EngineCore:
             self._on_planned(plan.num_tokens)
 
     def _land(self, flight: Flight | None) -> tuple[StepFigures | None, set[int]]:
-        """Take a step's results: what it was, and the uids of sequences that did not go on."""
+        """Process a step's results. Return its figures, and the uids of sequences that did not
+        continue."""
         if flight is None or not flight.plan.scheduled:
             return None, set()
         landed = self.flights.land(flight)
@@ -257,8 +259,8 @@ class EngineCore:
         return self.flights.figures(flight), stopped
 
     def _take(self, landed: Landed) -> set[int]:
-        """Take the results that count. The uids of sequences that a step planned after this one
-        must leave out."""
+        """Process the results that are still valid. Return the uids of sequences that a step
+        planned after this one must leave out."""
         now = self._clock()
         stopped = set(landed.derailed)
         result = landed.result
@@ -278,7 +280,7 @@ class EngineCore:
         prompt_logprobs: list[TokenLogprobs] | None,
         now: float,
     ) -> bool:
-        """Take one sequence's result of a step. Whether it went on as planned."""
+        """Process one sequence's result of a step. True if it continued as planned."""
         sequence = item.sequence
         entry = self._ledger[sequence.uid]
         ruling = verdict(item, sampled, self.info, self.scheduler.max_sequence_len)
@@ -368,7 +370,7 @@ def _new_scheduler(
     pacer: PrefillPacer | None,
 ) -> Scheduling:
     if info.vector_size:
-        # All vectors of a step may have to travel in one message.
+        # All vectors of a step may have to fit into one message.
         max_num_seqs = min(max_num_seqs, max(1, MAX_FRAME_BYTES // (8 * info.vector_size)))
     if not info.num_kv_blocks:
         return WholeTextScheduler(

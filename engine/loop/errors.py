@@ -1,4 +1,4 @@
-"""What ends the engine, or a connection to it."""
+"""Errors that end the engine, or a connection to it."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class EngineDeadError(RuntimeError):
 
 
 class ProtocolError(ValueError):
-    """A connection broke the protocol in a way that cannot be pinned on one sequence."""
+    """A connection violated the protocol in a way that cannot be attributed to one sequence."""

@@ -1,4 +1,4 @@
-"""Steps under way: launched, landed, and run again one sequence at a time when they fail."""
+"""Steps in progress: launched, landed, and run again one sequence at a time if they fail."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 class Flight(msgspec.Struct, eq=False):
     """A step from its launch to its results. ``step`` None: it failed to launch, or has nothing to
-    compute. ``discarded``: uids whose results count for nothing, because what came before them
-    turned out otherwise than planned."""
+    compute. ``discarded``: uids whose results are invalid, because the previous step did not turn
+    out as planned."""
 
     plan: StepPlan
     begin: float
@@ -49,16 +49,16 @@ class Flight(msgspec.Struct, eq=False):
         return self.step is not None and self.failure is None
 
     def sample(self, discarded: Set[int]) -> None:
-        """Begin to choose tokens, but for ``discarded``. Raises EngineDeadError."""
+        """Start sampling tokens, except for ``discarded``. Raises EngineDeadError."""
         self.discarded = discarded
         if self.step is not None:
             self.failure = _attempt(functools.partial(self.step.sample, discarded))[1]
 
 
 class Landed(msgspec.Struct, frozen=True, eq=False):
-    """What came of a step. Of one that failed, ``plan`` is what was run again and ``derailed`` its
-    uids: a step planned after it assumed otherwise. ``doubt``: the failure of a step of which
-    nothing could be run again either."""
+    """The results of a step. For a failed one, ``plan`` is what was run again and ``derailed`` its
+    uids, which a step planned after it must leave out. ``doubt``: the failure, if running its
+    sequences again failed for all of them."""
 
     plan: StepPlan
     result: StepResult
@@ -68,7 +68,7 @@ class Landed(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Whole:
-    """A step of a runner that cannot launch: computed as a whole where tokens are chosen."""
+    """A step of a runner that cannot launch: computed in full when tokens are sampled."""
 
     def __init__(self, runner: Runner, plan: StepPlan) -> None:
         self._runner = runner
@@ -106,12 +106,12 @@ class Flights:
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether a step can be launched before the one before it has landed."""
+        """True if a step can be launched before the previous one has landed."""
         return self.runner.launch is not None
 
     def plan_on(self, flight: Flight) -> set[int]:
-        """Plan as if a step under way were done. The uids of sequences that sit out the next one:
-        they end with this step, or their next token cannot be chosen in time."""
+        """Plan as if a step in progress had finished. Return the uids of sequences to leave out of
+        the next one: they end with this step, or their next token cannot be sampled in time."""
         sitting_out = set()
         limit = self._scheduler.max_sequence_len
         for item in flight.plan.scheduled:
@@ -127,7 +127,7 @@ class Flights:
         return sitting_out
 
     def launch(self, plan: StepPlan, begin: float) -> Flight:
-        """Raises EngineDeadError."""
+        """Launch a step. Raises EngineDeadError."""
         if not plan.scheduled:
             return Flight(plan, begin)
         launch = self.runner.launch
@@ -147,13 +147,13 @@ class Flights:
         return Landed(flight.plan, result or StepResult([]), flight.discarded)
 
     def figures(self, flight: Flight) -> StepFigures:
-        """What a step was, once its results are taken."""
+        """Return the figures of a step whose results have been processed."""
         if not flight.plan.scheduled:
             return StepFigures()
         now, plan = self._clock(), flight.plan
         figures = StepFigures(
             phase=phase_of(plan),
-            # A step launched early waited for the one before it.
+            # A step launched early waited for the previous one.
             seconds=now - max(flight.begin, self._landed_at),
             tokens=plan.num_tokens,
             sequences=len(plan.scheduled),
@@ -195,7 +195,7 @@ class Flights:
         )
 
     def _retryable(self, flight: Flight) -> list[ScheduledSequence]:
-        """The sequences of a failed step that can and should be run again."""
+        """Return the sequences of a failed step that can and should be run again."""
         items = []
         for item in flight.plan.scheduled:
             uid = item.sequence.uid
@@ -208,11 +208,12 @@ class Flights:
         return items
 
     def probe(self, doubt: Exception) -> None:
-        """Compute one token by itself: does the model run at all? Raises EngineDeadError."""
+        """Compute a single token to find out whether the model runs at all. Raises
+        EngineDeadError."""
         try:
             blocks = self._scheduler.lend_blocks()
         except OutOfBlocksError:
-            return  # others hold all blocks, and their own steps will tell
+            return  # sequences hold all blocks, and their own steps will show it
         sequence = Sequence(
             uid=self._new_uid(),
             request_id="probe",
@@ -239,7 +240,7 @@ class Flights:
 
 
 def _incomplete(plan: StepPlan, result: StepResult) -> Exception | None:
-    """The error of a result that does not answer every sequence."""
+    """Return an error for a result that does not cover every sequence."""
     answered, scheduled = len(result.sampled), len(plan.scheduled)
     if answered == scheduled:
         return None
@@ -247,7 +248,7 @@ def _incomplete(plan: StepPlan, result: StepResult) -> Exception | None:
 
 
 def _attempt(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """What the call returns or raises. Raises EngineDeadError when the device is lost."""
+    """Return what the call returns or raises. Raises EngineDeadError when the device is lost."""
     try:
         return call(), None
     except DeviceLostError as error:

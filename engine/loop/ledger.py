@@ -1,4 +1,4 @@
-"""The live sequences, whose they are, and what their connections have not been told yet."""
+"""The live sequences, the connections they belong to, and the outputs not sent to these yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Connection = int
 
 @dataclass(slots=True)
 class Entry:
-    """A sequence and who it belongs to."""
+    """A sequence and its connection and handle."""
 
     connection: Connection
     handle: int
@@ -35,8 +35,8 @@ class Entry:
 
 
 class Ledger:
-    """Sequences belong to connections, which the caller numbers, and are named by handles within
-    them. What is reported for a connection gathers until ``collect``."""
+    """Sequences belong to connections, which the caller numbers, and are identified by handles
+    within them. A connection's outputs accumulate until ``collect``."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -45,20 +45,20 @@ class Ledger:
         self._outboxes: dict[Connection, Outbox] = {}
         self.num_ended = 0  # sequences whose end was reported
 
-    # --- who lives here ----------------------------------------------------------------------
+    # --- sequences --------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> None:
-        """From now on ``collect`` returns outputs for this connection."""
+        """Make ``collect`` return outputs for this connection from now on."""
         self._connections.setdefault(connection, {})
         self._outboxes.setdefault(connection, Outbox())
 
     def close(self, connection: Connection) -> None:
-        """Nothing more is reported to this connection, whose sequences have left."""
+        """Stop reporting to this connection, whose sequences have been removed."""
         self._connections.pop(connection, None)
         self._outboxes.pop(connection, None)
 
     def require_unused(self, connection: Connection, handle: int) -> None:
-        """Raises ProtocolError when the handle is in use on this connection."""
+        """Raise ProtocolError when the handle is in use on this connection."""
         if handle in self._connections[connection]:
             raise ProtocolError(f"handle {handle} is already in use")
 
@@ -83,14 +83,14 @@ class Ledger:
         return list(self._connections.get(connection, {}).values())
 
     def named(self, connection: Connection, handles: list[int]) -> list[Entry]:
-        """The live ones among these."""
+        """Return the live sequences among these handles."""
         live = self._connections[connection]
         return [live[handle] for handle in dict.fromkeys(handles) if handle in live]
 
-    # --- what is reported --------------------------------------------------------------------
+    # --- outputs ----------------------------------------------------------------------------------
 
     def admit(self, sequence: Sequence, now: float) -> None:
-        """It begins to run."""
+        """Report that a sequence has started to run."""
         entry = self._entries[sequence.uid]
         self._outboxes[entry.connection].admitted.append(
             Admitted(entry.handle, now, sequence.num_cached_tokens)
@@ -107,8 +107,8 @@ class Ledger:
         self._outboxes[entry.connection].embedded.append(Embedded(entry.handle, vector.data))
 
     def prompt_logprobs(self, entry: Entry, start: int, logprobs: list[TokenLogprobs]) -> None:
-        """Those of a chunk; the first belongs to token ``start + 1``. After a preemption some come
-        again."""
+        """Report the logprobs of a chunk; the first belongs to token ``start + 1``. Those computed
+        again after a preemption are skipped."""
         sequence = entry.sequence
         known = sequence.num_prompt_logprobs
         fresh = logprobs[known - start :] if start <= known else []
@@ -127,7 +127,7 @@ class Ledger:
         error: str | None = None,
         is_refusal: bool = False,
     ) -> None:
-        """Report the record of a sequence that has left, or never entered."""
+        """Report the end of a sequence that was removed or never entered."""
         sequence = entry.sequence
         self.num_ended += 1
         self._outboxes[entry.connection].finished.append(
@@ -182,22 +182,22 @@ class Ledger:
             )
         )
 
-    # --- what goes out -----------------------------------------------------------------------
+    # --- collecting -------------------------------------------------------------------------------
 
     @property
     def is_silent(self) -> bool:
-        """Whether there is nothing to report."""
+        """True if there is nothing to report."""
         return all(box.is_empty for box in self._outboxes.values())
 
     def collect_admitted(self, stats: EngineStats) -> Iterator[tuple[Connection, StepOutputs]]:
-        """Who begins to run, for each connection that has such."""
+        """Yield the sequences that start to run, for each connection that has any."""
         for connection, box in self._outboxes.items():
             if box.admitted:
                 admitted, box.admitted = box.admitted, []
                 yield connection, step_outputs(Outbox(admitted=admitted), StepFigures(), stats)
 
     def collect(self, figures: StepFigures, stats: EngineStats) -> dict[Connection, StepOutputs]:
-        """What each connection is to be told. Those with nothing of their own share a message."""
+        """Return the outputs for each connection. Connections without outputs share a message."""
         idle: StepOutputs | None = None
         outputs: dict[Connection, StepOutputs] = {}
         for connection, box in self._outboxes.items():

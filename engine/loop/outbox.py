@@ -1,4 +1,4 @@
-"""What a connection is to be told, gathered until the next message to it."""
+"""The outputs for a connection, accumulated until its next message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.step.step import StepPlan
 
 
 class Outbox(msgspec.Struct, eq=False):
-    """What a connection has not been told yet."""
+    """Outputs not sent to a connection yet."""
 
     handles: list[int] = msgspec.field(default_factory=list)
     token_ids: list[int] = msgspec.field(default_factory=list)
@@ -36,7 +36,7 @@ class Outbox(msgspec.Struct, eq=False):
 
 
 class StepFigures(msgspec.Struct, frozen=True):
-    """What one step was; all zero where no forward pass ran."""
+    """Facts about one step; all zero if no forward pass ran."""
 
     phase: StepPhase | None = None
     seconds: float = 0.0
@@ -45,8 +45,8 @@ class StepFigures(msgspec.Struct, frozen=True):
 
 
 def phase_of(plan: StepPlan) -> StepPhase:
-    """A step that only continues outputs by a token each is a decode; one without any such
-    sequence is a prefill."""
+    """Return the phase: DECODE if the step only adds one token to each output, PREFILL if it does
+    so for none."""
     decodes = sum(
         item.num_tokens == 1 and item.start >= item.sequence.num_prompt_tokens
         for item in plan.scheduled
@@ -57,7 +57,7 @@ def phase_of(plan: StepPlan) -> StepPhase:
 
 
 def step_outputs(box: Outbox, figures: StepFigures, stats: EngineStats) -> StepOutputs:
-    """The message that tells all that an outbox holds."""
+    """Return the message with everything in an outbox."""
     count = len(box.handles)
     return StepOutputs(
         time=stats.time,

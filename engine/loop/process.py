@@ -1,8 +1,8 @@
 """The engine as a process: a socket, a model and the loop between them.
 
-The socket is bound before the model loads, so that whoever connects can be told how far loading
-is. The main thread loads the model, then loops: take in what arrived, run a step, send what came
-of it; with nothing to run it sleeps until something arrives, and says once a second that it lives.
+The socket is bound before the model loads, so that clients can be informed of the progress. The
+main thread loads the model, then loops: process arrived messages, run a step, send the outputs.
+When idle it sleeps until something arrives, and sends a heartbeat once a second.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
 _NEVER = 2**31 - 1
-# Time to finish a step and say goodbye once the parent is gone; a step that hangs gets no more.
+# Time to finish a step and shut down once the parent is gone, even if the step hangs.
 _ORPHAN_GRACE_SECONDS = 10.0
 
 LoadModel = Callable[[EngineConfig, OnProgress], Runner]
@@ -66,12 +66,12 @@ class _Stop:
 
 @dataclass(frozen=True, slots=True)
 class _Woken:
-    """A sequence that waited for its grammar can go on."""
+    """The grammar that a sequence was waiting for is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """The model cannot run any more, as was noticed outside of a step."""
+    """The model can no longer run, as noticed outside a step."""
 
     error: str
 
@@ -80,15 +80,15 @@ _Event = ConnectionEvent | _Stop | _Woken | _Broken
 
 
 def leave_garbage_to_idle_moments() -> None:
-    """What is alive now stays: spare the garbage collector from looking at it again. And a full
-    collection would look at every waiting sequence: none comes by itself any more."""
+    """Exclude all current objects from garbage collection, and disable automatic full collections,
+    which would traverse every waiting sequence."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
 
 
 class EngineProcess:
-    """One engine on one socket. ``run`` it once, on the main thread."""
+    """One engine on one socket. Call ``run`` once, on the main thread."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class EngineProcess:
         self._config = config
         self._beats = EngineBeats(beats or Page())
         self._load_model = load_model
-        # SimpleQueue.put is reentrant, so that a signal handler may call it.
+        # SimpleQueue.put is reentrant, so a signal handler may call it.
         self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._is_loading = True
         self._last_sent = time.monotonic()
@@ -116,10 +116,10 @@ class EngineProcess:
         try:
             core = self._load()
             self._loop(core)
-        except SystemExit as stop:  # a signal came while the model was loading
+        except SystemExit as stop:  # a signal arrived while the model was loading
             logger.info("stopped while loading")
             return int(stop.code or 0)
-        except (ModelError, DeviceError) as error:  # the sentence says it all
+        except (ModelError, DeviceError) as error:  # the message is sufficient without a traceback
             logger.error("the engine cannot start: %s", error)
             return self._end(str(error))
         except Exception as error:
@@ -134,20 +134,20 @@ class EngineProcess:
         return 1
 
     def fail(self, error: str) -> None:
-        """End with this error, as if a step had met it. May be called from any thread."""
+        """End with this error, as if a step had raised it. May be called from any thread."""
         self._inbox.put(_Broken(error))
 
     # --- stopping ------------------------------------------------------------------------------
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._is_loading:
-            self._is_loading = False  # a second signal shall not disturb the clean-up
+            self._is_loading = False  # a second signal must not disturb the cleanup
             raise SystemExit(0)
         self._inbox.put(_Stop(signal.Signals(number).name))
 
     def _on_orphaned(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        # The main thread may hang in a step; nobody is left who could notice.
+        # The main thread may hang in a step, and no process is left to notice.
         timer = threading.Timer(_ORPHAN_GRACE_SECONDS, os._exit, args=(1,))
         timer.daemon = True
         timer.start()
@@ -206,7 +206,8 @@ class EngineProcess:
         return core
 
     def _load_constraints(self, runner: Runner) -> Constraints | None:
-        """None where output cannot be constrained; only sequences that ask for it are refused."""
+        """Return None if output cannot be constrained; only constrained sequences are then
+        rejected."""
         info = runner.info
         if not info.generates:
             return None
@@ -247,7 +248,8 @@ class EngineProcess:
             self._beats.turned(core.progress, is_idle=not core.has_work)
 
     def _arrivals(self, *, wait: bool) -> Iterator[_Event]:
-        """All that has arrived; with ``wait``, sleep until something does or a beat is due."""
+        """Yield everything that has arrived; with ``wait``, sleep until something does or a
+        heartbeat is due."""
         try:
             if wait:
                 due = self._last_sent + HEARTBEAT_SECONDS - time.monotonic()
@@ -291,7 +293,7 @@ class EngineProcess:
 
     def _send(self, core: EngineCore, messages: Mapping[int, StepOutputs | Heartbeat]) -> None:
         self._last_sent = time.monotonic()
-        frames: dict[int, bytes] = {}  # connections with nothing of their own share a message
+        frames: dict[int, bytes] = {}  # connections without outputs share a message
         for connection, message in messages.items():
             frame = frames.get(id(message))
             if frame is None:

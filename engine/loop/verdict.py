@@ -1,4 +1,4 @@
-"""What a step's result means for its sequence: does it go on, and if not, why does it end?"""
+"""Decides from a step's result whether its sequence continues, and if not, why it ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from engine.step.step import (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ends``: why the sequence ends; None: it goes on. ``is_computed``: the step's tokens are in
-    the cache now; otherwise the step counts as not done."""
+    """``ends``: why the sequence ends; None: it continues. ``is_computed``: the step's tokens are
+    in the KV cache now; otherwise the step has to be repeated."""
 
     ends: FinishReason | None = None
     is_computed: bool = True
@@ -67,7 +67,7 @@ def _of_token(item: ScheduledSequence, token_id: int, info: ModelInfo, limit: in
 
 
 def is_full(sequence: Sequence, limit: int) -> bool:
-    """Whether the sequence has all the tokens that it may have."""
+    """True if the sequence has all the tokens that it may have."""
     return sequence.num_output_tokens >= sequence.params.max_tokens or sequence.num_tokens >= limit
 
 

@@ -1,7 +1,7 @@
-"""BERT and RoBERTa: bidirectional encoders, whole texts in, one state a token out.
+"""BERT and RoBERTa: bidirectional encoders, whole texts in, one state per token out.
 
-Sources: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa), 1911.02116 (XLM-R). Texts of a batch stand
-row behind row, without padding; only attention pads, among texts of about one length.
+Sources: arXiv 1810.04805 (BERT), 1907.11692 (RoBERTa), 1911.02116 (XLM-R). The rows of a batch's
+texts are concatenated without padding; only attention pads, among texts of similar length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def prefix_of(config: EncoderConfig) -> str:
 
 
 def parameter_shapes(config: EncoderConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name, about in the order of use."""
+    """Return the shape of every parameter by its checkpoint name, roughly in order of use."""
     hidden, inner, prefix = config.hidden_size, config.intermediate_size, prefix_of(config)
     shapes: dict[str, Shape] = {
         f"{prefix}embeddings.word_embeddings.weight": (config.vocab_size, hidden),
@@ -63,7 +63,8 @@ def parameter_shapes(config: EncoderConfig) -> dict[str, Shape]:
 
 
 def unused_names(config: EncoderConfig) -> list[str]:
-    """What checkpoints hold beside it: a head over the first token that embeddings do without."""
+    """Return the checkpoint's unused tensors: a head over the first token that embeddings do not
+    need."""
     pooler = f"{prefix_of(config)}pooler.dense"
     uses_it = config.num_scores and config.family == "bert"
     return [] if uses_it else [f"{pooler}.weight", f"{pooler}.bias"]
@@ -77,10 +78,10 @@ def _head_names(config: EncoderConfig) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """Texts of about one length, adjacent in the batch: ``count`` of at most ``width`` tokens,
-    whose rows are [first, last). Without padding the last three are None; else ``padded`` holds the
-    row of each place [count * width], ``mask`` [count, 1, 1, width] says which places are tokens,
-    and ``filled`` their numbers."""
+    """Texts of similar length, adjacent in the batch: ``count`` of at most ``width`` tokens, whose
+    rows are [first, last). Without padding the last three are None; else ``padded`` holds the row
+    of each place [count * width], ``mask`` [count, 1, 1, width] marks the places of tokens, and
+    ``filled`` holds their numbers."""
 
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""What the runner asks of any model family."""
+"""The interface between the runner and any decoder family."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Decoder(Protocol):
 
     @property
     def layout_type(self) -> type[Layout]:
-        """The type of layout that it reads. With ``Ragged`` token ids and positions may be
+        """The type of layout that it reads. With ``Ragged``, token ids and positions may be
         int32."""
         ...
 

@@ -20,8 +20,8 @@ _HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name, about in the order of use; projections are stored
-    [in, out]."""
+    """Return the shape of every parameter by its checkpoint name, roughly in order of use;
+    projections are stored [in, out]."""
     hidden, inner = config.hidden_size, config.intermediate_size
     shapes: dict[str, Shape] = {
         _TOKENS: (config.vocab_size, hidden),

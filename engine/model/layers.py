@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 # Weights with fewer elements are faster unpacked: oneDNN's call overhead exceeds what the packed
-# layout saves (measured on AVX2 at 1 to 64 rows; bench/engine_cpu.py tells the whole step).
+# layout saves (measured on AVX2 at 1 to 64 rows; bench/engine_cpu.py measures the whole step).
 PACK_FROM_ELEMENTS = 1 << 19
 
 
@@ -66,7 +66,7 @@ AnyLinear = Linear | PackedLinear
 
 
 def packs(weight: Tensor) -> bool:
-    """Whether a packed copy of ``weight`` exists on this machine and pays."""
+    """True if a packed copy of ``weight`` is supported on this machine and pays off."""
     if weight.device.type != "cpu" or weight.numel() < PACK_FROM_ELEMENTS:
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):

@@ -28,7 +28,7 @@ HEAD = "lm_head.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Every parameter by its checkpoint name, about in the order of use."""
+    """Return the shape of every parameter by its checkpoint name, roughly in order of use."""
     hidden, inner = config.hidden_size, config.intermediate_size
     shapes: dict[str, Shape] = {EMBEDDING: (config.vocab_size, hidden)}
     projections = {

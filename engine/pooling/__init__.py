@@ -1,1 +1,1 @@
-"""From hidden states to one vector a text."""
+"""Pools hidden states into one vector per text."""

@@ -1,7 +1,7 @@
-"""How a checkpoint wants its hidden states pooled, read from sentence-transformers' files.
+"""Reads from sentence-transformers' files how a checkpoint's hidden states are to be pooled.
 
-``modules.json`` names a chain of modules; served are a transformer, then a pooling, then perhaps a
-normalisation. A directory without it says nothing: embeddings then have length 1, as clients of
+``modules.json`` names a chain of modules; supported are a transformer, then a pooling, then
+optionally a normalisation. Without this file, embeddings are normalised to length 1, as clients of
 OpenAI's API expect.
 """
 
@@ -34,8 +34,8 @@ _OLD_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class PoolingRules:
-    """``normalizes``: embeddings are brought to length 1 unless a request says otherwise.
-    ``max_tokens``: the longest text the checkpoint was made for, None if it does not say."""
+    """``normalizes``: embeddings are normalised to length 1 unless a request says otherwise.
+    ``max_tokens``: the longest text the checkpoint was made for, None if unspecified."""
 
     pooling: Pooling
     normalizes: bool = True
@@ -43,7 +43,8 @@ class PoolingRules:
     matryoshka_dimensions: tuple[int, ...] = ()
 
     def normalizes_for(self, embed: Embed) -> bool:
-        """Whether this embedding gets length 1. A shortened one does unless refused."""
+        """True if this embedding is normalised. A shortened one is, unless the request disables
+        it."""
         if embed.activate is not None:
             return embed.activate
         return self.normalizes or embed.dimensions is not None
@@ -52,7 +53,7 @@ class PoolingRules:
 def pooling_rules(directory: Path, *, asked: str, default: Pooling) -> PoolingRules:
     """``asked``: a pooling that overrides the checkpoint's, or ``auto``.
 
-    Raises ConfigError for files that cannot be read or ask for what is not supported.
+    Raises ConfigError for files that cannot be read or require something unsupported.
     """
     modules = _modules(directory)
     declared = None if asked != "auto" else _declared_pooling(directory, modules)
@@ -66,7 +67,7 @@ def pooling_rules(directory: Path, *, asked: str, default: Pooling) -> PoolingRu
 
 
 def _modules(directory: Path) -> list[tuple[str, str]] | None:
-    """Kind and folder of each module, in order; None where nothing is declared."""
+    """Return kind and folder of each module, in order; None if nothing is declared."""
     path = directory / MODULES
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Hidden states to vectors: pooling a text that may come in chunks, and a vector's last shape."""
+"""Pools the hidden states of a text that may come in chunks, and shapes the resulting vector."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from engine.step.step import PooledVector, ScheduledSequence
 
 
 class PoolingError(TellableError):
-    """The model's numbers for this text are none."""
+    """The model computed NaN or infinity for this text."""
 
 
 class Pooler:
     """Pools sequences whose tokens come chunk by chunk.
 
-    Sums are float32 whatever the model computes in. Each chunk's sum is kept under the place where
-    the chunk begins, and a chunk drops what stands from its beginning on: so one that is computed
-    again, in a retry or after a preemption, counts once.
+    Sums are float32 regardless of the model's dtype. Each chunk's sum is stored under the position
+    where the chunk begins, and a chunk replaces everything stored from its beginning on: so one
+    that is computed again, in a retry or after a preemption, counts once.
     """
 
     def __init__(self, pooling: Pooling) -> None:
@@ -30,12 +30,12 @@ class Pooler:
 
     @property
     def needs_every_token(self) -> bool:
-        """Whether ``take`` wants the states of all of an item's tokens, not the last one's only."""
+        """True if ``take`` needs the states of all of an item's tokens, not only the last one's."""
         return self.pooling is not Pooling.LAST
 
     def take(self, item: ScheduledSequence, states: Tensor) -> Tensor | None:
-        """``states`` [tokens, hidden] end with the item's last token. The pooled vector, float32
-        [hidden], once the item reaches the sequence's end."""
+        """``states`` [tokens, hidden] end with the item's last token. Returns the pooled vector,
+        float32 [hidden], once the item reaches the sequence's end."""
         if self.pooling is Pooling.LAST:
             return states[-1].float() if item.completes else None
         uid = item.sequence.uid
@@ -60,14 +60,15 @@ class Pooler:
         return whole / (item.start + item.num_tokens)
 
     def forget(self, uid: int) -> None:
-        """This sequence ended: drop what is kept of it."""
+        """Drop the state of a sequence that has ended."""
         self._parts.pop(uid, None)
 
 
 def shape_vector(
     values: NDArray[np.float32], *, dimensions: int | None, normalize: bool
 ) -> PooledVector:
-    """The first ``dimensions`` elements of ``values`` [size], at length 1 if so wanted.
+    """Return the first ``dimensions`` elements of ``values`` [size], normalised to length 1 on
+    request.
 
     Raises PoolingError for values that are not finite.
     """

@@ -14,7 +14,7 @@ from engine.messages import FRAME_HEADER
 from engine.ranks.messages import FromRank, ToRank
 
 _RECEIVE_BYTES = 1 << 18
-# A step's plan may hold every token of every prompt that begins in it.
+# A step's plan may contain every token of every prompt that begins in it.
 _MAX_FRAME_BYTES = 1 << 30
 
 _encoder = msgspec.msgpack.Encoder()
@@ -23,13 +23,13 @@ M = TypeVar("M")
 
 
 def encode_message(message: ToRank | FromRank) -> bytes:
-    """One frame."""
+    """Encode one frame."""
     body = _encoder.encode(message)
     return FRAME_HEADER.pack(len(body)) + body
 
 
 class Channel(Generic[M]):
-    """One end; ``M`` is what arrives here. Sending is safe from several threads."""
+    """One end; ``M`` is the type of incoming messages. Sending is safe from several threads."""
 
     def __init__(self, connection: socket.socket, incoming: Any) -> None:
         self._socket = connection
@@ -47,7 +47,7 @@ class Channel(Generic[M]):
             self._socket.sendall(frame)
 
     def read(self) -> list[M] | None:
-        """What has arrived, after waiting for at least a piece of a message. None at the end."""
+        """Wait for data and return the messages it completes. None at the end."""
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
         except ConnectionError:
@@ -55,7 +55,7 @@ class Channel(Generic[M]):
         return [self._decoder.decode(body) for body in self._reader.feed(data)] if data else None
 
     def receive(self) -> M | None:
-        """The next message, after waiting for it. None at the end."""
+        """Wait for the next message and return it. None at the end."""
         while not self._arrived:
             try:
                 data = self._socket.recv(_RECEIVE_BYTES)
@@ -67,7 +67,7 @@ class Channel(Generic[M]):
         return self._decoder.decode(self._arrived.pop(0))
 
     def shutdown(self) -> None:
-        """The other end reads what was sent, then the end."""
+        """Close the sending side; the other end can still read what was sent."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 

@@ -1,6 +1,6 @@
-"""What rank 0 and the other ranks tell each other, besides the tensors of their collectives.
+"""The messages between rank 0 and the other ranks, besides the tensors of their collectives.
 
-Frozen msgspec structs, framed as those of ``engine.messages``, over one socket for each rank.
+Frozen msgspec structs, framed like those of ``engine.messages``, over one socket per rank.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import msgspec
 
 from engine.config import EngineConfig
 
-# --- rank 0 to another -----------------------------------------------------------------------
+# --- rank 0 to another rank -----------------------------------------------------------------------
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
-    """Load your part of the model. ``store``: the file by which the ranks find each other."""
+    """Load a part of the model. ``store``: the file through which the ranks find each other."""
 
     config: EngineConfig
     rank: int
@@ -22,8 +22,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
 
 
 class NewSequence(msgspec.Struct, frozen=True, array_like=True):
-    """As much of a sequence as decides what is computed of it, but for its tokens and blocks.
-    ``greedy``: it wants its most likely token and nothing else (``is_plain_greedy``)."""
+    """The facts that determine what is computed of a sequence, except for its tokens and blocks.
+    ``greedy``: only its most likely token is needed (``is_plain_greedy``)."""
 
     uid: int
     num_prompt_tokens: int
@@ -33,8 +33,8 @@ class NewSequence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True):
-    """One ``ScheduledSequence``, and what its sequence gained since it was last planned: of its
-    tokens the first ``tokens_kept`` are those of before, of its blocks ``blocks_kept``."""
+    """One ``ScheduledSequence``, and how its sequence changed since it was last planned: the first
+    ``tokens_kept`` tokens and ``blocks_kept`` blocks are unchanged."""
 
     uid: int
     preemptions: int
@@ -61,28 +61,28 @@ class RankStep(msgspec.Struct, frozen=True, tag="step"):
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):
-    """Choose the tokens of the launched step ``number``, but none for ``skipped`` (uids)."""
+    """Sample the tokens of the launched step ``number``, except for ``skipped`` (uids)."""
 
     number: int
     skipped: list[int]
 
 
 class SettleRank(msgspec.Struct, frozen=True, tag="settle"):
-    """The last step failed; say where you stand."""
+    """The last step failed; report your position."""
 
 
 ToRank = Begin | RankStep | Sample | SettleRank
 
 
-# --- another to rank 0 -----------------------------------------------------------------------
+# --- another rank to rank 0 -----------------------------------------------------------------------
 
 
 class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
-    """Started, and ready to begin."""
+    """The process has started and is ready to begin."""
 
 
 class RankProgress(msgspec.Struct, frozen=True, tag="progress"):
-    """As ``engine.messages.Loading``, of one rank."""
+    """Like ``engine.messages.Loading``, for one rank."""
 
     phase: str
     done: int
@@ -94,8 +94,8 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class RankFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """Loading (step 0) or a step raised, when so many collective calls had begun.
-    ``by_others``: a collective broke, so that the cause is most likely another rank."""
+    """Loading (step 0) or a step raised, after this many collective calls had begun. ``by_others``:
+    a collective failed, so that the cause is most likely another rank."""
 
     step: int
     calls: int
@@ -104,13 +104,13 @@ class RankFailed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class RankSettled(msgspec.Struct, frozen=True, tag="settled"):
-    """No step is running here; so many collective calls have begun."""
+    """No step is running here; this many collective calls have begun."""
 
     calls: int
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """A sign of life, each second, and how many collective calls have begun."""
+    """Sent every second, with the number of collective calls begun."""
 
     calls: int
 

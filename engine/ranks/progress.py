@@ -1,4 +1,4 @@
-"""How far the ranks together are with loading."""
+"""The loading progress of all ranks together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _PHASES = ("config", "weights", "kv_cache", "warmup")
 
 
 class LoadingProgress:
-    """Reports the phase of the slowest rank, and how far all are in it on average. Thread-safe;
-    after ``finish`` nothing is reported any more."""
+    """Reports the phase of the slowest rank, and the average progress in it. Thread-safe; nothing
+    is reported after ``finish``."""
 
     def __init__(self, size: int, report: Callable[[str, int, int], None]) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""``python -m engine.ranks.rank``: a rank other than the first. Rank 0 starts it and tells it
-all it needs (``engine.ranks.messages``); it ends when rank 0 does, or closes the channel.
+"""``python -m engine.ranks.rank``: a rank other than rank 0, which starts it and sends it
+everything it needs (``engine.ranks.messages``). It ends when rank 0 does, or closes the channel.
 
-It runs each step as rank 0 does, with its own part of weights and KV cache, and samples nothing.
+It runs each step as rank 0 does, with its own part of weights and KV cache, but samples nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class Follower:
-    """Runs on this rank's part what rank 0 runs on its own."""
+    """Runs rank 0's steps on this rank's part of the model."""
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
@@ -78,7 +78,7 @@ class Follower:
 
 
 class Rank:
-    """One rank's life: it begins, runs steps, and ends with its channel."""
+    """The main program of a rank: it loads, runs steps, and ends with its channel."""
 
     def __init__(self, channel: Channel[ToRank]) -> None:
         self._channel = channel
@@ -86,7 +86,7 @@ class Rank:
         self._step = 0
 
     def run(self) -> int:
-        """Exit status: 0, or 1 if the model cannot be loaded."""
+        """Return the exit status: 0, or 1 if the model cannot be loaded."""
         self._tell(Arrived())
         begin = self._channel.receive()
         if begin is None:
@@ -150,7 +150,7 @@ class Rank:
             self._tell(Beat(self._calls))
 
     def _tell(self, message: FromRank) -> None:
-        # Who does not listen any more has ended, or is about to end us.
+        # If rank 0 no longer reads, it has ended, or is about to end this process.
         with contextlib.suppress(OSError):
             self._channel.send(encode_message(message))
 

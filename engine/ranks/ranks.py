@@ -1,9 +1,10 @@
-"""Rank 0's hold on the other ranks: starts their processes, talks to them, and notices when one
-ends, fails or hangs. Then all of them end, and the reason is told once. Imports no torch.
+"""Rank 0's control of the other ranks: starts their processes, communicates with them, and notices
+when one ends, fails or hangs. Then it ends all of them and reports the reason once. Does not import
+torch.
 
-A thread listens to the ranks. What it finds out it logs; it kills the ranks, calls
-``on_failure``, and the main thread meets RankFailedError at its next call here, or when the
-collective breaks in which it waits. Should the main thread not come free, the process is ended.
+A thread listens to the ranks. On a failure it logs the cause, kills the ranks and calls
+``on_failure``; the main thread gets RankFailedError at its next call here, or when the collective
+it is waiting in fails. If the main thread does not return, the process is ended.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from engine.step.step import DeviceLostError
 _log = logging.getLogger(__name__)
 
 RANK_BEAT_SECONDS = 1.0
-# The other ranks leave stopping to rank 0, but get the signals sent to its process group.
+# Stopping is up to rank 0, but the other ranks get the signals sent to its process group too.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PACKAGES = Path(__file__).resolve().parents[2]
 
@@ -58,10 +59,10 @@ class RankFailedError(DeviceLostError):
 
 
 class Ranks:
-    """Ranks 1 to ``size`` - 1. A context manager: at its end none of them runs any more.
+    """Ranks 1 to ``size`` - 1. A context manager: after it, none of them is running.
 
     ``on_failure(reason)`` is called from the listening thread, at most once. ``arguments`` are
-    given to each rank's process beside its own.
+    passed to each rank's process in addition to its own.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Ranks:
 
     @property
     def store(self) -> Path:
-        """Where the ranks find each other; only this user can reach it."""
+        """The file through which the ranks find each other; only this user can access it."""
         return self._directory / "store"
 
     @property
@@ -116,8 +117,8 @@ class Ranks:
     # --- called from the main thread -----------------------------------------------------------
 
     def begin(self, config: EngineConfig, on_progress: OnRankProgress) -> None:
-        """Have all load their parts, once all have started; ``on_progress`` is called from the
-        listening thread. Raises RankFailedError."""
+        """Wait until all have started, and make them load their parts; ``on_progress`` is called
+        from the listening thread. Raises RankFailedError."""
         self._on_progress = on_progress
         self._wait(lambda rank: rank.has_arrived, "did not start", self._limits.loading_stall)
         for rank in self._ranks:
@@ -125,11 +126,11 @@ class Ranks:
             self._send(rank, encode_message(begin))
 
     def count_calls_by(self, calls: Callable[[], int]) -> None:
-        """``calls()``: how many collective calls rank 0 has begun."""
+        """``calls()``: returns how many collective calls rank 0 has begun."""
         self._own.calls = calls
 
     def await_loaded(self) -> None:
-        """Until all have loaded. Raises RankFailedError."""
+        """Wait until all have loaded. Raises RankFailedError."""
         self._wait(
             lambda rank: rank.has_loaded or rank.failure is not None,
             "did not load",
@@ -140,35 +141,35 @@ class Ranks:
         self._own.is_busy = False
 
     def step(self, step: RankStep) -> None:
-        """Have all begin a step. Raises RankFailedError."""
+        """Make all ranks begin a step. Raises RankFailedError."""
         self.check()
         self._own.step, self._own.is_busy = step.number, True
         self._send_all(step)
 
     def sample(self, sample: Sample) -> None:
-        """Have all choose a launched step's tokens. Raises RankFailedError."""
+        """Make all ranks sample a launched step's tokens. Raises RankFailedError."""
         self.check()
         self._own.is_busy = True
         self._send_all(sample)
 
     def work(self) -> None:
-        """Rank 0 waits for what all have been told to do."""
+        """Record that rank 0 is waiting for a result that involves all ranks."""
         self._own.is_busy = True
 
     def rest(self) -> None:
-        """Rank 0 has done its part of what it had all do."""
+        """Record that rank 0 has finished its part of the joint work."""
         self._own.is_busy = False
 
     def check(self) -> None:
-        """Raises RankFailedError if a rank has failed. Called now and then while rank 0 loads,
-        it shows that this goes on."""
+        """Raise RankFailedError if a rank has failed. While rank 0 loads, regular calls show
+        progress."""
         self._own.checks += 1
         if self._cause is not None:
             raise RankFailedError(self._cause)
 
     def settle(self, error: Exception) -> None:
-        """A step raised ``error`` in rank 0. Returns if all ranks are at the same place again, so
-        that another step may follow; raises RankFailedError if not."""
+        """Handle a step that raised ``error`` in rank 0. Returns if all ranks are in the same
+        position, so that another step may follow; otherwise raises RankFailedError."""
         self._own.is_settling = True
         for rank in self._ranks:
             rank.settled = None
@@ -185,7 +186,7 @@ class Ranks:
         self._own.is_busy = self._own.is_settling = False
 
     def lost(self, error: Exception) -> RankFailedError:
-        """A collective broke in rank 0: why, as soon as that is known."""
+        """Return the reason why a collective failed in rank 0, as soon as it is known."""
         deadline = time.monotonic() + self._limits.alone + 1.0
         with self._changed:
             while self._cause is None and not any(rank.failure for rank in self._ranks):
@@ -199,7 +200,7 @@ class Ranks:
         return RankFailedError(self._cause or _describe(error))
 
     def close(self) -> None:
-        """End all ranks, those that have loaded gently. Closing again does nothing."""
+        """End all ranks, gracefully if they have loaded. Closing again does nothing."""
         with self._changed:
             if self._is_closing:
                 return
@@ -247,7 +248,7 @@ class Ranks:
         self.check()
 
     def _fail_by_known(self) -> None:
-        """Rank 0 does not go on: a failure that waited for its company counts."""
+        """Report a rank's failure that was deferred in case rank 0 fails at the same place."""
         for rank in self._ranks:
             if self._cause is None and rank.failure is not None:
                 self._fail(rank.failure)
@@ -268,12 +269,12 @@ class Ranks:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _fail(self, cause: str) -> None:
-        """The first cause counts."""
+        """Only the first cause is recorded."""
         with self._changed:
             if self._cause is not None or self._is_closing:
                 return
             self._cause = cause
-            # Before anybody learns of it: who then closes must find the timer to cancel.
+            # Before it becomes known, so that a subsequent ``close`` finds the timer to cancel.
             self._exit_timer = threading.Timer(self._limits.exit, self._exit)
             self._exit_timer.daemon = True
             self._exit_timer.start()
@@ -284,7 +285,7 @@ class Ranks:
         self._on_failure(cause)
 
     def _exit(self) -> None:
-        """The main thread hangs, in a collective that its ranks' end does not break."""
+        """The main thread hangs in a collective that does not fail when the other ranks end."""
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(1)
 
@@ -304,7 +305,7 @@ class Ranks:
                     self._fail(cause)
 
     def _take(self, rank: RankState) -> bool:
-        """Take in what a rank says. False at the end."""
+        """Process messages from a rank. False at the end."""
         messages = rank.channel.read()
         if messages is None:
             self._ended(rank)
@@ -322,7 +323,7 @@ class Ranks:
                 case Loaded():
                     rank.has_loaded = True
                 case RankFailed():
-                    if rank.failed is None:  # what follows a failure may follow from it
+                    if rank.failed is None:  # later failures may be consequences of the first
                         rank.failed, rank.failed_at = message, rank.heard
                 case RankSettled():
                     rank.settled = message
@@ -338,7 +339,7 @@ class Ranks:
         if self._is_closing or self._cause is not None:
             return
         if rank.failed is not None and rank.failed.step == 0:
-            return  # it has said why, and rank 0 may be about to say the same
+            return  # it has reported why, and rank 0 may be about to report the same
         with contextlib.suppress(subprocess.TimeoutExpired):
             rank.process.wait(self._limits.leave)
         self._fail(f"{rank.name} {_describe_exit(rank.process.poll())}")
@@ -348,13 +349,13 @@ def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     paths = [str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
     argv = python_command("-m", module, f"--rank={number}", f"--parent={os.getpid()}")
-    # Blocked signals stay blocked in what is started.
+    # Child processes inherit the mask of blocked signals.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         process = subprocess.Popen(
             [*argv, f"--channel={theirs.fileno()}", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=2,  # standard error: rank 0's standard output may be somebody's data
+            stdout=2,  # standard error: rank 0's standard output may be used for data
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )

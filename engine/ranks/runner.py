@@ -1,4 +1,4 @@
-"""Rank 0's runner: as ``ModelRunner``, with the other ranks computing along."""
+"""Rank 0's runner: like ``ModelRunner``, with all other ranks running the same steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from engine.step.step import DeviceLostError, ModelInfo, StepPlan, StepResult, S
 
 
 class ParallelRunner:
-    """Stands where ``ModelRunner`` does (see ``engine.step.runner.Runner``). Before each step the
-    other ranks are told its plan; then every rank, this one too, runs it on its own part.
+    """Replaces ``ModelRunner`` (see ``engine.step.runner.Runner``). Before each step the other
+    ranks receive its plan; then every rank, including this one, runs it on its own part.
 
-    A step that raises may be followed by another only if all ranks stand at the same place:
-    because all raised there, or because rank 0 raised when the common part was over. Otherwise
-    RankFailedError is raised, a DeviceLostError.
+    After a step that raised, another may follow only if all ranks are in the same position: either
+    all raised there, or rank 0 raised after the joint part was finished. Otherwise RankFailedError,
+    a DeviceLostError, is raised.
     """
 
     def __init__(self, runner: ModelRunner, ranks: Ranks) -> None:
@@ -47,7 +47,7 @@ class ParallelRunner:
             return self._runner.execute(plan)
 
     def forget(self, uid: int) -> None:
-        """Drop what is kept for a sequence that is finished."""
+        """Drop the state of a finished sequence."""
         self._runner.forget(uid)
         self._writer.forget(uid)
 
@@ -63,20 +63,20 @@ class ParallelRunner:
             step.sample(skipped)
 
     def _result(self, step: StepUnderWay) -> StepResult:
-        """Only rank 0 reads it."""
+        """Return a step's result, which only rank 0 reads."""
         self._ranks.work()
         with self._together():
             return step.result()
 
     def _tell(self, plan: StepPlan, *, ahead: bool) -> int:
-        """Have the other ranks begin. The step's number."""
+        """Send the plan to the other ranks and return the step's number."""
         step = self._writer.write(plan, ahead=ahead, clears_blocks=self._runner.clears_blocks)
         self._ranks.step(step)
         return step.number
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """While all ranks do the same."""
+        """Wrap an operation that all ranks run."""
         try:
             yield
         except CollectiveError as error:
@@ -108,7 +108,7 @@ class _ParallelStep:
 def parallel_runner(
     config: EngineConfig, on_progress: OnProgress, ranks: Ranks
 ) -> Iterator[ParallelRunner]:
-    """The model loaded by all ranks; ``ranks`` are closed at the end.
+    """Load the model on all ranks; ``ranks`` are closed at the end.
 
     Raises ModelError, DeviceError or RankFailedError when it cannot be served.
     """

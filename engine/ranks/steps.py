@@ -1,5 +1,5 @@
-"""A step's plan on its way from rank 0 to the others: each has its own copy of every sequence, and
-a message brings what it gained."""
+"""Sends a step's plan from rank 0 to the other ranks: each has its own copy of every sequence, and
+a message contains only the changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _EMBED = Embed()
 
 @dataclass(slots=True)
 class _Known:
-    """What the other ranks know of a sequence. ``tokens``: but for one that is still pending."""
+    """What the other ranks know about a sequence. ``tokens``: excludes one that is still
+    pending."""
 
     tokens: int
     preemptions: int
@@ -25,7 +26,7 @@ class _Known:
 
 
 class StepWriter:
-    """Rank 0's side. Every message is for all other ranks, and none may be left out."""
+    """Rank 0's side. Every message must be sent to all other ranks; none may be skipped."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -44,7 +45,7 @@ class StepWriter:
         return RankStep(self._number, ahead, planned, new, forgotten, clears_blocks)
 
     def forget(self, uid: int) -> None:
-        """This sequence is planned no more."""
+        """Drop a sequence that is no longer planned."""
         if self._known.pop(uid, None) is not None:
             self._forgotten.append(uid)
 
@@ -56,7 +57,7 @@ class StepWriter:
             known = self._known[sequence.uid] = _Known(0, preemptions, 0, -1)
         tokens = sequence.token_ids
         tokens_kept = min(known.tokens, len(tokens))
-        # A table gains and loses blocks at its end only, until its sequence is preempted.
+        # A table changes only at its end, until its sequence is preempted.
         kept = known.blocks if known.preemptions == preemptions else 0
         if kept > len(table) or (kept and table[kept - 1] != known.last_block):
             kept = 0
@@ -88,8 +89,8 @@ def _described(sequence: Sequence) -> NewSequence:
 
 
 class StepReader:
-    """The other ranks' side. Its sequences are what the runner needs to compute what rank 0
-    computes: of how tokens are chosen they know only whether greedily."""
+    """The other ranks' side. Its sequences have what the runner needs to compute the same as rank
+    0; of the sampling parameters they only know whether sampling is greedy."""
 
     def __init__(self) -> None:
         self._sequences: dict[int, Sequence] = {}

@@ -1,4 +1,4 @@
-"""Judges whether a rank failed alone, or hangs: from what is heard of it, and the time."""
+"""Decides from messages and time whether a rank failed alone, or hangs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from engine.ranks.channel import Channel
 from engine.ranks.messages import FromRank, RankFailed, RankProgress, RankSettled
 
-RANK_TICK_SECONDS = 0.25  # between judgements
+RANK_TICK_SECONDS = 0.25  # between checks
 
 
 @dataclass(frozen=True, slots=True)
 class RankLimits:
-    """How long, in seconds, until what looks wrong counts as failure."""
+    """Time limits in seconds, after which a suspicious state counts as failure."""
 
-    silence: float = 15.0  # without a beat, once loaded: the process stands still
-    stall: float = 60.0  # in a step, without any rank beginning a collective call or ending it
-    loading_stall: float = 900.0  # while loading, without any rank coming further
-    alone: float = 5.0  # a rank that failed while loading, or for others' sake, and no other yet
-    settle: float = 10.0  # a failed step, until all ranks have told where they stand
-    leave: float = 1.0  # asked to end
-    exit: float = 5.0  # told to fail, until this process is ended the hard way
+    silence: float = 15.0  # without a beat, once loaded: the process is frozen
+    stall: float = 60.0  # in a step, without any rank beginning or ending a collective call
+    loading_stall: float = 900.0  # while loading, without progress of any rank
+    alone: float = 5.0  # a rank failed while loading, or because of others, and no other has failed
+    settle: float = 10.0  # a failed step, until all ranks have reported their position
+    leave: float = 1.0  # to end after being asked to
+    exit: float = 5.0  # from the report of a failure until this process is killed
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class RankState:
 
     @property
     def failure(self) -> str | None:
-        """Why it failed, unless that was another's doing."""
+        """Why it failed, unless another rank was the cause."""
         return None if self.failed is None or self.failed.by_others else self.describe_failure()
 
     def describe_failure(self) -> str:
@@ -62,14 +62,14 @@ class OwnState:
     """What rank 0 itself is doing; written by the main thread."""
 
     step: int = 0
-    is_busy: bool = True  # it loads, or runs a step
+    is_busy: bool = True  # loading, or running a step
     is_settling: bool = False
     checks: int = 0
     calls: Callable[[], int] = field(default=lambda: 0)
 
 
 class Watch:
-    """Judges, tick by tick, whether a rank failed alone or hangs."""
+    """Decides, tick by tick, whether a rank failed alone or hangs."""
 
     def __init__(self, limits: RankLimits, ranks: list[RankState], own: OwnState) -> None:
         self._limits = limits
@@ -81,16 +81,16 @@ class Watch:
         self._awake_since = self._now
 
     def verdict(self, now: float) -> str | None:
-        """Why the ranks must end, or None."""
+        """Return the reason why the ranks must end, or None."""
         if now - self._now > 20 * RANK_TICK_SECONDS:
-            # This process itself stood still (a debugger, a frozen container), and the others
-            # most likely with it: what happened meanwhile is nobody's fault.
+            # This process itself was frozen (by a debugger, or with its container), and most likely
+            # the others too: disregard what happened meanwhile.
             self._awake_since = self._progressed_at = now
         self._now = now
         return self._failure() or self._silence() or self._stall()
 
     def _failure(self) -> str | None:
-        """A rank that fails in a step is excused as long as rank 0 may yet fail at the same
+        """A rank's failure in a step is not reported while rank 0 may still fail at the same
         place."""
         failures = [rank for rank in self._ranks if rank.failed is not None]
         failures.sort(key=lambda rank: rank.failed is not None and rank.failed.by_others)

@@ -1,4 +1,4 @@
-"""Builds a ``ModelRunner``: loads the model, sizes and fills what it needs, warms it up."""
+"""Builds a ``ModelRunner``: loads the model, allocates what it needs, warms it up."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
 if TYPE_CHECKING:
     from engine.run.steady import SteadyDecode
 
-# Memory of ``ContextMirror`` as a share of the KV cache's.
+# Memory for ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
 
-# Of the cache over which graphs are recorded for trial, whose steps touch none.
+# Size of the cache used to record trial graphs, whose steps access none of it.
 _TRIAL_BLOCKS = 2
 
 
 class KVCacheTooSmallError(ModelError):
-    """Not even one sequence of the longest length fits into the KV cache."""
+    """The KV cache cannot hold even one sequence of the maximum length."""
 
 
 def load_model_runner(
     config: EngineConfig, on_progress: OnProgress, collectives: Collectives = ALONE
 ) -> ModelRunner:
-    """With ``collectives`` of several ranks, one rank's runner. Raises ModelError or DeviceError,
-    with a message for whoever started the engine, when the model cannot be served."""
+    """Load a model; with ``collectives`` of several ranks, load one rank's runner. Raises
+    ModelError or DeviceError, with a message for the operator, when the model cannot be served."""
     on_progress("config", 0, 1)
     setup = set_up(config, collectives)
     on_progress("config", 1, 1)
@@ -81,7 +81,8 @@ def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
 
 
 class Assembly:
-    """The parts of a runner around a loaded decoder. Its methods need ``torch.inference_mode``."""
+    """Builds the parts of a runner around a loaded decoder. Its methods need
+    ``torch.inference_mode``."""
 
     def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder) -> None:
         self._setup = setup
@@ -104,7 +105,7 @@ class Assembly:
         )
 
     def allocate(self) -> tuple[BatchBuilder, PagedKVCache]:
-        """The KV cache, and the batch builder for it. Raises KVCacheTooSmallError."""
+        """Allocate the KV cache and a batch builder for it. Raises KVCacheTooSmallError."""
         config, limit = self._config, self._setup.max_positions
         blocks = config.num_kv_blocks
         where_memory_went = ""
@@ -127,15 +128,15 @@ class Assembly:
             return self._new_batches(mirror), self._new_cache(blocks, mirror)
 
     def record(self, cache: PagedKVCache) -> SteadyDecode | None:
-        """Decode steps of fixed shape, for a decoder of kernels."""
+        """Record decode steps of fixed shape, if the decoder consists of kernels."""
         with self._graphs_explained(f"lower --max-num-seqs or {self._setup.memory_setting}"):
             return self._new_steady(cache)
 
     def warm_up(
         self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None
     ) -> None:
-        """One prefill and one decode step, so that the first request finds everything set up. What
-        their runner remembers of the model's numbers goes with it."""
+        """Run one prefill and one decode step, so that everything is set up before the first
+        request. Their runner, and any NaN or infinity it noted, is discarded."""
         with explaining(self._device, "the first steps", f"lower {self._setup.memory_setting}"):
             self._run_first_steps(self.runner(batches, cache, steady))
             cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
@@ -176,8 +177,9 @@ class Assembly:
     # --- memory --------------------------------------------------------------------------------
 
     def _memory_for_blocks(self) -> tuple[int, str]:
-        """Bytes: as configured on a CPU; on a GPU what the configured share leaves after the
-        weights, the largest step and the CUDA graphs. And, for people, what these take."""
+        """Return the bytes available for blocks: as configured on a CPU; on a GPU the configured
+        share minus the weights, the largest step and the CUDA graphs. Also return a text that lists
+        these."""
         if self._device.type == "cpu":
             share = self._config.kv_cache_memory / self._setup.ranks
             return int(share / (1 + _MIRROR_SHARE)), ""
@@ -185,7 +187,7 @@ class Assembly:
         return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
 
     def _profile(self) -> MemoryProfile:
-        """What a step and the graphs take of a GPU's memory, before there is a KV cache."""
+        """Measure how much GPU memory a step and the graphs take, before there is a KV cache."""
 
         def step() -> None:
             tokens = self._config.max_num_batched_tokens
@@ -206,7 +208,7 @@ class Assembly:
         )
 
     def _run_largest_step(self) -> None:
-        """Prefill as many tokens as one step may hold, in a cache made for the purpose."""
+        """Prefill as many tokens as one step may have, in a temporary cache."""
         limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
         sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
         per_sequence = [-(-size // self._config.block_size) for size in sizes]
@@ -233,7 +235,7 @@ class Assembly:
     def _new_steady(self, cache: PagedKVCache) -> SteadyDecode | None:
         if not self._has_steady:
             return None
-        from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
+        from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
         from engine.run.steady import SteadyDecode
 
         assert isinstance(self._decoder, KernelLlama)
@@ -260,7 +262,7 @@ class Assembly:
         return PlanBuilder(shape, model.sliding_windows, self._setup.dtype, self._device, mirror)
 
     def _new_mirror(self, blocks: int) -> ContextMirror | None:
-        """A copy of decoding contexts pays on a CPU, for layers that attend to all of them."""
+        """Mirroring decoding contexts pays off on a CPU, for layers with full attention."""
         setup, model = self._setup, self._setup.model
         layers = tuple(i for i, window in enumerate(model.sliding_windows) if window is None)
         gathers = self._decoder.layout_type is Plans

@@ -1,8 +1,8 @@
-"""From a step's plan to the arrays that the model reads.
+"""Converts a step's plan to the arrays that the model reads.
 
-Rows are ordered: sequences that compute one token (decode rows) by falling context length, then
-longer pieces of prompts (chunks) in plan order. While the decode rows stay the same sequences, as
-in most steps, their order and block tables are kept and only patched.
+Rows are ordered: sequences that compute one token (decode rows) by decreasing context length, then
+longer pieces of prompts (chunks) in plan order. As long as the decode rows stay the same sequences,
+as in most steps, their order and block tables are kept and only patched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """``order[i]`` is the place in the plan of the i-th item in batch order, ``last_rows[i]`` the
+    """``order[i]`` is the index in the plan of the i-th item in batch order, ``last_rows[i]`` the
     row of its last token. ``fresh_blocks``: blocks whose first slot is written in this step."""
 
     items: tuple[ScheduledSequence, ...]  # in batch order
@@ -49,7 +49,7 @@ class BlockTables:
             self.array[row, : len(table)] = table
 
     def update(self, items: Items[ScheduledSequence]) -> None:
-        """``items``: the same sequences in the same order, perhaps with more blocks."""
+        """``items``: the same sequences in the same order, possibly with more blocks."""
         for row, item in enumerate(items):
             table = item.sequence.block_table
             if len(table) == self._sizes[row] and table[-1] == self._last[row]:
@@ -113,7 +113,7 @@ class BatchBuilder:
         )
 
     def _split(self, plan: StepPlan) -> tuple[tuple[int, ...], list[int]]:
-        """Places in the plan of the decode rows, in batch order, and of the chunks."""
+        """Return the plan indices of the decode rows, in batch order, and of the chunks."""
         scheduled = plan.scheduled
         decode = [place for place, item in enumerate(scheduled) if item.num_tokens == 1]
         chunks = [place for place, item in enumerate(scheduled) if item.num_tokens != 1]
@@ -156,12 +156,13 @@ class _Parts:
 
 
 def _identity(sequence: Sequence) -> tuple[int, int]:
-    """A preempted sequence comes back with other blocks: it counts as another one."""
+    """Identify a sequence; after a preemption it has other blocks, so it counts as a different
+    one."""
     return sequence.uid, sequence.num_preemptions
 
 
 def _one_longer(scheduled: Items[ScheduledSequence], decode: Items[int], order: Items[int]) -> bool:
-    """Whether ``order`` still names the decode rows, by falling length."""
+    """True if ``order`` still lists the decode rows by decreasing length."""
     if len(order) != len(decode) or (order and max(order) >= len(scheduled)):
         return False
     starts = [scheduled[place].start for place in order]

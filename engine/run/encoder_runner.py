@@ -1,4 +1,4 @@
-"""Runs an encoder on a device: whole texts in, a vector for each out."""
+"""Runs an encoder on a device: whole texts in, one vector for each out."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from engine.step.step import (
 
 
 class EncoderRunner:
-    """Stands where ``ModelRunner`` does, for a model without a KV cache: each planned item is a
-    whole text. Not thread-safe.
+    """Replaces ``ModelRunner`` for a model without a KV cache: each planned item is a whole text.
+    Not thread-safe.
 
-    Raises ModelError or DeviceError,
-    with a message for whoever started the engine, when the model cannot be served.
+    Raises ModelError or DeviceError, with a message for the operator, when the model cannot be
+    served.
     """
 
     def __init__(self, config: EngineConfig, on_progress: OnProgress) -> None:
@@ -85,7 +85,7 @@ class EncoderRunner:
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Encode the planned texts. Running a plan again is harmless. Raises DeviceLostError when
-        the accelerator is gone."""
+        the accelerator is lost."""
         try:
             with torch.inference_mode():
                 return self._execute(plan)
@@ -93,7 +93,7 @@ class EncoderRunner:
             raise DeviceLostError(f"{self._device} failed: {error}") from error
 
     def forget(self, uid: int) -> None:
-        """Nothing is kept for a sequence."""
+        """Do nothing: no state is kept for a sequence."""
 
     def _execute(self, plan: StepPlan) -> StepResult:
         order = sorted(range(len(plan.scheduled)), key=lambda i: -plan.scheduled[i].num_tokens)
@@ -145,7 +145,8 @@ class EncoderRunner:
 
 
 def _type_ids(sequence: Sequence, num_types: int) -> list[int]:
-    """0 for the first text's tokens, 1 for the second's, where the model tells them apart."""
+    """Return 0 for the first text's tokens and 1 for the second's, if the model distinguishes
+    them."""
     count = sequence.num_tokens
     embed = sequence.embed
     if embed is None or embed.second_text is None or num_types == 1:
@@ -167,7 +168,7 @@ def _trial_item(num_tokens: int) -> ScheduledSequence:
 
 
 def _length_limit(config: EngineConfig, model: EncoderConfig, rules: PoolingRules) -> int:
-    """The longest text, in tokens: as asked for, else as declared, within the positions."""
+    """Return the longest text in tokens: as configured, else as declared, within the positions."""
     if config.max_model_len is None:
         return min(rules.max_tokens or model.max_tokens, model.max_tokens)
     if config.max_model_len > model.max_tokens:

@@ -1,4 +1,4 @@
-"""A step whose forward pass was launched: what is made of its hidden states."""
+"""Samples and pools from the hidden states of a launched forward pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOGPROB_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """What turns hidden states into results."""
+    """The components that turn hidden states into results."""
 
     decoder: Decoder
     sampler: Sampler | VocabularyParallelSampler
@@ -41,14 +41,14 @@ class StepParts:
 
 @dataclass(frozen=True, slots=True)
 class NewestTokens:
-    """What a step samples, perhaps still to be computed: the token of the sequence ``uid`` is
+    """The tokens sampled by a step, possibly not computed yet: the token of sequence ``uid`` is
     ``tokens[places[uid]]``. ``tokens``: integers, on the device."""
 
     places: dict[int, int]
     tokens: Tensor
 
     def fill(self, batch: StepBatch) -> None:
-        """Put them where a later ``batch`` has ``PENDING``."""
+        """Copy them to where a later ``batch`` has ``PENDING``."""
         targets, sources = [], []
         for item, row in zip(batch.items, batch.last_rows.tolist(), strict=True):
             sequence = item.sequence
@@ -69,7 +69,7 @@ class NewestTokens:
 
 @contextmanager
 def on_device(device: torch.device) -> Iterator[None]:
-    """Compute without gradients. Raises DeviceLostError when the accelerator is gone."""
+    """Compute without gradients. Raises DeviceLostError when the accelerator is lost."""
     try:
         with torch.inference_mode():
             yield
@@ -88,14 +88,14 @@ class LaunchedStep:
         last_rows: Int64Array,
         on_bad_numbers: Callable[[], None],
     ) -> None:
-        """``last_rows[i]``: the row of ``hidden`` that belongs to batch item i's last token.
-        ``on_bad_numbers`` is called when a result shows that the model's numbers are none."""
+        """``last_rows[i]``: the row of ``hidden`` for batch item i's last token. ``on_bad_numbers``
+        is called when a result shows that the model computed NaN or infinity."""
         self._parts = parts
         self._batch = batch
         self._hidden = hidden
         self._last_rows = last_rows
         self._on_bad_numbers = on_bad_numbers
-        self._sampling: list[int] = []  # batch items that are given a token
+        self._sampling: list[int] = []  # batch items that get a token
         self._choice: Choice | None = None
         self._withheld: dict[int, Withheld | GrammarError] = {}  # by row of the choice
         self._sampled: list[Sampled] = [None] * len(batch.items)  # in the plan's order
@@ -119,7 +119,7 @@ class LaunchedStep:
         return StepResult(self._sampled, self._prompt_logprobs)
 
     def newest(self) -> NewestTokens | None:
-        """What this step samples; None: nothing."""
+        """Return the tokens that this step samples; None if there are none."""
         if self._choice is None:
             return None
         places = {self._batch.items[i].sequence.uid: row for row, i in enumerate(self._sampling)}
@@ -149,7 +149,7 @@ class LaunchedStep:
             top = item.sequence.params.prompt_logprobs
             if top is None or item.sequence.uid in skipped:
                 continue
-            # The last prompt token predicts the first output token, which is the sampler's.
+            # The last prompt token predicts the first output token, which is left to the sampler.
             end = min(item.end, item.sequence.num_prompt_tokens - 1)
             if end <= item.start:
                 continue
@@ -159,7 +159,8 @@ class LaunchedStep:
             self._prompt_logprobs[self._batch.order[i]] = self._logprobs_of(rows, targets, top)
 
     def _logprobs_of(self, hidden: Tensor, targets: list[int], top: int) -> list[TokenLogprobs]:
-        """Of ``targets[i]`` after ``hidden[i]``, a bounded number of rows at a time."""
+        """Return the logprobs of ``targets[i]`` after ``hidden[i]``, computing a limited number of
+        rows at a time."""
         logprobs: list[TokenLogprobs] = []
         for first in range(0, len(targets), _LOGPROB_ROWS):
             part = targets[first : first + _LOGPROB_ROWS]
@@ -169,7 +170,7 @@ class LaunchedStep:
         return logprobs
 
     def _pool(self, skipped: Set[int]) -> None:
-        """Put the vectors of pooled sequences that are whole among the results."""
+        """Add the vectors of pooled sequences that are complete to the results."""
         pooler, rules = self._parts.pooler, self._parts.rules
         whole: list[tuple[int, Tensor]] = []
         for i, item in enumerate(self._batch.items):

@@ -1,4 +1,4 @@
-"""From a model directory to a model on a device."""
+"""Loads a model from its directory onto a device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, Wei
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How weights are loaded: from ``directory``, or at random from ``dummy_seed`` unless that is
+    """How to load weights: from ``directory``, or random ones from ``dummy_seed`` unless that is
     None. ``on_progress("weights", done, total)`` counts parameters."""
 
     directory: Path
@@ -40,9 +40,9 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
-    """With ``library`` the decoder is the compiled one, with ``kernels`` the one of GPU kernels
-    (for a single rank), if they know the model; all but the compiled one turn int8 weights into
-    floats again. ``max_positions``: tokens of the longest sequence."""
+    """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels (for a
+    single rank), if they support the model; all but the compiled one convert int8 weights back to
+    floats. ``max_positions``: tokens of the longest sequence."""
 
     max_positions: int
     library: Library | None = None
@@ -64,7 +64,7 @@ class LoadedEncoder:
 
 
 def parameter_shapes(config: ModelConfig) -> Shapes:
-    """Every parameter of the model by its checkpoint name, about in the order of use."""
+    """Return the shape of every parameter by its checkpoint name, roughly in order of use."""
     if config.family == "gpt2":
         return gpt2.parameter_shapes(config)
     return llama.parameter_shapes(config)
@@ -73,12 +73,12 @@ def parameter_shapes(config: ModelConfig) -> Shapes:
 def load_decoder(
     config: ModelConfig, settings: LoadSettings, options: DecoderOptions
 ) -> LoadedDecoder:
-    """The decoder with its weights. Of one rank of several, its part of the model that ``config``
-    describes as a whole.
+    """Load the decoder with its weights; as one of several ranks, this rank's part of the whole
+    model that ``config`` describes.
 
-    Weights are read tensor by tensor, somewhat ahead, and brought into their final layout, so at
-    most one layer's exist twice, beside READ_AHEAD_BYTES of what comes next. Raises ConfigError
-    when the model cannot be divided among so many ranks, and WeightsError.
+    Weights are read tensor by tensor, slightly ahead, and converted to their final layout, so at
+    most one layer's exist twice, besides READ_AHEAD_BYTES of the next ones. Raises ConfigError when
+    the model cannot be divided among this many ranks, and WeightsError.
     """
     shard = options.collectives.shard
     own = shard.config(config)
@@ -95,7 +95,7 @@ def load_decoder(
 
 
 def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder:
-    """The encoder with its weights, as ``load_decoder`` loads a decoder. Raises WeightsError."""
+    """Load the encoder with its weights, as ``load_decoder`` does. Raises WeightsError."""
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
     with (
         _weights_explained(shapes, settings, ranks=1),
@@ -152,12 +152,12 @@ def _weights(
 def _build(
     config: ModelConfig, source: WeightSource, settings: LoadSettings, options: DecoderOptions
 ) -> Decoder:
-    """``config`` and ``source``: of this rank's part."""
+    """Build the decoder; ``config`` and ``source`` are those of this rank's part."""
     device, library, max_positions = settings.device, options.library, options.max_positions
     if config.family == "gpt2":
         return gpt2.GPT2Model(config, source, options.collectives)
     if options.kernels and availability.kernels_fit(config):
-        from engine.gpu.llama import KernelLlama  # imports triton, which is not everywhere
+        from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
 
         return KernelLlama(config, source, max_positions=max_positions, device=device)
     quantised = options.quantization == "int8"

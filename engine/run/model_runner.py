@@ -1,6 +1,7 @@
-"""Runs a model on a device: one step of the plan after another.
+"""Runs a model on a device, step by step.
 
-What runs only at start (loading, sizing the cache, warming up) is in ``engine.run.assembly``.
+Code that runs only at startup (loading, sizing the cache, warming up) is in
+``engine.run.assembly``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class ModelRunner:
     """A loaded model with its KV cache and sampler. Not thread-safe.
 
-    Of several ranks every one has such a runner, with its part of the model, and is given the same
+    With several ranks, each has such a runner with its part of the model and receives the same
     plans; rank 0's results are those of the model.
     """
 
@@ -38,8 +39,8 @@ class ModelRunner:
         runs_ahead: bool = False,
     ) -> None:
         """``batches`` lays rows out for the decoder in ``parts``; ``steady``: decode steps of fixed
-        shape over the same ``cache``. ``runs_ahead``: a step may be launched before the result of
-        the one before it is read."""
+        shape over the same ``cache``. ``runs_ahead``: a step may be launched before the previous
+        one's result is read."""
         self.info = info
         self.launch = self._launch if runs_ahead else None
         self._parts = parts
@@ -53,21 +54,21 @@ class ModelRunner:
 
     @property
     def clears_blocks(self) -> bool:
-        """Whether blocks are zeroed before reuse: some may hold NaN or infinity."""
+        """True if blocks are zeroed before reuse, because some may hold NaN or infinity."""
         return self._has_bad_blocks
 
     def clear_blocks(self) -> None:
-        """From now on zero blocks before reuse: another rank saw NaN or infinity."""
+        """Zero blocks before reuse from now on, because another rank saw NaN or infinity."""
         self._has_bad_blocks = True
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the planned tokens and sample where the plan says so. Running a plan again is
-        harmless. Raises DeviceLostError when the accelerator is gone."""
+        harmless. Raises DeviceLostError when the accelerator is lost."""
         with on_device(self._device):
             return self._execute(plan)
 
     def forget(self, uid: int) -> None:
-        """Drop what is kept for a sequence that is finished."""
+        """Drop the state of a finished sequence."""
         self._parts.sampler.forget(uid)
         self._parts.pooler.forget(uid)
 
@@ -84,7 +85,7 @@ class ModelRunner:
     def _start(
         self, plan: StepPlan, before: LaunchedStep | SteadyStep | None
     ) -> LaunchedStep | SteadyStep:
-        """``before``: the step that samples the plan's pending tokens."""
+        """Start a step. ``before``: the step that samples the plan's pending tokens."""
         newest = None if before is None else before.newest()
         if self._steady is None:
             return self._forward(plan, newest)
@@ -108,7 +109,7 @@ class ModelRunner:
         return LaunchedStep(self._parts, batch, hidden, last_rows, self._on_bad_numbers)
 
     def _wanted_rows(self, batch: StepBatch) -> Int64Array | None:
-        """The rows whose final states are wanted; None: all."""
+        """Return the rows whose final states are needed; None: all."""
         needs_every_row = any(
             item.sequence.params.prompt_logprobs is not None
             or (item.sequence.embed is not None and self._parts.pooler.needs_every_token)
@@ -119,6 +120,6 @@ class ModelRunner:
         return batch.last_rows
 
     def _on_bad_numbers(self) -> None:
-        # NaN or infinity may have reached the cache. From now on blocks are zeroed before reuse: a
-        # masked slot still spoils a sum if it holds infinity.
+        # NaN or infinity may have reached the cache. Zero blocks before reuse from now on, because
+        # a masked slot that holds infinity still spoils a sum.
         self._has_bad_blocks = True

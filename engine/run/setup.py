@@ -1,4 +1,4 @@
-"""What is settled before a decoder's weights are loaded: device, dtype, limits, code path."""
+"""Settings determined before a decoder's weights are loaded: device, dtype, limits, code path."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunnerSetup:
 
     @property
     def memory_setting(self) -> str:
-        """The flag that sizes the KV cache."""
+        """The flag that sets the KV cache's size."""
         if self.config.num_kv_blocks is not None:
             return "--num-kv-blocks"
         cpu = self.device.type == "cpu"
@@ -58,8 +58,8 @@ class RunnerSetup:
 
 
 def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
-    """Also sets this process's threads. Raises ModelError or DeviceError when the model cannot be
-    served as ``config`` says."""
+    """Determine the settings, and set this process's threads. Raises ModelError or DeviceError when
+    the model cannot be served as ``config`` says."""
     ranks = collectives.shard.size
     device = choose_device(config.device)
     directory = Path(config.model)
@@ -81,7 +81,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
 
 
 def compiled_library(setup: RunnerSetup) -> Library | None:
-    """For a CPU, unless it is switched off or cannot be had here."""
+    """Return the library for a CPU, unless it is disabled or unavailable here."""
     if setup.device.type != "cpu" or setup.dtype == torch.float16 or setup.ranks > 1:
         return None
     if setup.config.cpu_path == "torch" or setup.is_cache_quantised:
@@ -94,7 +94,7 @@ def compiled_library(setup: RunnerSetup) -> Library | None:
 
 
 def has_kernels(setup: RunnerSetup) -> bool:
-    """Whether to compute by our GPU kernels. Raises ModelError when they are demanded but cannot
+    """True if our GPU kernels are to be used. Raises ModelError when they are required but cannot
     run."""
     path = setup.config.gpu_path
     if path == "torch" or (path == "auto" and setup.device.type != "cuda"):
@@ -131,7 +131,7 @@ def _choose_dtype(
 
 
 def _max_positions(config: EngineConfig, model: ModelConfig) -> int:
-    """As configured, within the model's positions."""
+    """Return the maximum as configured, within the model's positions."""
     longest = config.max_model_len or model.max_position_embeddings
     if longest > model.max_position_embeddings:
         raise ModelError(

@@ -1,10 +1,10 @@
-"""Decode steps whose whole state lives on the device.
+"""Decode steps that keep their whole state on the device.
 
-Most steps compute one token for each of the same sequences as the step before. Tokens, positions,
-lengths, block tables and sampling parameters then stay where they are: a kernel counts up, the
-forward pass and sampling follow, all of it one CUDA graph per padded batch size, and nothing is
-sent but the few blocks that were added. A step can be launched before the tokens of the last one
-have reached the host. When rows come, go or move, one copy and one kernel put them in place.
+Most steps compute one token for each of the same sequences as the previous step. Tokens, positions,
+lengths, block tables and sampling parameters then stay on the device: a kernel increments counters,
+the forward pass and sampling follow, all in one CUDA graph per padded batch size, and only newly
+added blocks are sent. A step can be launched before the last one's tokens have reached the host.
+When rows are added, removed or moved, one copy and one kernel update the state.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Identity = tuple[int, int]
 
 
 class SteadyStep:
-    """See ``engine.step.step.StepUnderWay``. Its tokens were chosen as it was launched: nothing
-    but the tokens before them decides, and those the device has."""
+    """See ``engine.step.step.StepUnderWay``. Its tokens were sampled when it was launched: they
+    depend only on earlier tokens, which are on the device."""
 
     def __init__(self, uids: Items[int], choice: Choice, device: torch.device) -> None:
         self._uids = uids
@@ -50,28 +50,28 @@ class SteadyStep:
         self._device = device
 
     def sample(self, skipped: Set[int]) -> None:
-        """What sequences in ``skipped`` were given is for the caller to ignore."""
+        """Do nothing: the caller ignores the tokens of sequences in ``skipped``."""
 
     def result(self) -> StepResult:
         with on_device(self._device):
             return StepResult([*self._choice.read()])
 
     def newest(self) -> NewestTokens:
-        """Valid until the step after the next is launched."""
+        """The result is valid until the step after the next is launched."""
         return NewestTokens({uid: row for row, uid in enumerate(self._uids)}, self._choice.tokens)
 
 
 @dataclass(slots=True)
 class _Row:
-    """What the host knows of a row on the device."""
+    """The host's view of a row on the device."""
 
     identity: Identity
     start: int  # position that it computes next
-    num_blocks: int  # of its table that are there
+    num_blocks: int  # of its table that are on the device
 
 
 class SteadyDecode:
-    """Launches decode steps. Not thread-safe; everything goes to the current stream."""
+    """Launches decode steps. Not thread-safe; everything runs on the current stream."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class SteadyDecode:
             top_p=ints(2 * largest).view(torch.float64),
             seeds=ints(2 * largest).view(torch.int64),
         )
-        self._rows: list[_Row] = []  # empty: nothing on the device is to be built on
+        self._rows: list[_Row] = []  # empty: the state on the device is invalid
         with torch.inference_mode():
             self._replay = graph_replay(self._step, self._sizes, device)
 
     def accepts(self, items: Items[ScheduledSequence]) -> bool:
-        """Whether all of ``items`` compute and sample one token each, and sample plainly."""
+        """True if all ``items`` compute and sample one token each, with plain sampling."""
         return 0 < len(items) <= self._sizes[-1] and all(
             item.num_tokens == 1 and item.completes and samples_on_device(item.sequence)
             for item in items
@@ -121,11 +121,11 @@ class SteadyDecode:
     def launch(
         self, items: Items[ScheduledSequence], newest: NewestTokens | None = None
     ) -> SteadyStep:
-        """Start a step of ``items`` that it ``accepts``, and return without waiting for it.
+        """Launch a step of ``items`` that it ``accepts``, and return without waiting for it.
 
-        Tokens that are ``PENDING`` are those of the step launched last, here or elsewhere, which
-        left them in ``newest``. Block tables have room for the items' tokens. Raises KeyError for
-        a pending token that nobody samples.
+        Tokens that are ``PENDING`` are those of the last step launched, here or elsewhere, which
+        left them in ``newest``. Block tables must have room for the items' tokens. Raises KeyError
+        for a pending token that the last step does not sample.
         """
         with torch.inference_mode():
             if self._continues(items):
@@ -144,13 +144,13 @@ class SteadyDecode:
             )
 
     def forget(self) -> None:
-        """Another step comes between: what is on the device is not to be built on."""
+        """Invalidate the state on the device, because a different step comes in between."""
         self._rows = []
 
     # --- the step ------------------------------------------------------------------------------
 
     def _step(self, size: int) -> None:
-        """What a graph records, for the first ``size`` rows."""
+        """Run one step for the first ``size`` rows; this is what a graph records."""
         tables, lengths, slots = self._tables[:size], self._lengths[:size], self._slots[:size]
         positions = self._positions[:size]
         state.advance(
@@ -166,7 +166,7 @@ class SteadyDecode:
         tokens = self._tokens[:size]
         hidden = self._decoder.hidden_states(tokens, positions, self._cache, ragged)
         logits = self._decoder.narrow_logits(hidden)
-        # A token's place is one behind its predecessor's, whose context has that length.
+        # A token's position equals the context length of its predecessor.
         sample(
             logits,
             self._sampling.rows(size),
@@ -176,7 +176,7 @@ class SteadyDecode:
         )
 
     def _choice(self, rows: int) -> Choice:
-        """On its way to the host before the next step overwrites it."""
+        """Return the choice, to be copied to the host before the next step overwrites it."""
         tokens, bests = self._tokens[:rows], self._bests[:rows]
         if self._device.type != "cuda":
             tokens, bests = tokens.clone(), bests.clone()
@@ -209,7 +209,7 @@ class SteadyDecode:
     def _arrange(self, items: Items[ScheduledSequence], newest: NewestTokens | None) -> None:
         places = {} if newest is None else newest.places
         [sent] = sent_together([self._records(items, places)], self._device)
-        # A copy, as rows may change places.
+        # A copy, because rows may change places.
         before = self._tokens if newest is None else newest.tokens.to(torch.int32, copy=True)
         sampling = self._sampling
         state.place_rows(
@@ -233,7 +233,7 @@ class SteadyDecode:
     def _records(
         self, items: Items[ScheduledSequence], places: Mapping[int, int]
     ) -> NDArray[np.int32]:
-        """For ``place_rows``, padded to a size that there is a step for."""
+        """Return the records for ``place_rows``, padded to one of the recorded sizes."""
         size = self._sizes[bisect_left(self._sizes, len(items))]
         width = max(len(item.sequence.block_table) for item in items)
         records = np.zeros((size, state.HEADER + width + -width % ALIGNMENT), dtype=np.int32)
@@ -261,5 +261,6 @@ class SteadyDecode:
 
 
 def _identity(item: ScheduledSequence) -> Identity:
-    """A preempted sequence comes back with other blocks: it counts as another one."""
+    """Identify a sequence; after a preemption it has other blocks, so it counts as a different
+    one."""
     return item.sequence.uid, item.sequence.num_preemptions

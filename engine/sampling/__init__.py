@@ -1,1 +1,1 @@
-"""From logits to tokens, vectorised over the batch."""
+"""Converts logits to tokens, vectorised over the batch."""

@@ -1,4 +1,4 @@
-"""Applying grammars' masks to logits."""
+"""Applies grammar masks to logits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from engine.step.mask import TokenMask
 
 
 def forbid_others(logits: Tensor, rows: Items[int], mask: TokenMask) -> None:
-    """Hide, in place, what the masks do not allow. ``logits`` is [batch, vocabulary]; bit t of
-    ``mask[i, t // 32]``, uint32 [rows, vocabulary / 32], allows token t in row ``rows[i]``. Tokens
-    beyond the masks are hidden."""
+    """Hide, in place, tokens that the masks do not allow. ``logits`` is [batch, vocabulary]; bit t
+    of ``mask[i, t // 32]``, uint32 [rows, vocabulary / 32], allows token t in row ``rows[i]``.
+    Tokens beyond the masks are hidden."""
     vocabulary = logits.shape[1]
     packed = torch.from_numpy(mask.view("uint8")).to(logits.device)
     shifts = torch.arange(8, dtype=torch.uint8, device=logits.device)

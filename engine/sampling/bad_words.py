@@ -1,4 +1,4 @@
-"""Which tokens a sequence's bad words forbid next."""
+"""Finds the tokens that a sequence's bad words forbid next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class _Node:
-    """``following`` continues the path by the token before; ``banned`` ends words whose other
+    """``following`` extends the path by the preceding token; ``banned`` ends words whose other
     tokens are the path."""
 
     following: dict[int, _Node] = field(default_factory=dict)
@@ -19,14 +19,14 @@ class _Node:
 
 
 class BadWords:
-    """A trie over the words' beginnings, read backwards from their last but one token: a step looks
-    at as many tokens as the longest beginning has that ends the sequence, however many words there
-    are. ``alone``: words of one token, which are always forbidden, int64 [words]."""
+    """A trie of the words without their last tokens, read backwards: a step only visits as many
+    tokens as the longest matching prefix has, however many words there are. ``alone``: words of one
+    token, which are always forbidden, int64 [words]."""
 
     __slots__ = ("_device", "_root", "alone")
 
     def __init__(self, words: Items[Items[int]], vocab_size: int, device: torch.device) -> None:
-        """Words whose last token is beyond the vocabulary are left out: they cannot come."""
+        """Words whose last token is outside the vocabulary are dropped: they cannot occur."""
         self._device = device
         self._root = _Node()
         for *start, last in words:
@@ -40,7 +40,8 @@ class BadWords:
         self.alone = torch.tensor(alone, dtype=torch.int64, device=device)
 
     def ending(self, token_ids: Items[int]) -> Tensor | None:
-        """int64: the last tokens of longer words whose other tokens end ``token_ids``."""
+        """Return, as int64, the last tokens of longer words whose other tokens end
+        ``token_ids``."""
         node, banned = self._root, []
         for place in range(len(token_ids) - 1, -1, -1):
             following = node.following.get(token_ids[place])

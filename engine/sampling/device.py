@@ -1,4 +1,5 @@
-"""What rows ask of the sampling kernel, as arrays on its device, and which rows it can serve."""
+"""The sampling kernel's parameters as arrays on its device, and the check whether a row can use
+it."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from engine.step.sequence import Sequence
 
 @dataclass(frozen=True, slots=True)
 class SamplingTensors:
-    """A row for each sequence of a batch."""
+    """One row for each sequence of a batch."""
 
     temperature: Tensor  # float32 [rows]; 0: the most likely token
-    log_min_p: Tensor  # float32 [rows]; -inf where off
-    top_k: Tensor  # int32 [rows]; 0 where off
-    top_p: Tensor  # float64 [rows]; 1 where off
+    log_min_p: Tensor  # float32 [rows]; -inf if off
+    top_k: Tensor  # int32 [rows]; 0 if off
+    top_p: Tensor  # float64 [rows]; 1 if off
     seeds: Tensor  # int64 [rows], the bits of unsigned ones
 
     def rows(self, count: int) -> SamplingTensors:
-        """The first ``count``, as views."""
+        """Return the first ``count`` rows, as views."""
         return SamplingTensors(
             self.temperature[:count],
             self.log_min_p[:count],
@@ -41,7 +42,8 @@ Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[
 
 
 def sampling_columns(params: Items[SamplingParams], vocab_size: int) -> Columns:
-    """The columns of ``SamplingTensors`` in order, on the host, one row for each of ``params``."""
+    """Return the columns of ``SamplingTensors`` in order, on the host, one row for each of
+    ``params``."""
     with np.errstate(divide="ignore"):
         log_min_p = np.log(np.array([p.min_p for p in params], dtype=np.float32))
     return (
@@ -61,8 +63,8 @@ def sampling_tensors(
 
 
 def samples_on_device(sequence: Sequence) -> bool:
-    """Whether temperature, top-k, top-p and min-p are all that the sequence asks for now, so that
-    its tokens need not be known to the host."""
+    """True if the sequence now only uses temperature, top-k, top-p and min-p, so that its tokens
+    need not be known to the host."""
     params = sequence.params
     return (
         sequence.embed is None

@@ -1,7 +1,7 @@
-"""Which tokens stay eligible under min-p, top-k and top-p, for rows of scaled logits.
+"""Filters rows of scaled logits by min-p, top-k and top-p.
 
-Each filter keeps the tokens at or above a threshold, so tokens of equal probability stay or go
-together and a row's outcome depends on its own values only.
+Each filter keeps the tokens at or above a threshold, so tokens of equal probability are kept or
+hidden together and a row's outcome depends only on its own values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def keep_min_p(logits: Tensor, min_p: Tensor) -> Tensor:
 
 def keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
     """Hide tokens less likely than the ``top_k``-th [rows, 1]; ``largest`` of those below the
-    vocabulary's size. Rows with ``top_k`` of the vocabulary's size stay whole."""
+    vocabulary's size. Rows with ``top_k`` of the vocabulary's size are unchanged."""
     best = logits.topk(largest, dim=-1).values
     threshold = best.gather(1, top_k.clamp(max=largest) - 1)
     threshold = threshold.masked_fill(top_k >= logits.shape[-1], _HIDDEN)
@@ -45,7 +45,8 @@ def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
 def _top_p_threshold(
     logits: Tensor, total: Tensor, top_p: Tensor, candidates: int
 ) -> tuple[Tensor, Tensor]:
-    """The least logit [rows, 1] kept, and whether ``candidates`` tokens were enough [rows]."""
+    """Return the lowest logit kept [rows, 1], and whether ``candidates`` tokens were enough
+    [rows]."""
     candidates = min(candidates, logits.shape[-1])
     best = logits.topk(candidates, dim=-1).values
     mass = (best - total).exp().cumsum(dim=-1, dtype=torch.float64)

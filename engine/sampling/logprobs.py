@@ -11,12 +11,12 @@ from torch import Tensor
 from engine.device.device import Readback
 from engine.messages import TokenLogprobs
 
-# As ``TokenLogprobs.packed`` has them.
+# The layout of ``TokenLogprobs.packed``.
 _PACKED = np.dtype([("token_id", "<i4"), ("logprob", "<f4")])
 
 
 class LogprobRows:
-    """What is told about tokens of a few rows, on its way to the host."""
+    """The logprobs of a few rows' tokens, being copied to the host."""
 
     __slots__ = ("_readback", "_top")
 
@@ -44,6 +44,6 @@ class LogprobRows:
 
 
 def token_logprobs(logits: Tensor, tokens: Items[int], top: Items[int]) -> list[TokenLogprobs]:
-    """What ``LogprobRows`` tells, at once."""
+    """Compute ``LogprobRows`` and wait for the result."""
     chosen = torch.tensor(tokens, dtype=torch.int64, device=logits.device)
     return LogprobRows(logits, chosen, top).read()

@@ -1,5 +1,5 @@
-"""A batch's sampling parameters as arrays, built when the batch's composition changes, from
-tables that are made once for each sequence."""
+"""A batch's sampling parameters as arrays, rebuilt when the batch's composition changes, from
+tables that are built once for each sequence."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from engine.messages import SamplingParams
 from engine.sampling.bad_words import BadWords
 from engine.step.sequence import Sequence
 
-# Below this a division by the temperature would leave float32's range: treated as greedy.
+# Below this, dividing by the temperature would exceed float32's range: treated as greedy.
 GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceTables:
-    """What a sequence's parameters list, as the sampler uses it; ``None`` where they list nothing.
-    Token ids beyond the vocabulary are left out: they can neither be sampled nor banned."""
+    """The token lists in a sequence's parameters, as the sampler uses them; ``None`` for empty
+    ones. Token ids outside the vocabulary are dropped: they can neither be sampled nor banned."""
 
     hidden: Tensor | None  # bool [vocabulary]: not among the allowed tokens
     bad_words: BadWords | None
-    stops: Tensor | None  # int64: ids that must not come before ``min_tokens``
+    stops: Tensor | None  # int64: ids not allowed before ``min_tokens``
     bias: tuple[Tensor, Tensor] | None  # int64 ids, float32 values
 
 
 @dataclass(frozen=True, slots=True)
 class SparseBias:
-    """Values to add at (row, token) places of the logits: int64, int64, float32, each [n]."""
+    """Values to add at (row, token) positions of the logits: int64, int64, float32, each [n]."""
 
     rows: Tensor
     tokens: Tensor
@@ -41,36 +41,36 @@ class SparseBias:
 
 @dataclass(frozen=True, slots=True)
 class RandomRows:
-    """The rows that are drawn at random, and how. Lengths are their number; ``None`` where no row
-    uses the filter. ``rows`` None: all rows of the batch, in order."""
+    """The rows sampled at random, and their parameters. Lengths are their number; ``None`` if no
+    row uses the filter. ``rows`` None: all rows of the batch, in order."""
 
     rows: Tensor | None  # int64
-    indices: tuple[int, ...]  # the same, on the host, always given
+    indices: tuple[int, ...]  # the same, on the host, always set
     seeds: NDArray[np.uint64]
     temperature: Tensor  # float32 [rows, 1]
-    top_k: Tensor | None  # int64 [rows, 1]; the vocabulary's size where off
+    top_k: Tensor | None  # int64 [rows, 1]; the vocabulary's size if off
     max_top_k: int
-    top_p: Tensor | None  # float64 [rows, 1]; 1 where off
-    min_p: Tensor | None  # float32 [rows, 1]; 0 where off
+    top_p: Tensor | None  # float64 [rows, 1]; 1 if off
+    min_p: Tensor | None  # float32 [rows, 1]; 0 if off
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """What the sampler needs to know of a batch besides logits and tokens so far. Row numbers are
-    places in the batch."""
+    """A batch's parameters for the sampler, besides logits and tokens so far. Row numbers are
+    positions in the batch."""
 
     uids: tuple[int, ...]
     bias: SparseBias | None
     penalised: tuple[int, ...]
     allowed: tuple[tuple[int, Tensor], ...]  # row, bool [vocabulary]: what is hidden
     bad_words: tuple[tuple[int, BadWords], ...]
-    min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids that must not come yet
+    min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids not allowed yet
     random: RandomRows | None  # None: all rows are greedy
     logprobs: tuple[int, ...]
 
     @property
     def plain_greedy(self) -> bool:
-        """Whether the most likely token is all that any row asks for."""
+        """True if all rows only need the most likely token."""
         return not (
             self.random
             or self.bias
@@ -82,7 +82,7 @@ class SamplingBatch:
         )
 
     def restricts(self, row: int) -> bool:
-        """Whether the row's parameters rule tokens out."""
+        """True if the row's parameters exclude tokens."""
         ruled = (self.allowed, self.bad_words, self.min_tokens)
         return any(row == other for part in ruled for other, _ in part)
 
@@ -92,7 +92,7 @@ def is_greedy(params: SamplingParams) -> bool:
 
 
 def is_plain_greedy(sequence: Sequence) -> bool:
-    """Whether the most likely token is all that the sequence asks for."""
+    """True if the sequence only needs the most likely token."""
     params = sequence.params
     return (
         is_greedy(params)
@@ -113,7 +113,7 @@ def is_penalised(params: SamplingParams) -> bool:
 
 
 def has_tables(params: SamplingParams) -> bool:
-    """Whether ``sequence_tables`` would hold anything."""
+    """True if ``sequence_tables`` would contain anything."""
     return bool(
         params.allowed_tokens is not None
         or params.bad_words_token_ids
@@ -147,7 +147,7 @@ def build_batch(
     vocab_size: int,
     device: torch.device,
 ) -> SamplingBatch:
-    """``sequences`` in batch order, each with its tables where ``has_tables``."""
+    """``sequences``: in batch order, each with its tables if ``has_tables``."""
     params = [sequence.params for sequence in sequences]
     rows = range(len(params))
     listed = [(row, table) for row, table in enumerate(tables) if table is not None]

@@ -1,4 +1,4 @@
-"""Which tokens a sequence holds and how often: the state behind its penalties."""
+"""Counts a sequence's tokens: the state needed for its penalties."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TokenCounts:
         self._counted = 0  # output tokens
 
     def update(self, sequence: Sequence) -> None:
-        """Count the output tokens that came since the last call."""
+        """Count the output tokens added since the last call."""
         start = sequence.num_prompt_tokens + self._counted
         for token in sequence.token_ids[start:]:
             self._count(token)

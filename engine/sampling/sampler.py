@@ -1,9 +1,9 @@
-"""The next token of every row of a batch.
+"""Samples the next token of every row of a batch.
 
-A grammar's mask comes first: it leaves the tokens that everything else chooses among. Then the
-order of the steps is the one vLLM documents: banned and allowed tokens, minimum length, logit
-bias, penalties; then for random rows temperature, min-p, top-k, top-p, and one draw from what is
-left. Every step is row by row: what one sequence asks for changes nothing for another.
+A grammar's mask is applied first: everything else chooses among the tokens it leaves. Then the
+order of the steps is the one vLLM documents: banned and allowed tokens, minimum length, logit bias,
+penalties; then for random rows temperature, min-p, top-k, top-p, and one draw from the remaining
+tokens. Every step works row by row: one sequence's parameters never affect another.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _NO_MASKS: Mapping[int, TokenMask] = MappingProxyType({})
 
 
 class SamplingError(TellableError):
-    """No token can be chosen for a sequence; the message says why."""
+    """No token can be sampled for a sequence; the message says why."""
 
 
 class NoTokenLeftError(SamplingError, RefusedError):
-    """What the request allows, bans and asks for leaves no token to choose from."""
+    """The request's parameters leave no token to sample."""
 
 
 Sampled = SampledToken | SamplingError
@@ -57,11 +57,11 @@ def _never(row: int) -> bool:
 
 
 class Choice:
-    """A batch's chosen tokens, on their way to the host.
+    """A batch's sampled tokens, being copied to the host.
 
-    ``tokens``: int64 [rows], on the device. ``best`` [rows]: each row's highest logit, which tells
+    ``tokens``: int64 [rows], on the device. ``best`` [rows]: each row's highest logit, which shows
     whether a choice was possible. ``logprobs`` belong to the rows ``reported``. ``restricts``
-    tells whether tokens were ruled out in a row.
+    returns whether tokens were excluded in a row.
     """
 
     __slots__ = ("_logprobs", "_readback", "_reported", "_restricts", "tokens")
@@ -95,9 +95,9 @@ class Choice:
 
 
 class Sampler:
-    """Chooses tokens. Remembers, between steps, the batch's parameters as arrays, the tables of
-    sequences that list tokens, and the token counts of sequences with penalties; ``forget`` a
-    sequence when it leaves."""
+    """Samples tokens. Between steps it keeps the batch's parameters as arrays, the tables of
+    sequences with token lists, and the token counts of sequences with penalties; call ``forget``
+    when a sequence leaves."""
 
     def __init__(
         self, *, vocab_size: int, eos_token_ids: frozenset[int], device: torch.device
@@ -119,9 +119,9 @@ class Sampler:
         sequences: Items[Sequence],
         masks: Mapping[int, TokenMask] = _NO_MASKS,
     ) -> list[Sampled]:
-        """One token for each row of float32 ``logits`` [rows, vocabulary] (which is overwritten),
-        continuing ``sequences[row]`` as ``masks[row]`` allows; or the reason why that row has
-        none."""
+        """Return one token for each row of float32 ``logits`` [rows, vocabulary] (which is
+        overwritten), continuing ``sequences[row]`` as ``masks[row]`` allows; or the reason why that
+        row has none."""
         return self.choose(logits, sequences, masks).read()
 
     def choose(
@@ -130,7 +130,7 @@ class Sampler:
         sequences: Items[Sequence],
         masks: Mapping[int, TokenMask] = _NO_MASKS,
     ) -> Choice:
-        """The same, without waiting for the device: ``read`` the choice later."""
+        """Like ``sample``, without waiting for the device: ``read`` the choice later."""
         batch = self._batch_of(sequences)
         if batch.plain_greedy and not masks:
             best, tokens = most_likely(logits)
@@ -186,7 +186,7 @@ class Sampler:
         return tables
 
     def _process(self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch) -> None:
-        """Everything that may change which token is the most likely, in place."""
+        """Apply everything that may change which token is the most likely, in place."""
         for row, hidden in batch.allowed:
             logits[row].masked_fill_(hidden, _HIDDEN)
         for row, words in batch.bad_words:
@@ -214,7 +214,7 @@ class Sampler:
         return counts
 
     def _draw(self, logits: Tensor, sequences: Items[Sequence], random: RandomRows) -> Tensor:
-        """int64 [random rows]: tokens."""
+        """Draw tokens, int64 [random rows]."""
         positions = np.array([sequences[row].num_tokens for row in random.indices], np.uint64)
         return draw(
             logits if random.rows is None else logits[random.rows],
@@ -224,20 +224,20 @@ class Sampler:
 
 
 def most_likely(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's highest logit (NaN if there is one), and the first token that has it."""
+    """Return each row's highest logit (NaN if there is one), and the first token that has it."""
     if logits.device.type != "cpu":
         best, tokens = logits.max(dim=-1)
         return best, tokens
-    # numpy's argmax takes a tenth of the time of torch's on a CPU.
+    # On a CPU, numpy's argmax takes a tenth of the time of torch's.
     tokens = torch.from_numpy(logits.numpy().argmax(axis=1))
     return logits.gather(1, tokens.unsqueeze(1)).squeeze(1), tokens
 
 
 def draw(logits: Tensor, random: RandomRows, uniform: Tensor) -> Tensor:
-    """int64 [rows]: tokens at the quantiles ``uniform`` [rows] (float64 in [0, 1)) of the
-    distributions that float32 ``logits`` [rows, vocabulary] give under the rows' settings.
+    """Return tokens, int64 [rows], at the quantiles ``uniform`` [rows] (float64 in [0, 1)) of the
+    distributions that float32 ``logits`` [rows, vocabulary] have under the rows' settings.
 
-    Quantiles are taken in order of token ids, which rounding cannot swap, unlike an order by
+    Quantiles follow the order of token ids, which rounding cannot change, unlike an order by
     probability.
     """
     scaled = logits / random.temperature

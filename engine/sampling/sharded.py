@@ -1,4 +1,4 @@
-"""The logits, of which each rank computes those of its own tokens; and choosing among them."""
+"""Sampling when each rank computes the logits of a part of the vocabulary."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from engine.step.sequence import Sequence
 
 
 class Vocabulary:
-    """Puts the ranks' parts together. A part is float32 [rows, tokens of this rank]; every rank
-    has one for the same rows."""
+    """Combines the ranks' parts. A part is float32 [rows, tokens of this rank]; every rank has one
+    for the same rows."""
 
     def __init__(self, vocab_size: int, collectives: Collectives) -> None:
         self._vocab_size = vocab_size
@@ -29,28 +29,28 @@ class Vocabulary:
         self._width = vocabulary_width(vocab_size, collectives.shard.size)
 
     def best(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        """Each row's highest logit, float64 [rows], and the lowest token id that has it, int64
-        [rows], for every rank. A row with a NaN has NaN for its highest."""
+        """Return each row's highest logit, float64 [rows], and the lowest token id that has it,
+        int64 [rows], on every rank. A row with a NaN has NaN for its highest."""
         values, places = part.max(dim=-1)
-        # Both fit into float64 without rounding, so that one exchange carries them.
+        # Both fit into float64 without rounding, so a single exchange is enough.
         pairs = torch.stack((values.double(), (places + self._first).double()))
         values, ids = self._collectives.all_gather(pairs).unbind(1)
-        values, ranks = values.max(dim=0)  # of equal ones the first: the lowest rank
+        values, ranks = values.max(dim=0)  # among equal ones the first: the lowest rank
         return values, ids.gather(0, ranks.unsqueeze(0)).squeeze(0).long()
 
     def whole(self, part: Tensor) -> Tensor:
-        """float32 [rows, vocabulary] for every rank; ``part`` itself for a single one."""
+        """Return float32 [rows, vocabulary] on every rank; ``part`` itself for a single one."""
         if not self._is_divided:
             return part
         return self._joined(self._collectives.all_gather(self._padded(part)))
 
     def gather(self, part: Tensor) -> Tensor | None:
-        """The same for rank 0; None for the others."""
+        """Like ``whole`` on rank 0; None on the others."""
         parts = self._collectives.gather(self._padded(part))
         return None if parts is None else self._joined(parts)
 
     def tell(self, tokens: Tensor) -> Tensor:
-        """Rank 0's int64 [rows], for every rank."""
+        """Return rank 0's int64 [rows] on every rank."""
         return self._collectives.broadcast(tokens)
 
     def _padded(self, part: Tensor) -> Tensor:
@@ -63,13 +63,13 @@ class Vocabulary:
 
 
 class VocabularyParallelSampler:
-    """Stands where ``engine.sampling.sampler.Sampler`` does, given each rank's part of the logits.
+    """Replaces ``engine.sampling.sampler.Sampler``, given each rank's part of the logits.
 
-    Where every row only wants its most likely token, all ranks find it by one small exchange.
-    Otherwise rank 0 is given the whole logits and chooses as a single process would, with the
-    same random numbers. What the others hold as their choice then is rank 0's tokens if
-    ``tells_tokens``, as they must where a step is launched before the last one's tokens are read;
-    else it means nothing.
+    If every row only needs its most likely token, all ranks find it with one small exchange.
+    Otherwise rank 0 receives the whole logits and samples as a single process would, with the same
+    random numbers. The other ranks then hold rank 0's tokens as their choice if ``tells_tokens``,
+    which is required if a step is launched before the last one's tokens are read; otherwise their
+    choice is meaningless.
     """
 
     def __init__(self, sampler: Sampler, vocabulary: Vocabulary, *, tells_tokens: bool) -> None:
@@ -97,7 +97,7 @@ class VocabularyParallelSampler:
             choice = self._sampler.choose(whole, sequences, masks)
             tokens = choice.tokens
         finally:
-            # Also if choosing raised: the others wait.
+            # Even if sampling raised: the other ranks are waiting.
             if self._tells_tokens:
                 self._vocabulary.tell(tokens)
         return choice

@@ -1,4 +1,4 @@
-"""The pool of KV-cache blocks: who holds which, and which still hold something worth keeping."""
+"""The pool of KV cache blocks: which sequences hold them, and which contents are kept."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ class OutOfBlocksError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BlockCounts:
-    free: int  # holding nothing
-    cached: int  # held by nobody, contents kept
+    free: int  # without contents
+    cached: int  # not held, contents kept
     active: int  # held at least once
 
 
 class BlockPool:
     """Blocks 0 to ``num_blocks - 1``, reference counted; every operation is O(1) per block.
 
-    A block may carry a key that names its contents. Invariants:
+    A block may have a key that identifies its contents. Invariants:
 
     - a block is in exactly one state: *free* (no holder, no key), *cached* (no holder, a key) or
       *active* (held ``ref_count`` times, with or without a key);
-    - a key names at most one block, and a block carries at most one key;
-    - ``allocate`` takes free blocks first, then the cached block released longest ago.
+    - a key names at most one block, and a block has at most one key;
+    - ``allocate`` takes free blocks first, then the least recently released cached block.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -41,7 +41,7 @@ class BlockPool:
 
     @property
     def num_available(self) -> int:
-        """Blocks that ``allocate`` can hand out now."""
+        """The number of blocks that ``allocate`` can return now."""
         return len(self._free) + len(self._cached)
 
     def counts(self) -> BlockCounts:
@@ -52,11 +52,11 @@ class BlockPool:
         return self._ref_counts[block]
 
     def find(self, key: bytes) -> int | None:
-        """The block that holds the contents named ``key``, if any does."""
+        """Return the block whose contents have this key, if any."""
         return self._by_key.get(key)
 
     def allocate(self) -> int:
-        """A block held once, its old contents forgotten. Raises OutOfBlocksError."""
+        """Return a block held once, dropping its old contents. Raises OutOfBlocksError."""
         if self._free:
             block = self._free.pop()
         elif self._cached:
@@ -71,7 +71,7 @@ class BlockPool:
         return block
 
     def share(self, block: int) -> None:
-        """Hold, once more, a block that is active or cached."""
+        """Hold an active or cached block once more."""
         if self._ref_counts[block] == 0:
             if self._keys[block] is None:
                 raise ValueError(f"block {block} is free: it holds nothing to share")
@@ -79,7 +79,8 @@ class BlockPool:
         self._ref_counts[block] += 1
 
     def release(self, block: int) -> None:
-        """Give back one hold. At the last one a block with a key stays cached, else it is free."""
+        """Release one hold. After the last one, a block with a key is cached, otherwise it is
+        free."""
         count = self._ref_counts[block] - 1
         if count < 0:
             raise ValueError(f"block {block} is not held")
@@ -91,10 +92,10 @@ class BlockPool:
                 self._cached[block] = None
 
     def name(self, block: int, key: bytes) -> None:
-        """Record that an active block now holds the contents ``key``.
+        """Record that an active block now has the contents ``key``.
 
-        Does nothing where another block holds them already (the first is kept: sequences may be
-        sharing it), or where this block bears that key.
+        Does nothing if another block already has them (the first is kept: sequences may be sharing
+        it), or if this block already has that key.
         """
         if self._ref_counts[block] == 0:
             raise ValueError(f"block {block} is not held")
@@ -106,7 +107,7 @@ class BlockPool:
         self._by_key[key] = block
 
     def forget_cached(self) -> int:
-        """Turn every cached block into a free one; the number of blocks this concerned."""
+        """Free every cached block; return their number."""
         blocks = list(self._cached)
         for block in blocks:
             key = self._keys[block]

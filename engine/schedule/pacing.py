@@ -1,11 +1,11 @@
-"""How much of a prompt a step may compute beside running streams.
+"""Limits how much of a prompt a step may compute while streams are running.
 
-A step lasts as long as everything in it, and each running stream gets one token of it: a large
-chunk of somebody's prompt holds up everybody's next token. So while streams run, a step's prompt
-tokens are bounded such that it lasts at most ``slowdown`` times as long as without them. What a
-step costs is learnt from those that ran: ``seconds = decodes' seconds + joining + cost * (prompt
-tokens - 1)``, where ``joining`` is what a single prompt token costs: the reading of a long context,
-or the end of a recorded step's repetition.
+A step lasts as long as all its work, and each running stream gets one token from it: a large prompt
+chunk delays every stream's next token. So while streams run, a step's prompt tokens are limited
+such that it takes at most ``slowdown`` times as long as without them. The cost of a step is
+estimated from earlier ones: ``seconds = decodes' seconds + joining + cost * (prompt tokens - 1)``,
+where ``joining`` is the cost of a single prompt token: attending to a long context, or not being
+able to replay a recorded decode step.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median_low
 
-# Where nothing is known of their cost: enough to learn from.
+# Used until their cost is known: enough tokens to estimate it.
 _FIRST_TOKENS = 64
-# So often one step holds no prompt, or under load it would never be known what streams alone take.
+# How often a step has no prompt tokens, as otherwise the cost of streams alone would never be known
+# under load.
 ALONE_EVERY = 64
-# So often a step with prompts holds one token of them, which tells what joining costs; where all
-# hold but one, so often one holds two.
+# How often a step with prompts has just one prompt token, to measure the joining cost; if all steps
+# have just one, how often one has two.
 LEARN_EVERY = 16
-# Where joining alone takes more than is granted, the other tokens may still take this share of it.
-# With less, prompts would hardly come forward; with more, streams would wait longer yet.
+# If joining alone exceeds the allowed time, the other tokens may still take this share of it. With
+# less, prompts would hardly progress; with more, streams would be delayed even further.
 _SHARE_OF_JOINING = 0.25
-# Decodes change slowly: the weight of the newest step.
+# The weight of the newest step; decode times change slowly.
 _DECODE_WEIGHT = 0.2
-# A step may last long for reasons of its own: what is in the middle of so many counts.
+# A step may be slow for unrelated reasons: use the median of this many.
 _REMEMBERED = 3
 _UNBOUNDED = 1 << 30
 
 
 @dataclass(slots=True)
 class _Decodes:
-    """What steps of about so many decodes take, and how many had prompts too since that was
-    measured."""
+    """The time of steps with about this many decodes, and the number of steps with prompts since it
+    was measured."""
 
     seconds: float
     mixed_since: int = 0
@@ -42,7 +43,7 @@ class _Decodes:
 
 @dataclass(slots=True)
 class _Cost:
-    """Seconds, as the last steps had them, and how many steps ago the newest was."""
+    """A cost in seconds as measured in the last steps, and the number of steps since the newest."""
 
     newest: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     age: int = 0
@@ -57,7 +58,7 @@ class _Cost:
 
 
 class PrefillPacer:
-    """``budget`` before a step is planned, ``observe`` once it ran."""
+    """Call ``budget`` before a step is planned, ``observe`` after it ran."""
 
     def __init__(self, slowdown: float) -> None:
         """``slowdown``: above 1."""
@@ -67,7 +68,7 @@ class PrefillPacer:
         self._token = _Cost()
 
     def budget(self, decodes: int) -> int:
-        """Prompt tokens that may join so many decodes (at least one)."""
+        """Return how many prompt tokens may join ``decodes`` (at least one) decodes."""
         known = self._decodes.get(decodes.bit_length())
         if known is None or known.mixed_since >= ALONE_EVERY:
             return 0
@@ -81,7 +82,7 @@ class PrefillPacer:
         return 2 if tokens == 1 and self._token.age >= LEARN_EVERY else tokens
 
     def observe(self, decodes: int, prompt_tokens: int, seconds: float) -> None:
-        """A step of this much work took ``seconds``."""
+        """Record that a step of this much work took ``seconds``."""
         size = decodes.bit_length()
         known = self._decodes.get(size)
         if not prompt_tokens:

@@ -1,21 +1,22 @@
-"""Which tokens of which sequences the next step computes, and in which KV-cache blocks.
+"""Decides which tokens of which sequences the next step computes, and in which KV cache blocks.
 
 One step mixes decodes and prefill chunks under a token budget, in this order:
 
 1. Every running sequence whose next token can be sampled gets its one token: prompts never delay
-   streams that already flow.
+   running streams.
 2. Running sequences with more to compute (a prompt, or everything after a preemption) get chunks
-   of it. Beside decodes they and newcomers get no more than ``engine.schedule.pacing`` allows.
+   of it. If there are decodes, the prompt tokens of running and new sequences are limited by
+   ``engine.schedule.pacing``.
 3. Waiting sequences are admitted, by priority then arrival, while slots, budget and blocks last.
-   Nobody overtakes the head of the queue.
+   The head of the queue is never overtaken.
 
-Blocks are taken as tokens need them, never for ``max_tokens`` in advance. When a running sequence
-can have no block, the lowest-priority, newest running sequence is preempted: its blocks go back
-and all its tokens are computed again later. A sequence never preempts one that ranks above it, and
-waits in place, keeping its blocks, when it ranks last itself; so the first in rank always
-progresses, hence everyone finishes. Priority alone starves nobody: a sequence is preempted for one
-that came later ``MOST_OVERTAKEN`` times at most and ranks before every priority from then on, and
-in the queue the one that came first has every eighth turn at least.
+Blocks are allocated as tokens need them, never for ``max_tokens`` in advance. When there is no
+block for a running sequence, the lowest-priority, newest running sequence is preempted: its blocks
+are released and all its tokens are computed again later. A sequence never preempts one that ranks
+above it, and waits in place, keeping its blocks, when it ranks last itself; so the sequence that
+ranks first always progresses, and every sequence finishes. Priority alone starves no sequence: one
+is preempted for later ones at most ``MOST_OVERTAKEN`` times and from then on ranks above every
+priority, and the oldest sequence in the queue gets at least every eighth turn.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class Scheduler:
         self._pacer = pacer
         self.block_size = block_size
         self.max_num_batched_tokens = max_num_batched_tokens
-        # Each running sequence must be able to have a token of every step.
+        # Every running sequence must be able to get a token in every step.
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
-        # The longest sequence that can run when it has the whole cache to itself.
+        # The longest sequence that can run if it has the whole cache to itself.
         self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
         self.pool = BlockPool(num_kv_blocks)
         self.prefix = PrefixCache(self.pool, block_size, enabled=enable_prefix_caching)
@@ -129,8 +130,8 @@ class Scheduler:
     # --- schedule ----------------------------------------------------------------------------
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
-        """Plan the next step and take the blocks it needs. ``sitting_out``: uids of sequences that
-        have no part in it and keep their blocks. Empty only if there is no other work."""
+        """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
+        out, which keep their blocks. Empty only if there is no other work."""
         draft = _Draft(self.max_num_batched_tokens)
         prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items:
@@ -142,11 +143,11 @@ class Scheduler:
         return draft.plan()
 
     def _continue_decodes(self, draft: _Draft, sitting_out: Set[int]) -> list[Sequence]:
-        """Give each decoding sequence its token; the others, which have more to compute."""
+        """Plan each decoding sequence's token; return the sequences that have more to compute."""
         prefilling = []
         running, size = self._running, self.block_size
         index = 0
-        while index < len(running):  # preemption shortens the list behind index
+        while index < len(running):  # preemption shortens the list after index
             sequence = running[index]
             index += 1
             computed = sequence.num_computed_tokens
@@ -154,7 +155,7 @@ class Scheduler:
                 prefilling.append(sequence)
             elif sitting_out and sequence.uid in sitting_out:
                 continue
-            # Most often there is room in its last block; asking costs more than looking.
+            # Usually the last block has room; this check is cheaper than the call.
             elif computed < len(sequence.block_table) * size or self._make_room(sequence, 1, draft):
                 draft.take(sequence, 1)
         return prefilling
@@ -171,7 +172,8 @@ class Scheduler:
                 draft.take(sequence, room)
 
     def _admit(self, draft: _Draft, prefilling: list[Sequence], now: float) -> WaitingReason | None:
-        """Let waiting sequences run; what keeps the head of the queue from it, if any is left."""
+        """Admit waiting sequences; return why the head of the queue still waits, if there is
+        one."""
         # Blocks that running prompts will need; admitting on them would only lead to preemption.
         promised = sum(
             self._num_blocks(sequence.num_tokens) - len(sequence.block_table)
@@ -191,9 +193,9 @@ class Scheduler:
         return None
 
     def _fits(self, sequence: Sequence, hits: list[int], promised: int) -> bool:
-        """Whether all tokens of a waiting sequence find blocks beside what others are promised
-        and one more block for each running sequence, so that it need not be preempted at once."""
-        # A hit that nobody holds is counted as available, so it must be counted as needed too.
+        """True if there are blocks for all tokens of a waiting sequence, besides those promised to
+        others and one more for each running sequence, so that it is not preempted at once."""
+        # A hit that no sequence holds counts as available, so it must also count as needed.
         shared = sum(1 for block in hits if self.pool.ref_count(block))
         needed = self._num_blocks(sequence.num_tokens) - shared
         return needed + promised + len(self._running) <= self.pool.num_available
@@ -211,7 +213,8 @@ class Scheduler:
             )
             draft.admitted.append(sequence)
         if sequence.num_computed_tokens > sequence.max_computed_tokens:
-            # After a preemption too: meanwhile somebody else may have computed more of the prompt.
+            # Also after a preemption: another sequence may have computed more of the prompt
+            # meanwhile.
             prompt = sequence.num_prompt_tokens
             known = min(sequence.max_computed_tokens, prompt)
             self.counters.prompt_tokens_cached += min(sequence.num_computed_tokens, prompt) - known
@@ -220,13 +223,13 @@ class Scheduler:
         draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
 
     def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
-        """Take blocks for the sequence's next tokens; for how many of them there is room.
+        """Allocate blocks for the sequence's next tokens; return how many tokens fit.
 
-        Preempts only rather than return 0, and only sequences that rank below this one.
+        Preempts only to avoid returning 0, and only sequences that rank below this one.
         """
         table, size = sequence.block_table, self.block_size
         computed = sequence.num_computed_tokens
-        if computed + num_tokens <= len(table) * size:  # so it is for nearly every decode
+        if computed + num_tokens <= len(table) * size:  # true for nearly every decode
             return num_tokens
         missing = self._num_blocks(computed + num_tokens) - len(table)
         while missing > 0:
@@ -243,7 +246,7 @@ class Scheduler:
     # --- preempt -----------------------------------------------------------------------------
 
     def _preempt_below(self, sequence: Sequence, draft: _Draft) -> bool:
-        """Preempt the last in rank, unless that is this sequence itself."""
+        """Preempt the sequence that ranks last, unless it is this one."""
         last = self._running[-1]
         if last is sequence:
             return False
@@ -252,8 +255,8 @@ class Scheduler:
         return True
 
     def preempt(self, sequence: Sequence, *, overtaken: bool = False) -> None:
-        """Send a running sequence back to the queue, between steps or while one is planned.
-        ``overtaken``: for one that came later."""
+        """Return a running sequence to the queue, between steps or while one is planned.
+        ``overtaken``: by a later one."""
         self._leave_running(sequence)
         sequence.num_overtaken += overtaken
         sequence.num_computed_tokens = 0
@@ -272,8 +275,8 @@ class Scheduler:
     # --- update and finish -------------------------------------------------------------------
 
     def plan_on(self, item: ScheduledSequence) -> None:
-        """A step under way computes this item: plan as if it had, though the token it samples is
-        not known. ``update`` or ``rewind`` follows."""
+        """Plan as if the step in progress had computed this item, although its sampled token is not
+        known yet. ``update`` or ``rewind`` follows."""
         sequence = item.sequence
         if item.is_current:
             sequence.num_computed_tokens = item.end
@@ -281,7 +284,7 @@ class Scheduler:
             sequence.token_ids.append(PENDING)
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
-        """The step has computed this item, and sampled ``token_id`` if a token was sampled."""
+        """Record that the step has computed this item, and sampled ``token_id`` if not None."""
         sequence = item.sequence
         start, end = item.start, item.end
         if start < max(sequence.max_computed_tokens, sequence.num_prompt_tokens):
@@ -289,7 +292,7 @@ class Scheduler:
         if end > sequence.max_computed_tokens:
             sequence.max_computed_tokens = end
         if item.is_current:
-            if sequence.num_computed_tokens < end:  # not planned on
+            if sequence.num_computed_tokens < end:  # it was not planned on
                 sequence.num_computed_tokens = end
             if end // self.block_size > start // self.block_size:
                 self.prefix.keep(sequence, start, end)
@@ -304,14 +307,14 @@ class Scheduler:
             self._num_generated += 1
 
     def rewind(self, item: ScheduledSequence) -> None:
-        """The step did not compute this item after all: it must be computed again."""
+        """Undo an item that the step did not compute: it must be computed again."""
         sequence = item.sequence
         if item.completes:
             del sequence.token_ids[item.end :]
         if item.is_current:
             sequence.num_computed_tokens = item.start
         elif sequence.num_computed_tokens >= len(sequence.token_ids):
-            # It came back meanwhile, to blocks that leave nothing to compute.
+            # It was readmitted meanwhile, with cached blocks that leave nothing to compute.
             self.preempt(sequence)
         needed = self._num_blocks(len(sequence.token_ids))
         if len(sequence.block_table) > needed:
@@ -319,7 +322,7 @@ class Scheduler:
             del sequence.block_table[needed:]
 
     def _count(self, sequence: Sequence, start: int, end: int) -> None:
-        fresh = max(start, sequence.max_computed_tokens)  # below it, computing is recomputing
+        fresh = max(start, sequence.max_computed_tokens)  # tokens below it are recomputed
         if fresh > start:
             self.counters.tokens_recomputed += min(fresh, end) - start
         prompt_end = min(end, sequence.num_prompt_tokens)
@@ -339,10 +342,10 @@ class Scheduler:
         return self.pool.counts()
 
     def lend_blocks(self) -> list[int]:
-        """The blocks that a sequence of one token needs. Raises OutOfBlocksError."""
+        """Return the blocks that a sequence of one token needs. Raises OutOfBlocksError."""
         return [self.pool.allocate()]
 
     def take_back(self, blocks: list[int]) -> None:
-        """Return blocks that were lent."""
+        """Release blocks that were lent."""
         for block in blocks:
             self.pool.release(block)

@@ -1,4 +1,4 @@
-"""What the loop needs of a scheduler, whichever kind of model it schedules for."""
+"""The interface between the loop and a scheduler, for any kind of model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.step.step import ScheduledSequence, StepPlan
 
 
 class Scheduling(Protocol):
-    """Add sequences; schedule a step; update with what it computed; finish a sequence."""
+    """Add sequences; schedule a step; update with its results; finish a sequence."""
 
     waiting_reason: WaitingReason | None  # why the head of the queue waited in the last step
 
@@ -41,21 +41,21 @@ class Scheduling(Protocol):
         ...
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
-        """Plan the next step. ``sitting_out``: uids of sequences that have no part in it and stay
-        where they are. Empty only if there is no other work."""
+        """Plan the next step. ``sitting_out``: uids of sequences to leave out, which stay where
+        they are. Empty only if there is no other work."""
         ...
 
     def plan_on(self, item: ScheduledSequence) -> None:
-        """A step under way computes this item: plan as if it had, though the token it samples is
-        not known. ``update`` or ``rewind`` follows."""
+        """Plan as if the step in progress had computed this item, although its sampled token is not
+        known yet. ``update`` or ``rewind`` follows."""
         ...
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
-        """The step has computed this item, and sampled ``token_id`` if a token was sampled."""
+        """Record that the step has computed this item, and sampled ``token_id`` if not None."""
         ...
 
     def rewind(self, item: ScheduledSequence) -> None:
-        """The step did not compute this item after all: it must be computed again."""
+        """Undo an item that the step did not compute: it must be computed again."""
         ...
 
     def finish(self, sequence: Sequence) -> None:
@@ -69,5 +69,5 @@ class Scheduling(Protocol):
         ...
 
     def take_back(self, blocks: list[int]) -> None:
-        """Return blocks that were lent."""
+        """Release blocks that were lent."""
         ...

@@ -1,4 +1,4 @@
-"""The queue of sequences that want to run."""
+"""The queue of waiting sequences."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import heapq
 
 from engine.step.sequence import Sequence
 
-# How many may be taken before the sequence that came first, one after the other.
+# How many sequences in a row may be taken ahead of the oldest one.
 MOST_OUT_OF_TURN = 7
 
 
 class WaitingQueue:
-    """Ordered by rank: priority, then arrival. A preempted sequence, having come earlier, stands
-    before all newcomers of its priority.
+    """Ordered by rank: priority, then arrival. A preempted sequence arrived earlier, and so
+    precedes new ones of its priority.
 
-    After ``MOST_OUT_OF_TURN`` that went ahead of the sequence that came first, it is that one's
-    turn whatever its priority: so everybody's turn comes, however many of higher priority arrive.
+    After ``MOST_OUT_OF_TURN`` sequences were taken ahead of the oldest one, it is next regardless
+    of its priority, so that no sequence starves however many of higher priority arrive.
 
     ``push`` and ``pop`` are O(log n). ``discard`` is amortised O(1): the entry stays in its heaps
-    as a husk, passed over when it comes up, and husks are swept out once they are the majority.
+    as a tombstone and is skipped later; tombstones are removed once they are the majority.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int]] = []  # ranks, which end with the uid
         self._by_age: list[int] = []  # uids
         self._members: dict[int, Sequence] = {}
-        self._out_of_turn = 0  # taken since it was the turn of the one that came first
+        self._out_of_turn = 0  # taken since the oldest one last had its turn
 
     def __len__(self) -> int:
         return len(self._members)
@@ -39,11 +39,11 @@ class WaitingQueue:
         heapq.heappush(self._by_age, sequence.uid)
 
     def head(self) -> Sequence | None:
-        """The sequence whose turn is next."""
+        """Return the sequence whose turn is next."""
         return self._first() if self._out_of_turn >= MOST_OUT_OF_TURN else self._foremost()
 
     def _foremost(self) -> Sequence | None:
-        """By rank."""
+        """Return the first by rank."""
         while self._heap:
             sequence = self._members.get(self._heap[0][-1])
             if sequence is not None:
@@ -52,7 +52,7 @@ class WaitingQueue:
         return None
 
     def _first(self) -> Sequence | None:
-        """By arrival."""
+        """Return the first by arrival."""
         while self._by_age:
             sequence = self._members.get(self._by_age[0])
             if sequence is not None:
@@ -61,7 +61,7 @@ class WaitingQueue:
         return None
 
     def pop(self) -> Sequence:
-        """Take the head out. Raises IndexError when nothing waits."""
+        """Remove and return the head. Raises IndexError if the queue is empty."""
         sequence = self.head()
         if sequence is None:
             raise IndexError("nothing waits")
@@ -70,7 +70,7 @@ class WaitingQueue:
         return sequence
 
     def discard(self, sequence: Sequence) -> None:
-        """Take a sequence out wherever it stands."""
+        """Remove a sequence from anywhere in the queue."""
         del self._members[sequence.uid]
         most = 2 * len(self._members) + 64
         if len(self._heap) > most:

@@ -1,7 +1,7 @@
-"""Which texts an encoder computes next: whole ones, each in one step, as a step's budget allows.
+"""Decides which texts an encoder computes next: whole texts, as many as fit a step's budget.
 
-An encoder keeps nothing between steps, so there are no blocks to give out, no prefixes to share
-and no sequence to preempt.
+An encoder keeps nothing between steps, so there are no blocks to allocate, no prefixes to share and
+no sequences to preempt.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from engine.step.step import ScheduledSequence, StepPlan
 class WholeTextScheduler:
     """The ``Scheduling`` of a model without a KV cache.
 
-    A step's plan holds the first in the queue, by priority then arrival, while slots and budget
-    last. Nobody overtakes the head.
+    A step's plan holds the first sequences in the queue, by priority then arrival, while slots and
+    budget last. The head is never overtaken.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class WholeTextScheduler:
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_sequence_len = max_model_len
-        # A text that the model takes must fit into a step.
+        # A text that the model accepts must fit into a step.
         self.max_num_batched_tokens = max(max_num_batched_tokens, max_model_len)
         self.counters = counters or EngineCounters()
         self.waiting_reason: WaitingReason | None = None
@@ -60,8 +60,8 @@ class WholeTextScheduler:
         self._waiting.push(sequence)
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
-        """Plan the next step. ``sitting_out``: uids of sequences that have no part in it. Empty
-        only if there is no other work."""
+        """Plan the next step. ``sitting_out``: uids of sequences to leave out. Empty only if there
+        is no other work."""
         budget = self.max_num_batched_tokens
         self.waiting_reason = None
         while (head := self._waiting.head()) is not None:
@@ -82,15 +82,15 @@ class WholeTextScheduler:
         return StepPlan(items, sequences)
 
     def update(self, item: ScheduledSequence, token_id: int | None, now: float) -> None:
-        """The step has computed this item."""
+        """Record that the step has computed this item."""
         item.sequence.num_computed_tokens = item.num_tokens
         self.counters.prompt_tokens_computed += item.num_tokens
 
     def plan_on(self, item: ScheduledSequence) -> None:
-        """A step under way computes this text. It has no other step to be planned for."""
+        """Do nothing: a text takes a single step."""
 
     def rewind(self, item: ScheduledSequence) -> None:
-        """The step did not compute this item after all. There is nothing to undo."""
+        """Do nothing: there is nothing to undo."""
 
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence, waiting or running, finished or aborted."""
@@ -103,8 +103,8 @@ class WholeTextScheduler:
         return BlockCounts(0, 0, 0)
 
     def lend_blocks(self) -> list[int]:
-        """None are needed."""
+        """Return no blocks, as none are needed."""
         return []
 
     def take_back(self, blocks: list[int]) -> None:
-        """There is nothing to return."""
+        """Do nothing: there is nothing to release."""

@@ -1,8 +1,8 @@
-"""What the ranks of one model compute together, over torch.distributed: gloo between processes on
-a CPU, NCCL between GPUs.
+"""Collective operations among the ranks of one model, with torch.distributed: gloo between
+processes on a CPU, NCCL between GPUs.
 
-Every rank makes the same calls in the same order. A call counts when it begins, so that equal
-counts mean that two ranks stand at the same place.
+Every rank makes the same calls in the same order. A call counts when it begins, so equal counts
+mean that two ranks are in the same position.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from torch import Tensor
 
 from engine.sharding.shard import Shard
 
-# Of one call, or until the ranks have found each other. ``engine.ranks.ranks`` notices sooner
-# when a rank hangs; this only must not come first, while one rank still loads its weights and the
+# For one call, or until the ranks have found each other. ``engine.ranks.ranks`` notices a hanging
+# rank sooner; this limit must not expire first while one rank still loads its weights and the
 # others wait.
 _LONGEST_CALL = timedelta(hours=2)
 
 
 class CollectiveError(RuntimeError):
-    """The ranks cannot reach each other; most often because one has ended."""
+    """The ranks cannot reach each other, most often because one has ended."""
 
 
 class Collectives(Protocol):
@@ -37,27 +37,29 @@ class Collectives(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """The number of calls begun."""
         ...
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum of all ranks' ``x``, the same bits for every rank; ``x`` may be overwritten."""
+        """Return the sum of all ranks' ``x``, bit-identical on every rank; ``x`` may be
+        overwritten."""
         ...
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """[size, *shape] of all ranks' ``x``, which have one shape and dtype."""
+        """Return [size, *shape] of all ranks' ``x``, which have the same shape and dtype."""
         ...
 
     def gather(self, x: Tensor) -> Tensor | None:
-        """The same for rank 0; None for the others."""
+        """Like ``all_gather`` on rank 0; None on the others."""
         ...
 
     def broadcast(self, x: Tensor) -> Tensor:
-        """Rank 0's ``x``; the others' have its shape and dtype, and may be overwritten."""
+        """Return rank 0's ``x``; the others' must have its shape and dtype, and may be
+        overwritten."""
         ...
 
     def minimum(self, value: int) -> int:
-        """The least of all ranks' values."""
+        """Return the minimum of all ranks' values."""
         ...
 
 
@@ -87,11 +89,11 @@ ALONE = Alone()
 
 
 class Group:
-    """The ranks of one model on one machine. A process can be of one such group at a time.
+    """The ranks of one model on one machine. A process can be in only one such group at a time.
 
-    ``store``: a file that all ranks can write, by which they find each other; it must not exist
-    before, and lie where nobody else can reach it. ``device``: this rank's own. Raises
-    CollectiveError when the others do not come.
+    ``store``: a file that all ranks can write, through which they find each other; it must not
+    exist before, and must be inaccessible to others. ``device``: this rank's own. Raises
+    CollectiveError when the other ranks do not join.
     """
 
     def __init__(self, shard: Shard, device: torch.device, store: Path) -> None:
@@ -100,7 +102,7 @@ class Group:
         self._device = device
         self._is_nccl = device.type == "cuda"
         if not self._is_nccl:
-            # All ranks are processes of this machine: nobody else shall be able to connect.
+            # All ranks are processes of this machine: no one else must be able to connect.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         with _as_collective_error():
             dist.init_process_group(
@@ -151,8 +153,8 @@ class Group:
         return int(least.item())
 
     def close(self) -> None:
-        """Let go of the others. NCCL's part is left to the end of the process: it would wait for
-        ranks that may be gone."""
+        """Leave the group. NCCL's part is left to the end of the process: it would wait for ranks
+        that may be gone."""
         if not self._is_nccl and dist.is_initialized():
             dist.destroy_process_group()
 

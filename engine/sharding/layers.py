@@ -1,4 +1,4 @@
-"""The two parts of a decoder at which its ranks meet, as layers."""
+"""The two kinds of decoder layers in which ranks exchange data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Adding(Protocol):
 
 
 class RowParallel:
-    """A linear map whose inputs are divided among ranks: each maps its own, and the sum goes to
-    all. The first rank brings the residual stream into the sum, so that nobody adds it
-    afterwards; what the others hold of it is not read."""
+    """A linear map whose inputs are divided among ranks: each maps its own, and all receive the
+    sum. The first rank adds the residual stream to its part, so that it is counted once; the other
+    ranks' copies of it are not read."""
 
     __slots__ = ("_collectives", "_leads", "_linear")
 
@@ -42,13 +42,13 @@ class RowParallel:
 
 
 def row_parallel(linear: AddingLinear, collectives: Collectives) -> Adding:
-    """``linear`` itself for a single rank."""
+    """Return ``linear`` itself for a single rank."""
     return linear if collectives.shard.size == 1 else RowParallel(linear, collectives)
 
 
 class VocabularyParallelEmbedding:
-    """Embeddings of tokens, each of which one rank knows: the sum over the ranks, the others'
-    rows being zero. ``weight`` [tokens of this rank, hidden]."""
+    """Embeddings of tokens, each held by one rank: the sum over the ranks, where the others' rows
+    are zero. ``weight`` [tokens of this rank, hidden]."""
 
     __slots__ = ("_collectives", "_first", "_weight")
 
@@ -68,7 +68,7 @@ class VocabularyParallelEmbedding:
 def vocabulary_embedding(
     weight: Tensor, vocab_size: int, collectives: Collectives
 ) -> Callable[[Tensor], Tensor]:
-    """A plain look-up for a single rank."""
+    """Return a plain lookup for a single rank."""
     if collectives.shard.size > 1:
         return VocabularyParallelEmbedding(weight, vocab_size, collectives)
     return lambda token_ids: weight.index_select(0, token_ids)

@@ -21,7 +21,7 @@ Range = tuple[int, int]  # first element, and the one after the last
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Elements ``ranges`` of dimension ``dim``, one range after the other."""
+    """Elements ``ranges`` of dimension ``dim``, concatenated."""
 
     dim: int
     ranges: tuple[Range, ...]
@@ -42,8 +42,9 @@ class Shard:
     size: int
 
     def config(self, config: ModelConfig) -> ModelConfig:
-        """The model as this rank computes it: its heads and its inner elements. Fewer key heads
-        than ranks are repeated. Raises ConfigError when the sizes do not divide."""
+        """Return the model's config as this rank computes it: its heads and its inner elements. Key
+        heads are repeated if there are fewer than ranks. Raises ConfigError when the sizes do not
+        divide."""
         if self.size == 1:
             return config
         heads, kv_heads = config.num_heads, config.num_kv_heads
@@ -63,23 +64,24 @@ class Shard:
         )
 
     def even(self, count: int) -> Range:
-        """Of ``count`` elements, which the ranks share evenly."""
+        """Return this rank's range of ``count`` elements, divided evenly."""
         each = count // self.size
         return self.rank * each, (self.rank + 1) * each
 
     def query(self, config: ModelConfig) -> Range:
-        """Elements of all heads' queries, of the undivided model's ``config``."""
+        """Return the range of query elements of all heads, for the undivided model's ``config``."""
         return self.even(config.q_size)
 
     def key(self, config: ModelConfig) -> Range:
-        """Elements of all key heads' keys (or values), likewise."""
+        """Return the range of key (or value) elements of all key heads, likewise."""
         if config.num_kv_heads >= self.size:
             return self.even(config.kv_size)
         head = self.rank * config.num_kv_heads // self.size
         return head * config.head_dim, (head + 1) * config.head_dim
 
     def vocabulary(self, vocab_size: int) -> Range:
-        """Token ids: equally many for each rank but the last ones, which may have fewer."""
+        """Return the range of token ids: equally many for each rank but the last ones, which may
+        have fewer."""
         each = vocabulary_width(vocab_size, self.size)
         return min(self.rank * each, vocab_size), min((self.rank + 1) * each, vocab_size)
 
@@ -92,13 +94,13 @@ class Shard:
 
 
 def vocabulary_width(vocab_size: int, size: int) -> int:
-    """Token ids of each of ``size`` ranks but the last ones."""
+    """Return the number of token ids of each of ``size`` ranks but the last ones."""
     return -(-vocab_size // size)
 
 
 def part_of(name: str, config: ModelConfig, shard: Shard) -> Part | Share:
-    """What ``shard`` holds of the parameter with this checkpoint name, in a model with the
-    (undivided) ``config``. Raises KeyError for a name of no known family."""
+    """Return what ``shard`` holds of the parameter with this checkpoint name, in a model with the
+    (undivided) ``config``. Raises KeyError for an unknown name."""
     rules = _GPT2 if config.family == "gpt2" else _LLAMA
     for pattern, rule in rules:
         if pattern.fullmatch(name):
@@ -107,13 +109,13 @@ def part_of(name: str, config: ModelConfig, shard: Shard) -> Part | Share:
 
 
 def parts_of(names: Iterable[str], config: ModelConfig, shard: Shard) -> dict[str, Part]:
-    """Of those parameters that are divided, what ``shard`` holds; see ``part_of``."""
+    """Return what ``shard`` holds of the divided parameters; see ``part_of``."""
     held = {name: part_of(name, config, shard) for name in names}
     return {name: part for name, part in held.items() if isinstance(part, Part)}
 
 
 class _Rule(enum.Enum):
-    """How a parameter is divided: what along which dimension."""
+    """How a parameter is divided: what, and along which dimension."""
 
     WHOLE = enum.auto()
     FIRST = enum.auto()  # a bias of a sum

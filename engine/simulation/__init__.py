@@ -1,1 +1,1 @@
-"""A timed stand-in for a model: real scheduler, blocks and protocol, no weights, no arithmetic."""
+"""Replaces a model by a timer: real scheduler, blocks and protocol, no weights, no arithmetic."""

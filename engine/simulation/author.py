@@ -1,4 +1,4 @@
-"""Which token each sequence of a simulated model says next: its script's, or plain words."""
+"""Chooses the next token of each sequence of a simulated model: from its script, or plain words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.simulation.tokens import TextTokens
 from engine.simulation.words import Words, answer_key
 from engine.step.sequence import Sequence
 
-# How much of a prompt's end a script's patterns see.
+# How much of a prompt's end is matched against a script's patterns.
 MAX_MATCHED_TOKENS = 1 << 18
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class _Answer:
 
 
 class Author:
-    """Decides on a sequence's answer when it is first asked, and keeps it until ``forget``."""
+    """Chooses a sequence's answer when it is first needed, and keeps it until ``forget``."""
 
     def __init__(
         self, tokens: TextTokens, script: Script | None, *, lengths: tuple[int, int]
@@ -43,8 +43,8 @@ class Author:
                 self._spell(Reply(pieces, rule.ends, rule.line))
 
     def next_token(self, sequence: Sequence) -> int:
-        """What follows the sequence's tokens. Depends on how many it has generated, not on which:
-        where sampling settings forced another token, the answer goes on behind it."""
+        """Return the sequence's next token. It depends on how many tokens were generated, not on
+        which: if sampling settings forced a different token, the answer continues after it."""
         answer = self._answers.get(sequence.uid)
         if answer is None:
             answer = self._answers[sequence.uid] = self._choose(sequence)

@@ -1,4 +1,4 @@
-"""Whether the sampler could say anything but the wanted token."""
+"""Checks whether the sampler could choose any token but the wanted one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CALM_TEMPERATURE = 2.0
 
 
 def is_certain(sequence: Sequence) -> bool:
-    """True only where a token far above all others is chosen whatever else the sampler does, and
-    nobody asks how far. Filters keep the most likely token, so they need no look."""
+    """True only if a token far above all others is certain to be chosen, and no logprobs are
+    needed. Filters keep the most likely token, so they need not be checked."""
     params = sequence.params
     return (
         sequence.grammar_state is None

@@ -1,9 +1,9 @@
-"""Runs plans as a model would, in the time it would take, without one.
+"""Runs plans as a model would, in the time it would take, without a model.
 
-The logits are made up: one token, the author's, stands far above all others, and the real sampler
-does the rest wherever it could choose another. So grammars, allowed tokens, biases, bans and
-minimum lengths hold exactly as with a model. Nothing is written to a KV cache, and none is
-allocated; the blocks that the plan names are accounted for by the scheduler as always.
+The logits are made up: one token, the author's, is far above all others, and the real sampler does
+the rest if it could choose another. So grammars, allowed tokens, biases, bans and minimum lengths
+work exactly as with a model. Nothing is written to a KV cache, and none is allocated; the scheduler
+accounts for the plan's blocks as always.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from engine.step.step import (
 ARCHITECTURE = "simulated"
 
 
-# A bias of 100, the largest that clients may ask for, wins against it; a temperature of 2 does not.
+# A bias of 100, the largest that clients may set, overrides it; a temperature of 2 does not.
 _WANTED = 90.0
-# Where a grammar forbids the wanted token, these come first, so that its text closes soon. The
-# quote leads: within a string everything else would be content. At every other token of an answer
-# tags lead, which close reasoning and open calls; never all the time, since some tokenizers let
-# them stand in strings.
+# If a grammar forbids the wanted token, these come first, so that its text ends soon. The quote
+# leads, because within a string everything else would be content. At every other token of an answer
+# tags lead, which close reasoning and open calls; not always, because some tokenizers allow them in
+# strings.
 _END = 45.0
 _CLOSING_TAG, _OPENING_TAG = 43.0, 41.0
 _CLOSING = (('"', 39.0), ("}", 34.0), ("]", 30.0), (",", 24.0), (":", 24.0), ("0", 18.0))
@@ -53,10 +53,10 @@ _LOGPROB_ROWS = 256
 
 
 class SimulatedRunner:
-    """Stands where ``engine.run.model_runner.ModelRunner`` does. Not thread-safe.
+    """Replaces ``engine.run.model_runner.ModelRunner``. Not thread-safe.
 
-    ``clock`` and ``sleep`` tell and take time, in seconds. Raises ModelError, SpecError or
-    ScriptError, with a message for whoever started the engine.
+    ``clock`` returns the time and ``sleep`` waits, in seconds. Raises ModelError, SpecError or
+    ScriptError, with a message for the operator.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class SimulatedRunner:
     launch = None  # a step is computed in one go
 
     def execute(self, plan: StepPlan) -> StepResult:
-        """Say the planned tokens, in the time that the simulation gives a step of this size."""
+        """Generate the planned tokens, taking as long as the simulation says for a step of this
+        size."""
         begin = self._clock()
         with torch.inference_mode():
             result = StepResult(self._sample(plan.scheduled), self._prompt_logprobs(plan.scheduled))
@@ -123,7 +124,7 @@ class SimulatedRunner:
         return result
 
     def forget(self, uid: int) -> None:
-        """Drop what is kept for a sequence that is finished."""
+        """Drop the state of a finished sequence."""
         self._sampler.forget(uid)
         self._author.forget(uid)
 
@@ -134,7 +135,7 @@ class SimulatedRunner:
             if not item.completes:
                 continue
             token_id = self._author.next_token(item.sequence)
-            if is_certain(item.sequence):  # spares a large vocabulary's row
+            if is_certain(item.sequence):  # avoids a row of a large vocabulary
                 sampled[place] = SampledToken(token_id)
             else:
                 open_places.append(place)
@@ -149,17 +150,17 @@ class SimulatedRunner:
         return sampled
 
     def _logits(self, sequences: Items[Sequence], wanted: list[int]) -> Tensor:
-        """float32 [rows, vocabulary]."""
+        """Return float32 [rows, vocabulary]."""
         logits = self._resting[[sequence.num_output_tokens % 2 for sequence in sequences]]
         logits[torch.arange(len(wanted)), torch.tensor(wanted)] = _WANTED
         return logits
 
     def _prompt_logprobs(self, items: Items[ScheduledSequence]) -> dict[int, list[TokenLogprobs]]:
-        """Of a model that expects nothing in particular."""
+        """Return the prompt logprobs of a uniform distribution."""
         found: dict[int, list[TokenLogprobs]] = {}
         for place, item in enumerate(items):
             top = item.sequence.params.prompt_logprobs
-            # The last prompt token predicts the first output token, which is the sampler's.
+            # The last prompt token predicts the first output token, which is left to the sampler.
             end = min(item.start + item.num_tokens, item.sequence.num_prompt_tokens - 1)
             if top is None or end <= item.start:
                 continue
@@ -173,7 +174,8 @@ class SimulatedRunner:
 
 
 def _resting_logits(tokens: TextTokens) -> Tensor:
-    """float32 [2, vocabulary]: what stands beside the wanted token, at even places and at odd."""
+    """Return float32 [2, vocabulary]: the logits of tokens other than the wanted one, at even
+    positions and at odd."""
     quotes_lead = torch.zeros(tokens.vocab_size)
     for text, value in _CLOSING:
         spelled = tokens.encode(text)

@@ -1,16 +1,16 @@
-"""What a simulated model answers to which prompt: rules read from JSON lines. Pure.
+"""A simulated model's answers to prompts: rules read from JSON lines. Pure.
 
 Each line is an object; blank lines and lines that begin with # are skipped. The first rule whose
-conditions hold for the prompt's text gives the reply:
+conditions match the prompt's text gives the reply:
 
-- ``when``: a regex that is found in the prompt; ``unless``: one that is not;
-- ``reply``: a text, or a list of exact token pieces: strings that are encoded each by itself, and
-  token ids. Or ``count``, a regex, with ``replies``: the number of its matches chooses among them,
-  and beyond the last the rule does not hold;
-- ``end``: false, if words shall follow the reply until ``max_tokens`` (default: true, it ends).
+- ``when``: a regex that must be found in the prompt; ``unless``: one that must not;
+- ``reply``: a text, or a list of exact token pieces: strings that are encoded separately, and token
+  ids. Or ``count``, a regex, with ``replies``: the number of its matches selects one of them, and
+  beyond the last the rule does not match;
+- ``end``: false if words should follow the reply until ``max_tokens`` (default: true, it ends).
 
-``{{name}}`` in a text stands for what the named group of ``when`` matched. Patterns are Python's,
-with ^ and $ matching at line ends.
+``{{name}}`` in a text is replaced by what the named group of ``when`` matched. Patterns are
+Python's, with ^ and $ matching at line ends.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``pieces``: texts to encode each by itself, and token ids. ``ends``: nothing follows them.
-    ``line``: where the script has it."""
+    """``pieces``: texts to encode separately, and token ids. ``ends``: nothing follows them.
+    ``line``: its line in the script."""
 
     pieces: Pieces
     ends: bool
@@ -64,7 +64,7 @@ class Rule:
     ends: bool
 
     def answer(self, prompt: str) -> Reply | None:
-        """None where the rule does not hold."""
+        """Return the reply; None if the rule does not match."""
         found = self.when.search(prompt) if self.when else None
         if self.when and found is None:
             return None
@@ -84,7 +84,7 @@ class Script:
     rules: tuple[Rule, ...]
 
     def answer(self, prompt: str) -> Reply | None:
-        """What the first rule that holds says; None if none does."""
+        """Return the reply of the first rule that matches; None if there is none."""
         for rule in self.rules:
             reply = rule.answer(prompt)
             if reply is not None:

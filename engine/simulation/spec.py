@@ -1,7 +1,7 @@
-"""What ``simulated:fast,step=8ms,script=FILE`` asks for. Pure, and importable without torch.
+"""Parses specs such as ``simulated:fast,step=8ms,script=FILE``. Pure, and importable without torch.
 
-``simulated:[PROFILE][,KEY=VALUE…]``: a profile gives every value, keys override them one by one. A
-comma inside a value stands for itself unless ``word=`` follows it.
+``simulated:[PROFILE][,KEY=VALUE…]``: a profile sets every value, keys override them one by one. A
+comma inside a value is literal unless ``word=`` follows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class SpecError(ValueError):
-    """The text names no simulation; the message says which part is at fault."""
+    """The text is not a valid simulation; the message names the part at fault."""
 
 
 StepSeconds = Annotated[float, Meta(ge=0, le=10)]
@@ -31,22 +31,22 @@ Tokens = Annotated[int, Meta(ge=1, le=16_777_216)]
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a simulated model behaves. A step takes ``step`` seconds, ``per_sequence`` more for each
-    sequence that it gives one token, and what its prompt tokens take at ``prefill`` of them a
-    second (0: nothing). Lengths are in tokens."""
+    """How a simulated model behaves. A step takes ``step`` seconds, plus ``per_sequence`` for each
+    sequence that it gives one token, plus the time for its prompt tokens at ``prefill`` tokens per
+    second (0: no time). Lengths are in tokens."""
 
     profile: str
     step: StepSeconds
     per_sequence: StepSeconds
     prefill: Annotated[int, Meta(ge=0, le=1_000_000_000)]
-    output: tuple[Tokens, Tokens]  # shortest and longest answer that no script gives
+    output: tuple[Tokens, Tokens]  # shortest and longest answer without a script
     context: Tokens  # longest prompt plus output
-    kv_tokens: Annotated[int, Meta(ge=16, le=268_435_456)]  # what the KV cache pretends to hold
+    kv_tokens: Annotated[int, Meta(ge=16, le=268_435_456)]  # simulated size of the KV cache
     script: str | None = None
     tokenizer: str | None = None  # directory in Hugging Face layout
 
     def step_seconds(self, *, decoding: int, prompt_tokens: int) -> float:
-        """What a step of so many decoding sequences and prompt tokens takes."""
+        """Return the duration of a step with this many decoding sequences and prompt tokens."""
         prefill = prompt_tokens / self.prefill if self.prefill else 0.0
         return self.step + decoding * self.per_sequence + prefill
 
@@ -73,8 +73,8 @@ PROFILES: Mapping[str, Simulation] = {
             context=131_072,
             kv_tokens=1_048_576,
         ),
-        # 8 billion parameters in bfloat16: each step reads 16 GB of weights; what is left of 80 GB
-        # holds 128 KiB a token.
+        # 8 billion parameters in bfloat16: each step reads 16 GB of weights; the rest of 80 GB
+        # holds 128 KiB per token.
         Simulation(
             profile="h100-8b",
             step=6.5e-3,
@@ -84,7 +84,7 @@ PROFILES: Mapping[str, Simulation] = {
             context=131_072,
             kv_tokens=425_984,
         ),
-        # 70 billion parameters in bfloat16 on four of them.
+        # 70 billion parameters in bfloat16 on four such GPUs.
         Simulation(
             profile="h100x4-70b",
             step=16e-3,
@@ -99,12 +99,12 @@ PROFILES: Mapping[str, Simulation] = {
 
 
 def is_simulated(model: str) -> bool:
-    """Whether ``--model`` asks for a simulation instead of naming a directory."""
+    """True if ``--model`` names a simulation instead of a directory."""
     return model.startswith(PREFIX)
 
 
 def with_tokenizer(model: str, directory: str) -> str:
-    """The same simulation, with this tokenizer if it names none. Raises SpecError."""
+    """Return the spec, with this tokenizer if it names none. Raises SpecError."""
     if parse_spec(model).tokenizer is not None:
         return model
     return f"{model},tokenizer={directory}"
@@ -175,7 +175,7 @@ def _path(text: str) -> str:
 
 
 _TYPES = get_type_hints(Simulation, include_extras=True)
-# How each key's text is read, and what it must be, for errors.
+# The parser of each key's text, and a description of valid values, for errors.
 _KEYS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "step": (_duration, "a duration like 8ms, 250us or 0.5s"),
     "per_sequence": (_duration, "a duration like 40us"),

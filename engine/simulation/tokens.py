@@ -1,4 +1,4 @@
-"""A family's tokenizer as a simulated model needs it: text to tokens and back, and the end."""
+"""A model family's tokenizer for simulated models: text to tokens and back, and the end token."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.architecture.fields import read_object
 
 class TextTokens:
     """The tokenizer of a directory in Hugging Face layout. ``eos`` is the token that ends an
-    answer, one of ``eos_token_ids``; ``added`` are the tokens that no merging makes (tags, turns).
-    Raises ModelError for a directory that has none."""
+    answer, one of ``eos_token_ids``; ``added`` are the tokens that do not result from merging
+    (tags, turns). Raises ModelError for a directory without a tokenizer."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / "tokenizer.json"
@@ -21,7 +21,7 @@ class TextTokens:
             self._tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ModelError(f"cannot read {path}: {error.strerror}") from error
-        except Exception as error:  # the library raises nothing more precise
+        except Exception as error:  # the library raises nothing more specific
             raise ModelError(f"{path} is not a tokenizer: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -41,16 +41,17 @@ class TextTokens:
                 f"{directory} names no end-of-sequence token: eos_token in tokenizer_config.json, "
                 "or eos_token_id in config.json or generation_config.json"
             )
-        # The tokenizer names the one that ends a turn of a chat; others may end documents.
+        # The tokenizer names the one that ends a chat turn; others may end documents.
         self.eos = next(iter(named or declared))
 
     def encode(self, text: str) -> list[int]:
-        """Special tokens spelled in ``text`` become themselves; none is added."""
+        """Encode ``text``; special tokens spelled out in it become themselves, and none is
+        added."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, token_ids: list[int]) -> str:
-        """With special tokens spelled out."""
+        """Decode, spelling out special tokens."""
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=False)
         return text
 

@@ -1,4 +1,4 @@
-"""What a simulated model says when nothing tells it what: sentences about what it is."""
+"""A simulated model's default answers: sentences about itself."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SENTENCES = (
     "Nothing here is true of any weights, and all of it is true of the machinery.",
     "The next sentence is as likely as this one.",
 )
-# How many of a prompt's last tokens tell it from another prompt.
+# How many of a prompt's last tokens distinguish it from another prompt.
 _KEY_TOKENS = 64
 
 
 class Words:
-    """The sentences as tokens, from any of them on, without end. An answer is a function of the
+    """The sentences as tokens, starting at any of them, without end. An answer is a function of the
     prompt's end, and of the seed unless sampling is greedy."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
@@ -40,13 +40,13 @@ class Words:
         ]
 
     def token(self, key: int, place: int) -> int:
-        """The token at ``place`` of the answer that ``key`` chooses."""
+        """Return the token at ``place`` of the answer that ``key`` selects."""
         tokens = self._starts[key % len(self._starts)]
         return tokens[place % len(tokens)]
 
 
 def answer_key(sequence: Sequence) -> int:
-    """A number that chooses an answer to a sequence's prompt."""
+    """Return a number that selects an answer to a sequence's prompt."""
     prompt_end = sequence.num_prompt_tokens
     last = sequence.token_ids[max(0, prompt_end - _KEY_TOKENS) : prompt_end]
     seed = 0 if is_greedy(sequence.params) else sequence.params.seed

@@ -1,4 +1,4 @@
-"""One sequence's way through its grammar."""
+"""The position of one sequence in its grammar."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from engine.step.mask import Allowed, TokenMask
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-# A mask that took longer makes its sequence slow: steps do not wait for it any more.
+# A slower mask makes its sequence slow: steps no longer wait for it.
 SLOW_SECONDS = 0.005
-# So many quick masks in a row make it quick again.
+# After this many quick masks in a row it is no longer slow.
 _QUICK_AGAIN = 32
-# What one piece of work may take before the sequence is given up.
+# Maximum duration of one piece of work before the sequence fails.
 PATIENCE_SECONDS = 5.0
 
 
 class GrammarError(RefusedError):
-    """The grammar cannot be compiled, or led nowhere; the message says why."""
+    """The grammar cannot be compiled, or leads nowhere; the message says why."""
 
 
 class Phase(enum.Enum):
-    WORKING = "working"  # a thread compiles the grammar, or works out what may come next
-    READY = "ready"  # ``mask`` says what may come next
-    COMPLETE = "complete"  # the text is whole: nothing may come
-    FAILED = "failed"  # ``error`` says why
+    WORKING = "working"  # a thread compiles the grammar, or computes what may come next
+    READY = "ready"  # ``mask`` has the tokens that may come next
+    COMPLETE = "complete"  # the text is complete: nothing may follow
+    FAILED = "failed"  # ``error`` has the reason
 
 
 class GrammarState:
-    """Where a sequence stands in its grammar.
+    """The position of a sequence in its grammar.
 
     The engine's thread starts a piece of work (``begin_work``); one other thread does it and ends
-    it (``allow``, ``complete`` or ``fail``); between the two the engine's thread only reads
-    ``phase``. Everything else belongs to whoever works.
+    it (``allow``, ``complete`` or ``fail``); in between, the engine's thread only reads ``phase``.
+    Everything else belongs to the thread doing the work.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class GrammarState:
         self.mask: TokenMask | None = None
         self.error = ""
         self.matcher: LLMatcher | None = None  # None: still at the grammar's start
-        self.awaited = False  # the engine has nothing to do before this work ends
+        self.awaited = False  # the engine is idle until this work ends
         self.is_slow = False
         self._quick = 0
         self._since = 0.0
@@ -63,13 +63,14 @@ class GrammarState:
     # --- the engine's thread -----------------------------------------------------------------
 
     def begin_work(self, *, queued: bool = False) -> None:
-        """``queued``: it has to wait for others' work first; ``leave_queue`` tells of its end."""
+        """Start a piece of work. ``queued``: it has to wait for other work; ``leave_queue`` is
+        called when that ends."""
         self._since = math.inf if queued else time.monotonic()
         self._done.clear()
         self.phase = Phase.WORKING
 
     def leave_queue(self) -> None:
-        """The work on it begins: its time counts from now on. For any thread."""
+        """Start measuring time, as the work begins now. May be called from any thread."""
         self._since = time.monotonic()
 
     @property
@@ -81,17 +82,17 @@ class GrammarState:
         return self.is_working and time.monotonic() - self._since > PATIENCE_SECONDS
 
     def wait(self, until: float) -> bool:
-        """Whether the work was done before ``until``, in monotonic seconds. If not, the sequence
-        is slow from now on, and steps no longer wait for it."""
+        """True if the work was done before ``until``, in monotonic seconds. If not, the sequence
+        becomes slow, and steps no longer wait for it."""
         if not self.is_working or self._done.wait(max(until - time.monotonic(), 0.0)):
             return True
         self.is_slow = True
         return False
 
-    # --- who works ---------------------------------------------------------------------------
+    # --- the working thread -----------------------------------------------------------------------
 
     def allow(self, allowed: Allowed, mask: TokenMask) -> None:
-        """``mask``: those allowed besides the end-of-sequence tokens that do not end this
+        """``mask``: the allowed tokens, without those end-of-sequence tokens that do not end this
         sequence."""
         if mask.any():
             self.mask = mask

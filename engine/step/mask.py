@@ -1,4 +1,4 @@
-"""Which tokens a grammar allows next, as bits."""
+"""The tokens that a grammar allows next, as a bit mask."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# uint32 [vocabulary / 32]: bit t % 32 of word t // 32 stands for token t.
+# uint32 [vocabulary / 32]: bit t % 32 of word t // 32 is set if token t is allowed.
 TokenMask = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may come next. The grammar's end is spelled by the end-of-sequence tokens. ``ends``: it
-    may end here."""
+    """The tokens that may come next. End-of-sequence tokens mark the end of the grammar. ``ends``:
+    the text may end here."""
 
     mask: TokenMask
     ends: bool
 
 
 def without(mask: TokenMask, token_ids: frozenset[int]) -> TokenMask:
-    """A copy in which these tokens are not allowed."""
+    """Return a copy that does not allow these tokens."""
     fewer = mask.copy()
     for token in token_ids:
         if token // 32 < len(fewer):

@@ -1,4 +1,4 @@
-"""What the loop needs of whatever runs a model."""
+"""The interface between the loop and a model runner."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from engine.step.step import ModelInfo, StepPlan, StepResult, StepUnderWay
 class Runner(Protocol):
     """Runs a model on a device, one step at a time or one step ahead.
 
-    ``launch``, where there is one, starts a step and returns while the device computes it. Tokens
-    that the step before samples are ``PENDING`` in the plan's sequences. It raises as ``execute``
-    does, and so do a launched step's ``sample`` and ``result``.
+    ``launch``, if available, starts a step and returns while the device computes it. Tokens sampled
+    by the previous step are ``PENDING`` in the plan's sequences. It raises as ``execute`` does, and
+    so do a launched step's ``sample`` and ``result``.
     """
 
     @property
@@ -25,9 +25,10 @@ class Runner(Protocol):
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the planned tokens. Running a plan again must be harmless: it writes the same
         values to the same places. An error that concerns one sequence is returned in its place;
-        raising means that the whole step failed. Raises DeviceLostError when no step can work."""
+        raising means that the whole step failed. Raises DeviceLostError when no step can run any
+        more."""
         ...
 
     def forget(self, uid: int) -> None:
-        """This sequence is finished: drop whatever is kept for it."""
+        """Drop the state of a finished sequence."""
         ...

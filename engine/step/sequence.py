@@ -1,4 +1,4 @@
-"""One sequence: its tokens, its place in the KV cache, its record. Pure data, no tensor."""
+"""One sequence: its tokens, its place in the KV cache, its record. Pure data, no tensors."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from engine.messages import Embed, SamplingParams
 from engine.step.grammar_state import GrammarState
 
-# How often a running sequence is preempted for one of higher priority that came later.
+# How often a running sequence may be preempted for a later one of higher priority.
 MOST_OVERTAKEN = 2
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """A prompt being continued, or one to be made a vector of (``embed``).
+    """A prompt to be continued, or to be converted to a vector (``embed``).
 
     ``token_ids`` is prompt then output. ``block_table[i]`` holds the KV cache of tokens
     [i*block_size, (i+1)*block_size); the first ``num_computed_tokens`` are in the cache. Both are
-    written by the scheduler only; the runner reads.
+    written only by the scheduler; the runner reads them.
     """
 
-    uid: int  # unique in this engine's life; grows with arrival
+    uid: int  # unique in this engine's lifetime; increases with arrival
     request_id: str
     token_ids: list[int]
     num_prompt_tokens: int
@@ -30,16 +30,16 @@ class Sequence:
     cache_salt: str = ""
 
     embed: Embed | None = None
-    needs_whole_prompt: bool = False  # every token is computed, also where a cache knows it
-    grammar_state: GrammarState | None = None  # its place in the grammar of ``params.constraint``
+    needs_whole_prompt: bool = False  # compute every token, even if it is cached
+    grammar_state: GrammarState | None = None  # position in the grammar of ``params.constraint``
     block_table: list[int] = field(default_factory=list)
-    block_hashes: list[bytes] = field(default_factory=list)  # keys of the prefix cache
+    block_hashes: list[bytes] = field(default_factory=list)  # keys in the prefix cache
     prompt_hashes: list[bytes] = field(default_factory=list)  # shared by a request's choices
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
     num_preemptions: int = 0
     num_overtaken: int = 0  # of those, for a sequence that came later
-    max_computed_tokens: int = 0  # high-water mark: below it, computing is recomputing
+    max_computed_tokens: int = 0  # high-water mark; tokens below it are recomputed
     num_prompt_logprobs: int = 0  # reported, of the prompt's first tokens
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
@@ -47,8 +47,8 @@ class Sequence:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Lower goes first: by priority, then arrival. Whoever was overtaken as often as that may
-        be goes before every priority."""
+        """Lower goes first: by priority, then arrival. A sequence that has been overtaken as often
+        as allowed goes before every priority."""
         if self.num_overtaken >= MOST_OVERTAKEN:
             return (0, 0, self.uid)
         return (1, self.priority, self.uid)

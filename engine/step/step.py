@@ -1,7 +1,7 @@
-"""What the scheduler asks the runner to do in one step, and what comes back.
+"""The work of one step, as planned by the scheduler for the runner, and its results.
 
-What is made for each step or token is a msgspec struct: making a frozen dataclass takes eight times
-as long.
+What is created for each step or token is a msgspec struct: a frozen dataclass takes eight times as
+long to create.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from engine.messages import Pooling, TokenLogprobs
 from engine.step.sequence import Sequence
 
 PENDING = -1
-"""Stands in a sequence's ``token_ids`` for the token that a step under way samples."""
+"""A placeholder in a sequence's ``token_ids`` for the token that a step in progress samples."""
 
 
 class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
-    """Compute tokens [start, start + num_tokens) of a sequence; its block table already holds
-    room for them. ``completes``: these reach the sequence's last token, so a next one is sampled,
-    or its vector is made. ``num_preemptions``: the sequence's, when this was planned."""
+    """Compute tokens [start, start + num_tokens) of a sequence; its block table already has room
+    for them. ``completes``: these include the sequence's last token, so the next one is sampled, or
+    its vector is computed. ``num_preemptions``: the sequence's, when this was planned."""
 
     sequence: Sequence
     start: int
@@ -37,12 +37,12 @@ class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_current(self) -> bool:
-        """Whether the sequence still holds the blocks that it had when this was planned."""
+        """True if the sequence still holds the blocks that it had when this was planned."""
         return self.num_preemptions == self.sequence.num_preemptions
 
 
 class StepPlan(msgspec.Struct, frozen=True, eq=False):
-    """``admitted`` are the sequences among ``scheduled`` that run for the first time."""
+    """``admitted``: the sequences among ``scheduled`` that run for the first time."""
 
     scheduled: tuple[ScheduledSequence, ...]
     admitted: tuple[Sequence, ...] = ()
@@ -58,47 +58,47 @@ class SampledToken(msgspec.Struct, frozen=True):
 
 
 class PooledVector(msgspec.Struct, frozen=True):
-    """The vector of a sequence that asked for one: little-endian float32."""
+    """The vector of an embedding or score, as little-endian float32."""
 
     data: bytes
 
 
 class Withheld(enum.Enum):
-    """Why a sequence that should have been given a token got none, and nothing is wrong."""
+    """Why a sequence got no token, although there was no error."""
 
-    LATER = "later"  # what its grammar allows is not known yet: compute the same tokens again
-    COMPLETE = "complete"  # its grammar's text is whole
+    LATER = "later"  # its allowed tokens are not known yet: compute the same tokens again
+    COMPLETE = "complete"  # its grammar's text is complete
 
 
 Sampled = SampledToken | PooledVector | Withheld | Exception | None
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token or a vector, None where the item
-    does not complete its sequence, why a token is withheld, or the exception that makes this one
-    sequence fail. ``prompt_logprobs[i]`` holds the logprobs of the prompt tokens this step
-    predicted, for sequences that ask for them."""
+    """``sampled[i]`` belongs to ``plan.scheduled[i]``: a token or a vector, None if the item does
+    not complete its sequence, the reason why a token is withheld, or the exception with which this
+    one sequence fails. ``prompt_logprobs[i]`` has the logprobs of the prompt tokens that this step
+    predicted, for sequences that request them."""
 
     sampled: list[Sampled]
     prompt_logprobs: dict[int, list[TokenLogprobs]] = msgspec.field(default_factory=dict)
 
 
 class StepUnderWay(Protocol):
-    """A step that was launched: the device may still be computing it."""
+    """A launched step, which the device may still be computing."""
 
     def sample(self, skipped: Set[int]) -> None:
-        """Begin to choose tokens. All tokens of earlier steps are known to the host by now, none of
-        a later step is launched yet. Sequences in ``skipped`` (uids) get none."""
+        """Start sampling tokens. All tokens of earlier steps are known to the host by now, and no
+        later step has been launched. Sequences in ``skipped`` (uids) get none."""
         ...
 
     def result(self) -> StepResult:
-        """Wait for the tokens that ``sample`` began to choose; called once."""
+        """Wait for the tokens of ``sample``; called once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a loaded model is and can hold; fixed for the life of the engine."""
+    """The properties and limits of a loaded model; constant for the life of the engine."""
 
     model: str
     architecture: str
@@ -108,20 +108,20 @@ class ModelInfo:
     vocab_size: int
     max_model_len: int  # tokens, prompt plus output
     block_size: int  # tokens
-    num_kv_blocks: int  # blocks 0 to num_kv_blocks - 1 may be handed out; 0: an encoder, without
+    num_kv_blocks: int  # blocks 0 to num_kv_blocks - 1 may be allocated; 0: an encoder, without
     kv_cache_bytes: int
     eos_token_ids: frozenset[int]
-    tokenizer_dir: str = ""  # where tokenizer.json lies, if there is one
+    tokenizer_dir: str = ""  # the directory with tokenizer.json, if there is one
     generates: bool = True
-    embedding_size: int = 0  # elements; 0: it makes no embeddings
-    num_scores: int = 0  # of a sequence classifier; 0: it is none
-    pooling: Pooling | None = None  # None: it pools nothing
+    embedding_size: int = 0  # elements; 0: not supported
+    num_scores: int = 0  # of a sequence classifier; 0: not a classifier
+    pooling: Pooling | None = None  # None: no pooling
     matryoshka_dimensions: tuple[int, ...] = ()
     tensor_parallel_size: int = 1  # devices that share the model
 
     @property
     def vector_size(self) -> int:
-        """Elements of what an ``Embed`` is answered; 0: it cannot be."""
+        """Elements of an ``Embed``'s result; 0: not supported."""
         return self.num_scores or self.embedding_size
 
 

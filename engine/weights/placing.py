@@ -1,8 +1,8 @@
-"""How bytes of a file become elements of a tensor, on a device and in a dtype.
+"""Copies bytes of a file to elements of a tensor, on a device and in a dtype.
 
-A tensor is placed piece by piece. On a CPU, in the stored dtype, the file is read straight into
-it. Anything else goes through a small buffer, so that no stored copy of a whole tensor exists; for
-a GPU the buffer is pinned, and the copy runs on a stream of its own while the next piece is read.
+A tensor is filled piece by piece. On a CPU, in the stored dtype, the file is read directly into it.
+Anything else goes through a small buffer, so that no stored copy of a whole tensor exists; for a
+GPU the buffer is pinned, and the copy runs on a separate stream while the next piece is read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from torch import Tensor
 
 from engine.weights.stored import Shape, TensorFile, Wanted
 
-# A multiple of every element's size. Larger ones leave the processor's cache between the read and
+# A multiple of every element's size. Larger pieces leave the processor's cache between the read and
 # the conversion, smaller ones cost more calls than they save.
 READ_PIECE_BYTES = 4 << 20
 
-# Torch shares a larger conversion among threads of its own, a team for each thread that asks.
+# Torch splits a larger conversion among its own threads, with a team for each calling thread.
 _SERIAL_ELEMENTS = (1 << 15) - 16
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPiece:
-    """Adjacent bytes of a stored tensor's wanted part, from byte ``first`` of that part: those at
-    ``runs`` (offset in the file, bytes), one after the other; together at most READ_PIECE_BYTES."""
+    """A piece of the wanted part of a stored tensor, from byte ``first`` of that part: the bytes at
+    ``runs`` (offset in the file, bytes), concatenated; at most READ_PIECE_BYTES in total."""
 
     first: int
     runs: tuple[tuple[int, int], ...]
@@ -54,14 +54,14 @@ def pieces_of(wanted: Wanted) -> Iterator[TensorPiece]:
 
 
 class Target:
-    """Where tensors are to be: ``dtype`` and ``device``. Any thread may use it; they are inference
-    tensors if it was made in inference mode."""
+    """Where tensors are created: ``dtype`` and ``device``. Thread-safe; they are inference tensors
+    if it was created in inference mode."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype = dtype
         self.device = device
         self._inference = torch.is_inference_mode_enabled()  # each thread has its own mode
-        # One for all threads: the bus carries one copy at a time, and its order is theirs.
+        # Shared by all threads: the bus carries one copy at a time, and this is their order.
         self._stream = (
             torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             if device.type == "cuda"
@@ -76,11 +76,11 @@ class Target:
             return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def copying(self) -> AbstractContextManager[Any]:
-        """While this lasts, a GPU is given work on the stream of the copies."""
+        """A context in which GPU work goes to the stream of the copies."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def event(self) -> torch.cuda.Event | None:
-        """Happens when the copies so far are done. None: they are."""
+        """Return an event that occurs when the copies so far are done. None: they are."""
         if self._stream is None:
             return None
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -88,27 +88,27 @@ class Target:
         return event
 
     def hand_over(self, tensor: Tensor, copied: torch.cuda.Event | None) -> None:
-        """To the caller's stream, which waits until the tensor was ``copied``."""
+        """Pass a tensor to the caller's stream, which waits until it was ``copied``."""
         if copied is not None:
             current = torch.cuda.current_stream(self.device)
             current.wait_event(copied)
-            # It was allocated for the stream of the copies, which must not reuse its memory
-            # before the caller's is done with it.
+            # It was allocated for the stream of the copies, which must not reuse its memory before
+            # the caller's stream is done with it.
             tensor.record_stream(current)
 
 
 class Placer:
-    """Puts pieces into tensors of ``target``, for the thread that made it."""
+    """Copies pieces into tensors of ``target``, for the thread that created it."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._buffers: list[_Buffer] = []
         if target.device.type == "cuda":
-            # A thread begins on the first GPU, where a rank on another one has no business.
+            # A thread starts on the first GPU, which is wrong for a rank on another one.
             torch.cuda.set_device(target.device)
 
     def place(self, piece: TensorPiece, wanted: Wanted, tensor: Tensor) -> None:
-        """Into ``tensor``, which is for all of ``wanted``. Raises WeightsError."""
+        """Copy a piece into ``tensor``, which is for all of ``wanted``. Raises WeightsError."""
         target = self._target
         elements = piece.num_bytes // wanted.dtype.itemsize
         first = piece.first // wanted.dtype.itemsize
@@ -135,7 +135,7 @@ class Placer:
         buffer.copied = target.event()
 
     def _next_buffer(self) -> _Buffer:
-        """One that no copy is read from any more."""
+        """Return a buffer from which no copy is still being read."""
         pinned = self._target.device.type == "cuda"
         if len(self._buffers) < (2 if pinned else 1):
             buffer = _Buffer(torch.empty(READ_PIECE_BYTES, dtype=torch.uint8, pin_memory=pinned))

@@ -1,8 +1,8 @@
 """Weights as small integers.
 
 int8: symmetric, one scale for every ``GROUP`` inputs of an output, chosen so that the largest
-weight of the group becomes 127 or -127. A weight is off by at most half a scale. Activations
-keep their precision.
+weight of the group becomes 127 or -127. A weight's error is at most half a scale. Activations keep
+their precision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Int8Weight:
     scales: Tensor
 
     def dequantised(self) -> Tensor:
-        """float32 [outputs, inputs]."""
+        """Return float32 [outputs, inputs]."""
         inputs = self.values.shape[1]
         return self.values * self.scales.repeat_interleave(GROUP, dim=1)[:, :inputs]
 
@@ -43,15 +43,15 @@ def quantise(weight: Tensor) -> Int8Weight:
     padded = functional.pad(weight.float(), (0, groups * GROUP - inputs))
     parts = padded.view(outputs, groups, GROUP)
     scales = parts.abs().amax(dim=2) / _MOST
-    # A group of zeros has no scale; any will do.
+    # A group of zeros has no scale; any value works.
     divisors = torch.where(scales > 0, scales, 1.0).unsqueeze(2)
     values = (parts / divisors).round_().clamp_(-_MOST, _MOST).to(torch.int8)
     return Int8Weight(values.view(outputs, -1)[:, :inputs].contiguous(), scales)
 
 
 class DequantisedWeights:
-    """A source whose matrices went through ``quantise`` and back: what a decoder that knows no
-    int8 computes with, to the same numbers as one that does."""
+    """A source whose matrices were quantised and dequantised: a decoder without int8 support gets
+    the same numbers as one with it."""
 
     def __init__(self, source: WeightSource) -> None:
         self._source = source

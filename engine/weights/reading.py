@@ -1,4 +1,4 @@
-"""Reads a checkpoint's tensors ahead of whoever builds the model from them."""
+"""Reads a checkpoint's tensors ahead of the code that builds the model from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_AHEAD_BYTES = 256 << 20
 
 @dataclass(slots=True, eq=False)
 class _Begun:
-    """A tensor of which pieces were read, or are about to be."""
+    """A tensor of which pieces have been read, or are about to be."""
 
     wanted: Wanted
     tensor: Tensor
@@ -33,11 +33,11 @@ class _Begun:
 
 class ReadAhead:
     """Threads that read tensors in the order of ``expected``, each in pieces that the threads
-    share. Close it, whatever happens.
+    share. It must always be closed.
 
-    What was read and not taken yet, whole or in part, holds at most ``max_bytes`` on ``target``;
-    a larger tensor is read when it is asked for. A tensor that is asked for out of order, or was
-    not expected, is read before all others.
+    Tensors read but not taken yet, whole or in part, hold at most ``max_bytes`` on ``target``; a
+    larger tensor is read when it is requested. A tensor that is requested out of order, or was not
+    expected, is read before all others.
     """
 
     def __init__(
@@ -67,12 +67,13 @@ class ReadAhead:
 
     @property
     def held_bytes(self) -> int:
-        """What is read ahead holds."""
+        """Bytes held by tensors read ahead."""
         with self._changed:
             return self._held
 
     def take(self, wanted: Wanted) -> Tensor:
-        """The caller's own. Raises WeightsError, and what torch raises when memory runs out."""
+        """Return a tensor, which then belongs to the caller. Raises WeightsError, and what torch
+        raises when memory runs out."""
         with self._changed:
             self._expected.pop(wanted, None)
             begun = self._begun.pop(wanted, None)
@@ -90,7 +91,7 @@ class ReadAhead:
         return begun.tensor
 
     def close(self) -> None:
-        """End the threads, and let go of what was not taken."""
+        """End the threads, and release tensors that were not taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -116,7 +117,7 @@ class ReadAhead:
         return begun
 
     def _next_piece(self) -> tuple[_Begun, TensorPiece] | None:
-        """None: there is nothing to read, or no room for it."""
+        """Return the next piece to read; None if there is nothing to read, or no room for it."""
         while self._unread or self._begin_next():
             while self._unread:
                 begun = self._unread[-1]
@@ -127,7 +128,7 @@ class ReadAhead:
         return None
 
     def _begin_next(self) -> bool:
-        """The next of the tensors expected, if there is room for it."""
+        """Begin the next expected tensor, if there is room for it."""
         wanted = next(iter(self._expected), None)
         if wanted is None or self._held + self._target.num_bytes(wanted.shape) > self._max_bytes:
             return False
@@ -139,14 +140,14 @@ class ReadAhead:
     # --- the threads ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        # Whoever is in this mode may write to inference tensors and to others.
+        # In this mode a thread may write to inference tensors and to others.
         with torch.inference_mode():
             placer = Placer(self._target)
             while self._read_one(placer):
                 pass
 
     def _read_one(self, placer: Placer) -> bool:
-        """Whether to go on. Between calls a thread holds on to no tensor."""
+        """Read one piece; False to stop. Between calls a thread holds no tensor."""
         begun = None
         try:
             with self._changed:

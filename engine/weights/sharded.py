@@ -13,13 +13,14 @@ from engine.weights.weights import WeightSource
 
 class SlicingSource(WeightSource, Protocol):
     def part(self, name: str, dim: int, ranges: tuple[Range, ...]) -> Tensor:
-        """``ranges`` of the named tensor's dimension ``dim``, one after the other, as ``tensor``
-        gives the whole."""
+        """Return ``ranges`` of the named tensor's dimension ``dim``, concatenated; like ``tensor``
+        for the whole."""
         ...
 
 
 class ShardedWeights:
-    """Reads from ``source`` what ``shard`` holds of the model with the (undivided) ``config``."""
+    """Reads from ``source`` the part that ``shard`` holds of the model with the (undivided)
+    ``config``."""
 
     def __init__(self, source: SlicingSource, config: ModelConfig, shard: Shard) -> None:
         self._source = source

@@ -1,8 +1,8 @@
-"""Safetensors files: which bytes of a file are which tensor.
+"""Safetensors files: maps tensors to the bytes of a file.
 
 A file is the length of its header (8 bytes, little-endian), the header (JSON: each tensor's dtype,
-shape and place), and the tensors' bytes, row-major, without gaps. A header is believed only as far
-as the file's size bears it out.
+shape and position), and the tensors' bytes, row-major, without gaps. A header is checked against
+the file's size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TensorFile:
         """Raises WeightsError."""
         self.path = path
         try:
-            # A pipe of this name would block whoever opens it.
+            # Without O_NONBLOCK, opening a pipe of this name would block.
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise WeightsError(f"cannot read {path}: {error.strerror}") from error
@@ -62,7 +62,7 @@ class TensorFile:
             raise WeightsError(f"cannot read {path}: it is not a file")
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
-        """Fill ``buffer`` (of bytes) with what stands at ``offset``. Raises WeightsError."""
+        """Fill ``buffer`` (of bytes) with the data at ``offset``. Raises WeightsError."""
         while buffer:
             try:
                 count = os.preadv(self._descriptor, [buffer], offset)
@@ -74,7 +74,7 @@ class TensorFile:
             offset += count
 
     def close(self) -> None:
-        """No read may be under way."""
+        """No read may be in progress."""
         os.close(self._descriptor)
 
 
@@ -91,8 +91,8 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Elements ``ranges`` of dimension ``dim`` of a stored tensor of a served dtype, one range
-    after the other."""
+    """Elements ``ranges`` of dimension ``dim`` of a stored tensor of a supported dtype,
+    concatenated."""
 
     stored: StoredTensor
     dim: int
@@ -100,7 +100,7 @@ class Wanted:
 
     @property
     def dtype(self) -> torch.dtype:
-        """In which it is stored."""
+        """The dtype in which it is stored."""
         return SERVED_DTYPES[self.stored.dtype]
 
     @property
@@ -111,11 +111,11 @@ class Wanted:
 
     @property
     def num_bytes(self) -> int:
-        """Stored."""
+        """The number of bytes in the file."""
         return prod(self.shape) * self.dtype.itemsize
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """(offset in the file, bytes) of what is wanted, in its order; no other byte is in them."""
+        """Yield (offset in the file, bytes) of exactly the wanted bytes, in order."""
         shape, size = self.stored.shape, self.dtype.itemsize
         element = prod(shape[self.dim + 1 :]) * size
         row = shape[self.dim] * element
@@ -147,7 +147,7 @@ def part(stored: StoredTensor, dim: int, ranges: tuple[ByteRange, ...]) -> Wante
 
 
 def stored_tensors(file: TensorFile) -> list[StoredTensor]:
-    """What the header tells. Raises WeightsError unless it fits the file."""
+    """Parse the header. Raises WeightsError unless it fits the file."""
     header = _header(file)
     try:
         entries = {
@@ -179,7 +179,7 @@ def _header(file: TensorFile) -> bytearray:
 
 
 def _placed(file: TensorFile, entries: dict[str, _Entry], data: int) -> list[StoredTensor]:
-    """``data``: the first byte after the header, from which entries count."""
+    """``data``: the first byte after the header, to which entries are relative."""
     tensors = []
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):

@@ -1,4 +1,4 @@
-"""Where a model's tensors come from: a checkpoint's safetensors files, or a random generator."""
+"""The sources of a model's tensors: a checkpoint's safetensors files, or a random generator."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Shapes = Mapping[str, Shape]
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
-# Checkpoints of the bare model leave these prefixes out.
+# Prefixes that checkpoints of the bare model omit.
 _OPTIONAL_PREFIXES = ("model.", "transformer.", "bert.", "roberta.")
-# Buffers that older exporters saved along: recomputed, or never used.
+# Buffers that older exporters also saved: recomputed, or never used.
 _IGNORED_SUFFIXES = (
     *(".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"),
     *("embeddings.position_ids", "embeddings.token_type_ids"),
@@ -46,16 +46,16 @@ _SHOWN = 5
 
 class WeightSource(Protocol):
     def tensor(self, name: str) -> Tensor:
-        """The named tensor, in the engine's dtype, on its device, owned by the caller."""
+        """Return the named tensor, in the engine's dtype, on its device, owned by the caller."""
         ...
 
 
 class CheckpointWeights:
     """The safetensors files of a model directory, checked against ``shapes`` when opened.
 
-    A context manager: while it is open, tensors are read ahead in the order of ``shapes``, and
-    may be asked for in any; of those in ``parts`` this part is. ``progress(done, total)`` is called
-    as each is asked for, in elements.
+    A context manager: while it is open, tensors are read ahead in the order of ``shapes``, and may
+    be requested in any order; for those in ``parts``, this part is read ahead. ``progress(done,
+    total)`` is called as each is requested, in elements.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class CheckpointWeights:
         return self._taken(name, whole(self._named[name]))
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
-        """Elements ``ranges`` (from the first to before the last) of dimension ``dim`` of the
-        named tensor, one range after the other. No more than these is read."""
+        """Return elements ``ranges`` (from the first to before the last) of dimension ``dim`` of
+        the named tensor, concatenated. No more than these is read."""
         return self._taken(name, part(self._named[name], dim, ranges))
 
     def _taken(self, name: str, wanted: Wanted) -> Tensor:
@@ -126,7 +126,7 @@ class CheckpointWeights:
             self._stored.update((stored.name, stored) for stored in stored_tensors(file))
 
     def _match(self, directory: Path) -> None:
-        """Find each tensor of ``shapes`` and complain, all at once, about what does not fit."""
+        """Find each tensor of ``shapes`` and report all mismatches at once."""
         missing, wrong = [], []
         for name, shape in self._shapes.items():
             stored = next((self._stored[n] for n in _spellings(name) if n in self._stored), None)
@@ -162,8 +162,8 @@ class CheckpointWeights:
 
 class RandomWeights:
     """Random weights in a model's shape: normal with standard deviation ``STD`` (the usual
-    initialisation of these families), norms one, biases zero. Each tensor depends on the seed and
-    its own name only (and on the kind of device, which draws them)."""
+    initialisation of these families), norms one, biases zero. Each tensor depends only on the seed
+    and its own name (and on the kind of device that generates it)."""
 
     STD = 0.02
 
@@ -199,13 +199,14 @@ class RandomWeights:
         return values.normal_(0, self.STD, generator=generator).to(self._dtype)
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
-        """See ``CheckpointWeights.part``: of the same random numbers for any part."""
+        """See ``CheckpointWeights.part``; the same random numbers for any part."""
         whole = self.tensor(name)
         return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
 
 
 def checkpoint_files(directory: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, sharded or not. Raises WeightsError without any."""
+    """Return the safetensors files of a checkpoint, sharded or not. Raises WeightsError if there
+    are none."""
     if (directory / INDEX).is_file():
         try:
             weight_map = read_object(directory / INDEX).section("weight_map")

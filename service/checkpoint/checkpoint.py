@@ -1,6 +1,6 @@
 """What the service reads from a model directory: tokenizer, chat template, sampling defaults.
 
-Weights and shapes are the engine's business.
+Weights and shapes are read by the engine.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from service.formats import (
 
 
 class SamplingDefaults(msgspec.Struct, frozen=True):
-    """What generation_config.json asks for where a request says nothing; other keys are not
-    ours. None: the API's own default. An explicit ``do_sample: false`` asks for temperature 0."""
+    """The defaults from generation_config.json for parameters that a request does not set; its
+    other keys are ignored. None: the API's own default. An explicit ``do_sample: false`` means
+    temperature 0."""
 
     do_sample: bool | None = None
     temperature: float | None = None
@@ -41,9 +42,9 @@ class SamplingDefaults(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """``special_tokens`` are those that tokenizer_config.json names (bos_token, …);
-    ``template_writes``: what the chat template writes for a small conversation, as far as that
-    matters."""
+    """``special_tokens``: those that tokenizer_config.json names (bos_token, …);
+    ``template_writes``: what the chat template renders for a small conversation, for format
+    detection."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -59,7 +60,7 @@ class Checkpoint:
 
     @property
     def has_own_template(self) -> bool:
-        """Whether its chat template is the one of Quire's embedded model: no stranger's."""
+        """True if its chat template is that of Quire's embedded model, and thus trusted."""
         return self.template is not None and _is_own(self.template)
 
 
@@ -79,11 +80,11 @@ def load_checkpoint(
     reasoning_parser: str = "auto",
     template_writes: str | None = None,
 ) -> Checkpoint:
-    """``tool_call_parser`` and ``reasoning_parser`` name a shipped format, or are ``none``, or
-    ``auto``: what the directory shows. ``template_writes``: as another process has found it. None:
-    it is found here.
+    """Load a model directory. ``tool_call_parser`` and ``reasoning_parser`` name a shipped format,
+    or are ``none``, or ``auto`` for detection. ``template_writes``: as found by another process;
+    None: it is determined here.
 
-    Raises OSError for missing files, ValueError for unsound ones and for names that are none.
+    Raises OSError for missing files, ValueError for invalid ones and for unknown names.
     """
     config = _read_json(directory / "tokenizer_config.json")
     special = _special_tokens(config)
@@ -122,7 +123,8 @@ def _output_format(
     calls: str,
     reasoning: str,
 ) -> OutputFormat:
-    """What the checkpoint itself declares comes before what its chat template has ``shown``."""
+    """The checkpoint's own declaration takes precedence over what its chat template has
+    ``shown``."""
     own = read_response_template(declared)
     if own is not None and calls in AUTO_NAMES and reasoning in AUTO_NAMES:
         return own
@@ -151,9 +153,9 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The chat template, and the one for conversations with tools if that is another, chosen as
-    transformers does: ``chat_template.jinja`` wins over tokenizer_config.json, whose
-    ``chat_template`` is one template or a list of named ones."""
+    """Return the chat template, and a separate one for conversations with tools if there is one,
+    chosen as transformers does: ``chat_template.jinja`` takes precedence over
+    tokenizer_config.json, whose ``chat_template`` is one template or a list of named ones."""
     file = directory / "chat_template.jinja"
     if file.exists():
         tool_use = directory / "additional_chat_templates" / "tool_use.jinja"

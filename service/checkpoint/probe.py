@@ -1,12 +1,11 @@
-"""What a chat template writes, however it puts its text together: it is rendered for a small
-conversation, with reasoning, a tool call and the call's result.
+"""Finds out what a chat template writes by rendering it for a small conversation with reasoning, a
+tool call and the call's result.
 
 Templates assemble tags from variables (``'<' + dsml_token + 'invoke'``), so their source alone does
 not always show the tags of the model's family.
 
-``python -m service.checkpoint.probe``: does so for a template that is not trusted, in a
-process bounded in time and memory. It reads a ``_Question`` from standard input and writes a
-``_Finding``.
+``python -m service.checkpoint.probe`` does this for an untrusted template, in a process with
+limited time and memory. It reads a ``_Question`` from standard input and writes a ``_Finding``.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from observability.stacks import write_stacks_on_sigusr1
 from service.checkpoint.template import ChatTemplate, TemplateError, TemplateLimitError
 from service.supervision.child_process import child_environment, describe_exit
 
-# A template that takes more, or writes more, is judged by its source alone.
+# A template that needs more, or writes more, is judged by its source alone.
 _MAX_CHARS = 256 * 1024
 _CPU_SECONDS = 2
 _MAX_MEMORY_BYTES = 256 << 20
-# For a process that gets no processor time.
+# For a process that gets no CPU time.
 _PATIENCE_SECONDS = 120.0
 
 _log = get_logger()
@@ -50,7 +49,7 @@ _TOOL = {
         },
     },
 }
-_ARGUMENTS: tuple[Any, ...] = ({"city": "Oslo"}, '{"city": "Oslo"}')  # families want either
+_ARGUMENTS: tuple[Any, ...] = ({"city": "Oslo"}, '{"city": "Oslo"}')  # some want a string
 _VARIABLES = {
     "enable_thinking": True,
     "thinking": True,
@@ -74,8 +73,8 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 def written_by(template: ChatTemplate) -> str:
-    """The texts of the conversation as the template writes it, one after the other; empty where it
-    refuses them all."""
+    """Return the conversation as the template renders it in several variants, concatenated; empty
+    if it rejects all of them."""
     texts: list[str] = []
     for arguments in _ARGUMENTS:
         for variables in ({}, _VARIABLES):
@@ -93,8 +92,8 @@ def written_by(template: ChatTemplate) -> str:
 def written_by_stranger(
     source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
 ) -> str:
-    """The same of a template that is not trusted, by a process of its own; empty where that comes
-    to no end within its bounds. Raises TemplateError when the template does not parse."""
+    """Like ``written_by``, for an untrusted template, in a separate process; empty if that does not
+    finish within its limits. Raises TemplateError when the template does not parse."""
     try:
         ended = subprocess.run(
             python_command("-m", "service.checkpoint.probe"),

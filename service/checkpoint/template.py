@@ -1,7 +1,7 @@
-"""Chat messages to prompt text, by the checkpoint's own Jinja template, in a sandbox.
+"""Renders chat messages to prompt text with the checkpoint's own Jinja template, in a sandbox.
 
 Templates come with the checkpoint and are not trusted: they run in Jinja's immutable sandbox, see
-only plain JSON values, and their output is bounded. The conventions (which globals and filters a
+only plain JSON values, and their output is limited. The conventions (which globals and filters a
 template may use) are those of ``apply_chat_template`` in transformers.
 """
 
@@ -24,21 +24,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from service.conversation import JsonObject
 
 MAX_PROMPT_CHARS = 64 * 1024 * 1024
-# Marks where the final message ends, so that what the template adds after it can be cut off. The
-# last space tells whether the template strips messages.
+# Marks the end of the final message, so that what the template adds after it can be cut off. Its
+# trailing space shows whether the template strips messages.
 _CONTINUE_MARK = "\u2063quire-continues-here\u2063 "
 
 
 class TemplateError(ValueError):
-    """The template refused these messages, failed on them, or produced too much."""
+    """The template rejected these messages, failed on them, or produced too much output."""
 
 
 class TemplateLimitError(TemplateError):
-    """It took more memory, or was nested deeper, than a template may."""
+    """It used more memory, or was nested deeper, than allowed."""
 
 
 class _GenerationBlocks(jinja2.ext.Extension):
-    """``{% generation %}`` marks assistant text for training; here it only lets it through."""
+    """``{% generation %}`` marks assistant text for training; here it has no effect."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
 
@@ -70,7 +70,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Unlike Jinja's own filter, escapes nothing for HTML."""
+    """Unlike Jinja's own filter, does not escape for HTML."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -85,9 +85,9 @@ def _strftime_now(pattern: str) -> str:
 
 
 class ChatTemplate:
-    """A template, with another one for conversations that have tools where the checkpoint has such.
-    It is compiled when first needed, never before: that alone may take any time and memory, for
-    Jinja computes constant expressions then. ``render`` may be called from several threads.
+    """A chat template, with a second one for conversations with tools if the checkpoint has one. It
+    is compiled on first use, never before, because compiling alone may take any time and memory:
+    Jinja evaluates constant expressions then. ``render`` may be called from several threads.
     ``sources`` are the texts of both."""
 
     def __init__(
@@ -98,7 +98,7 @@ class ChatTemplate:
         tool_use: str | None = None,
     ) -> None:
         """``special_tokens`` (bos_token, eos_token, …) become variables of the template;
-        ``tool_use`` is the template for conversations that have tools."""
+        ``tool_use`` is the template for conversations with tools."""
         self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
         self.source = source
         self._special_tokens = dict(special_tokens or {})
@@ -107,12 +107,12 @@ class ChatTemplate:
             self.sources += self._with_tools.sources
 
     def compile(self) -> None:
-        """Raises TemplateError when a source does not parse, TemplateLimitError."""
+        """Raises TemplateError when a source does not parse, or TemplateLimitError."""
         _ = self.variables
 
     @functools.cached_property
     def variables(self) -> frozenset[str]:
-        """The names that it reads from outside. Raises TemplateError."""
+        """The external variables that it reads. Raises TemplateError."""
         _, names = self._compiled
         return names if self._with_tools is None else names | self._with_tools.variables
 
@@ -147,7 +147,7 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         max_chars: int | None = None,
     ) -> str:
-        """The prompt's text. Raises TemplateError."""
+        """Return the prompt's text. Raises TemplateError."""
         if tools is not None and self._with_tools is not None:
             return self._with_tools.render(
                 messages,

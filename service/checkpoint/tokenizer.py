@@ -1,4 +1,4 @@
-"""Text to token ids, by the checkpoint's own ``tokenizer.json``."""
+"""Converts text to token ids with the checkpoint's own ``tokenizer.json``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from service.checkpoint.vocabulary import Vocabulary, read_vocabulary
 
-# How much of a long text is encoded at first, in characters for each token that may be kept.
-# English has between four and five.
+# How much of a long text is encoded at first, in characters per token that may be kept. English has
+# between four and five.
 _CHARS_PER_TOKEN = 10
-# Where a text is cut, a few tokens differ from those of the whole.
+# Where a text is cut, a few tokens may differ from those of the whole text.
 _EDGE_TOKENS = 64
 
 
 class TooManyTokensError(ValueError):
-    """The text has more tokens than are of use."""
+    """The text has more tokens than can be used."""
 
 
 class EncodedText:
-    """Token ids of one text or of a pair, and what each token is. Read on demand: only few are
-    truncated, and only pairs have types."""
+    """The token ids of a text or a pair of texts, and the type of each token. Read lazily: few
+    texts are truncated, and only pairs have types."""
 
     __slots__ = ("_encoding", "ids")
 
@@ -33,7 +33,7 @@ class EncodedText:
 
     @property
     def type_ids(self) -> list[int]:
-        """1 for tokens of a pair's second text, where the tokenizer tells them apart."""
+        """1 for tokens of a pair's second text, if the tokenizer distinguishes them."""
         types: list[int] = self._encoding.type_ids
         return types
 
@@ -45,10 +45,10 @@ class EncodedText:
 
 
 class Tokenizer:
-    """Encoding is safe from several threads; everything else is read-only after construction."""
+    """Encoding is thread-safe; everything else is read-only after construction."""
 
     def __init__(self, path: Path) -> None:
-        """Raises FileNotFoundError without a tokenizer.json, UnsupportedTokenizerError."""
+        """Raises FileNotFoundError without a tokenizer.json, or UnsupportedTokenizerError."""
         text = path.read_text(encoding="utf-8")
         self._fast = FastTokenizer.from_str(text)
         self._fast.no_truncation()
@@ -62,31 +62,31 @@ class Tokenizer:
         self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Raises UnicodeEncodeError for a text with half a surrogate pair in it."""
+        """Raises UnicodeEncodeError for a text that contains half of a surrogate pair."""
         try:
-            # Unlike ``encode``, the library's batch calls let go of the GIL.
+            # Unlike ``encode``, the library's batch calls release the GIL.
             encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        except TypeError:  # so the library puts it, or by the error below, as its release has it
+        except TypeError:  # raised for invalid Unicode by some of the library's releases
             text.encode()
             raise
         ids: list[int] = encoded[0].ids
         return ids
 
     def encode_text(self, text: str | tuple[str, str], *, add_special_tokens: bool) -> EncodedText:
-        """A text, or a pair of texts that are to be read together."""
-        # One at a time: a batch would be spread over all cores, which are the engine's.
+        """Encode a text, or a pair of texts to be read together."""
+        # One at a time: a batch would use all cores, which the engine needs.
         encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return EncodedText(encoded[0])
 
     def encode_within(self, text: str, most: int, *, add_special_tokens: bool) -> list[int]:
-        """As ``encode``, for a text that is of no use with more than ``most`` tokens; a few more
-        may come. Raises TooManyTokensError, and UnicodeEncodeError."""
+        """Like ``encode``, for a text that is useless with more than ``most`` tokens, though a few
+        more may be returned. Raises TooManyTokensError, and UnicodeEncodeError."""
         self.check_within(text, most)
         return self.encode(text, add_special_tokens=add_special_tokens)
 
     def check_within(self, text: str, most: int) -> None:
-        """Raises TooManyTokensError for a long text that surely has more than ``most`` tokens: its
-        beginning alone has twice as many. No more is encoded than shows that."""
+        """Raise TooManyTokensError for a long text that certainly has more than ``most`` tokens,
+        because its beginning alone has twice as many. Encodes no more than needed to show that."""
         window = _CHARS_PER_TOKEN * most
         while 2 * window < len(text):
             if len(self.encode(text[:window], add_special_tokens=False)) >= 2 * most:
@@ -96,13 +96,13 @@ class Tokenizer:
     def encode_part(
         self, text: str, most: int, *, from_end: bool, add_special_tokens: bool
     ) -> list[int]:
-        """As ``encode``, for a text of which at most ``most`` tokens are kept, from its end or its
-        beginning: no more of a long text is encoded than holds these. Raises UnicodeEncodeError."""
+        """Like ``encode``, for a text of which at most ``most`` tokens are kept, from its end or
+        its beginning. Encodes only a part of a long text. Raises UnicodeEncodeError."""
         part = self.part_with(text, most, from_end=from_end)
         return self.encode(part, add_special_tokens=add_special_tokens)
 
     def part_with(self, text: str, most: int, *, from_end: bool) -> str:
-        """A part of a long text, its end or its beginning, with at least ``most`` tokens. Raises
+        """Return the end or the beginning of a long text, with at least ``most`` tokens. Raises
         UnicodeEncodeError."""
         window = _CHARS_PER_TOKEN * (most + _EDGE_TOKENS)
         while 2 * window < len(text):
@@ -113,11 +113,10 @@ class Tokenizer:
         return text
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = False) -> str:
-        """A whole text at once, by the tokenizer's own decoder."""
+        """Decode a whole text at once with the tokenizer's own decoder."""
         texts: list[str] = self._fast.decode_batch([ids], skip_special_tokens=skip_special_tokens)
         return texts[0]
 
     def token_id(self, text: str) -> int | None:
-        """The token that this text always is, wherever it stands; None for a text that may come in
-        pieces."""
+        """Return the token that always represents this text; None for a text that may be split."""
         return self._added.get(text)

@@ -1,9 +1,9 @@
-"""What each token id stands for: the tables from which output text is made.
+"""The text and bytes of each token id, from which output text is made.
 
-Read off a ``tokenizer.json``: the tokens, and the decoder's declared steps. Three families of
-decoders are known: byte-level BPE, where a token is a byte string; SentencePiece-like, where it is
-a text piece and unknown characters are spelled as byte tokens; and WordPiece, of encoders. Others
-are refused at start.
+Read from a ``tokenizer.json``: the tokens, and the decoder's declared steps. Three families of
+decoders are supported: byte-level BPE, where a token is a byte string; SentencePiece-like, where it
+is a text piece and unknown characters are spelled as byte tokens; and WordPiece, used by encoders.
+Others are rejected at startup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
 class UnsupportedTokenizerError(ValueError):
-    """The tokenizer's decoder is of a kind that Quire does not know."""
+    """Quire does not support this kind of tokenizer decoder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Vocabulary:
     strip_start: Callable[[str], str]
 
     def text_of(self, token_id: int) -> str:
-        """A single token as text, for logprobs; stray bytes become U+FFFD."""
+        """Return a single token as text, for logprobs; invalid bytes become U+FFFD."""
         return self.bytes_of(token_id).decode("utf-8", "replace")
 
     def bytes_of(self, token_id: int) -> bytes:
@@ -46,7 +46,7 @@ class Vocabulary:
         return self.token_bytes[token_id]
 
     def named_by_id(self) -> Vocabulary:
-        """The same, but as text tokens are ``token_id:ID``, which tells all of them apart."""
+        """Return a copy in which tokens as text are ``token_id:ID``, which is unique for each."""
         return _NamedById(
             self.token_bytes,
             self.token_text,
@@ -56,7 +56,7 @@ class Vocabulary:
         )
 
     def without_specials(self, shown: frozenset[int]) -> Vocabulary:
-        """The same, but ``shown`` are ordinary tokens."""
+        """Return a copy in which ``shown`` are ordinary tokens."""
         return Vocabulary(
             self.token_bytes,
             self.token_text,
@@ -74,7 +74,7 @@ class _NamedById(Vocabulary):
 def read_vocabulary(
     tokens: list[str | None], special_ids: frozenset[int], decoder: dict[str, Any] | None
 ) -> Vocabulary:
-    """``tokens[id]`` as the tokenizer spells them; ``decoder`` as in tokenizer.json.
+    """``tokens[id]``: as the tokenizer spells them; ``decoder``: as in tokenizer.json.
 
     Raises UnsupportedTokenizerError.
     """
@@ -139,8 +139,8 @@ def _read_pieces(
 def _read_word_pieces(
     tokens: list[str | None], special_ids: frozenset[int], prefix: str
 ) -> Vocabulary:
-    """A token begins a word unless it bears the prefix. Spaces before punctuation, which the
-    library's own decoder tidies away, stay: single tokens are all that encoders show."""
+    """A token begins a word unless it has the prefix. Spaces before punctuation, which the
+    library's own decoder removes, are kept: encoders only show single tokens."""
 
     def text(token_id: int, token: str) -> str:
         if token_id in special_ids:
@@ -178,7 +178,7 @@ def _without_spaces(text: str) -> str:
 
 @functools.cache
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's printable stand-ins for the 256 bytes: printable Latin-1 stands for itself, the
+    """GPT-2's printable substitutes for the 256 bytes: printable Latin-1 represents itself, the
     rest is shifted past U+0100 in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
@@ -194,7 +194,7 @@ def _text_or_replacement(piece: bytes) -> str:
 
 
 def _byte_level(token: str) -> bytes:
-    """A token with a character outside the byte alphabet is an added one and shows as itself."""
+    """A token with a character outside the byte alphabet is an added one and represents itself."""
     alphabet = _byte_alphabet()
     try:
         return bytes([alphabet[char] for char in token])

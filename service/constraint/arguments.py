@@ -1,4 +1,4 @@
-"""What a call's arguments are held to, whatever a format writes them in."""
+"""The constraints on a call's arguments, independent of the format in which they are written."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from service.conversation import JsonObject
 from service.errors import InvalidRequestError
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
-_NOTHING = "/a/ & /b/"  # a terminal without a text
-# Keywords that bare text between tags cannot be held to.
+_NOTHING = "/a/ & /b/"  # a terminal that matches nothing
+# Keywords that cannot be enforced on bare text between tags.
 _BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
 
 
 def is_binding(tool: ToolShape) -> bool:
-    """Whether calls must follow the tool's form, or be refused."""
+    """True if a call that cannot be held to the tool's schema must be rejected."""
     return tool.strict or tool.custom
 
 
 def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
-    """The JSON schema of the arguments. ``exact``: also where the tool is not strict.
+    """Return the JSON schema of the arguments. ``exact``: use the tool's schema even if it is not
+    strict.
 
-    Raises InvalidRequestError for what a strict tool's cannot be held to.
+    Raises InvalidRequestError if a strict tool's schema cannot be enforced.
     """
     if tool.custom:
         return _custom_arguments(tool)
@@ -36,12 +37,12 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
         raise read.left_out[0]
     schema = read.schema
     assert isinstance(schema, dict)
-    # A schema that allows more than objects still has to give arguments.
+    # Even if the schema also allows other types, arguments must be an object.
     return schema if "type" in schema else {**schema, "type": "object"}
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """One argument's schema on its own, with what it refers to in ``root``."""
+    """Return one argument's schema as a schema of its own, with the definitions from ``root``."""
     schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
     for keyword in ("$defs", "definitions"):
         if keyword in root:
@@ -50,7 +51,7 @@ def argument_schema(part: Any, root: JsonObject) -> JsonObject:
 
 
 def check_text(schema: JsonObject, param: str) -> None:
-    """Raises InvalidRequestError for what bare text cannot be held to."""
+    """Raise InvalidRequestError for keywords that cannot be enforced on bare text."""
     for keyword in sorted(_BEYOND_TEXT & schema.keys()):
         raise InvalidRequestError(
             f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
@@ -59,9 +60,10 @@ def check_text(schema: JsonObject, param: str) -> None:
 
 
 def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> str | None:
-    """What a string's schema says of its bare text, as a terminal; None if nothing. ``close``: the
-    text that ends it, which it cannot hold; ``never_first``: what it cannot begin with. Options
-    that do are left out, and a terminal without options matches nothing."""
+    """Return a terminal for a string that is written as bare text; None if its schema does not
+    restrict it. ``close``: the text that ends the string and cannot occur in it; ``never_first``: a
+    text it cannot begin with. Options that break these rules are left out; a terminal without
+    options matches nothing."""
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(options, list):
         texts = [
@@ -86,7 +88,7 @@ def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> s
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:
-    """A custom tool's text travels as one string."""
+    """A custom tool's text is sent as a single string argument."""
     text: JsonObject = {"type": "string"}
     match tool.input:
         case Regex(pattern=regex):

@@ -1,10 +1,10 @@
-"""From what a request asks of its answer's form to one grammar for the engine.
+"""Builds one grammar for the engine from a request's constraints.
 
     start = reasoning, free, then the answer's form, or calls, or free text with calls in it
 
-Reasoning and text stay free, except that tags that mean something cannot be spelled where they
-would mean something else. A forced call (``required``, or a named tool) comes right after the
-reasoning.
+Reasoning and text are unconstrained, except that they cannot contain tags that would have a
+different meaning there. A forced call (``required``, or a named tool) follows the reasoning
+directly.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from service.constraint.schema_grammar import eased, schema_grammar
 from service.errors import InvalidRequestError
 from service.formats import Opening, OutputFormat, ToolCallTags
 
-# How ambiguous a grammar may be that a client wrote; a parser's row of a JSON schema's grammar can
-# be wide (four items for each optional property), but costs little.
+# Limits on how ambiguous a grammar may be. A client's own grammar gets the lower one; a parser row
+# of a JSON schema's grammar can be wide (four items for each optional property), but is cheap.
 _ROW_ITEMS_OF_STRANGERS = 300
 _ROW_ITEMS = 1000
 _MAX_OPTIONS = 10_000
-_MOST_FRAMING = 4  # tags that mean nothing in front of an answer
+_MOST_FRAMING = 4  # tags without meaning before an answer
 _CLIENT_GRAMMAR = "client"
 
 
 def eased_requests(request: ConstraintRequest) -> Iterator[tuple[ConstraintRequest, list[str]]]:
-    """The same with less asked of an answer that need not be strict, and the paths of what is
-    not."""
+    """Yield less demanding versions of a request whose answer need not be strict, with the paths of
+    the keywords dropped."""
     answer = request.answer
     if not isinstance(answer, JsonSchema) or answer.strict:
         return
@@ -72,9 +72,9 @@ def build_constraint(
     exact: bool = True,
     left_out: list[str] | None = None,
 ) -> Constraint | None:
-    """The grammar of a request, not tried yet. ``exact``: forced calls follow also the schemas of
-    tools that are not strict; ``left_out`` gains the paths of what the answer's schema asks and
-    the grammar does not enforce. Raises InvalidRequestError."""
+    """Build a request's grammar, without compiling it. ``exact``: forced calls also follow the
+    schemas of tools that are not strict; ``left_out`` gains the paths of answer schema keywords
+    that the grammar does not enforce. Raises InvalidRequestError."""
     if not asks_anything(request):
         return None
     tools = _callable_tools(request)
@@ -131,7 +131,7 @@ def is_gbnf(grammar: Grammar) -> bool:
 
 
 def asks_anything(request: ConstraintRequest) -> bool:
-    """Whether the answer has a form, a call is forced, or calls are to follow any rule."""
+    """True if the answer is constrained, a call is forced, or calls must follow any rule."""
     if request.answer is not None or _forces_a_call(request):
         return True
     if not request.tools or request.tool_choice == "none":
@@ -142,7 +142,7 @@ def asks_anything(request: ConstraintRequest) -> bool:
 
 
 class _Builder:
-    """One grammar in the making."""
+    """Builds one grammar."""
 
     def __init__(
         self, output_format: OutputFormat, token_ids: TokenIds, request: ConstraintRequest
@@ -168,7 +168,8 @@ class _Builder:
         self._reasoning: tuple[Tag, Tag] | None = None
         if tags is not None:
             self._reasoning = (tag(tags.open, token_ids), tag(tags.close, token_ids))
-        # Tags that mean nothing stand around answers and calls; as text they need no mention.
+        # Tags without meaning may surround answers and calls. Those that are not special tokens are
+        # ordinary text and need no rule.
         ignored = [tag(text, token_ids) for text in output_format.ignored]
         self._framing = [framing.term for framing in ignored if framing.special]
 
@@ -197,7 +198,7 @@ class _Builder:
     # --- reasoning -----------------------------------------------------------------------------
 
     def after_reasoning(self, term: str) -> str:
-        """``term``, behind reasoning if there is any."""
+        """Return ``term`` preceded by reasoning, if there may be any."""
         if self._channels is not None:
             return self._channels.after_reasoning(term)
         if self._framing:
@@ -216,7 +217,7 @@ class _Builder:
     # --- answers -------------------------------------------------------------------------------
 
     def whole_answer(self, shape: AnswerShape) -> str:
-        """The form, in whatever an answer stands in."""
+        """Return the answer's term with the message around it, if the format has messages."""
         term = self.answer(shape)
         return term if self._channels is None else self._channels.answer(term)
 
@@ -243,7 +244,8 @@ class _Builder:
     # --- calls ---------------------------------------------------------------------------------
 
     def calls(self, tools: tuple[ToolShape, ...], *, exact: bool) -> str:
-        """One call, or several where they may be parallel and none is named."""
+        """Return a term for one call, or for several if parallel calls are allowed and no tool is
+        named."""
         single = isinstance(self._request.tool_choice, NamedTool)
         many = self._request.parallel_tool_calls and not single
         if self._channels is not None:
@@ -252,8 +254,8 @@ class _Builder:
         return terms.term(many=many)
 
     def free_text_with_calls(self, tools: tuple[ToolShape, ...]) -> str:
-        """Any text with any number of calls in it; at most one, at its end, where they must not be
-        parallel."""
+        """Return a term for any text with any number of calls in it; at most one, at the end, if
+        parallel calls are not allowed."""
         many = self._request.parallel_tool_calls
         if self._channels is not None:
             return self._channels.free(tools, many=many)
@@ -279,20 +281,21 @@ class _Builder:
         return f"({unfinished} | {self.rules.text_to(closing)} {body})"
 
     def _bare_calls_or_text(self, calls: str) -> str:
-        """Calls without tags are all there is of an answer, or there are none."""
+        """Without tags, an answer consists either of calls alone or of text without calls."""
         first = quoted(self._call_tags.bare)
         text = self.rules.add(f"/[ \\t\\r\\n]*[^{first} \\t\\r\\n](?s:.*)/", terminal=True)
         space = self.rules.add(SPACE, terminal=True)
         return self.after_reasoning(self.rules.add(f'({space} {calls} | {text} | "")'))
 
     def _closing_of_reasoning(self) -> Tag | None:
-        """The tag that ends the reasoning in which the prompt ends."""
+        """Return the tag that closes the reasoning left open by the prompt."""
         if self._reasoning is None or not self._in_reasoning:
             return None
         return self._reasoning[1]
 
     def _free_text(self, opening: Tag) -> str:
-        """Text without a call's opening tag; with blocks of reasoning in it, finished or not."""
+        """Return a term for text without a call's opening tag; it may contain blocks of reasoning,
+        finished or not."""
         text = self.rules.text(opening)
         if self._framing:
             text = self.rules.add(f"{text} ({either(self._framing)} {text})*")
@@ -305,7 +308,7 @@ class _Builder:
 
 
 def check_size(text: str, param: str) -> None:
-    """Raises InvalidRequestError for a text too long to constrain output by."""
+    """Raise InvalidRequestError if the text is too long for a constraint."""
     if len(text) > MAX_GRAMMAR_CHARS // 4:
         raise InvalidRequestError(
             f"'{param}' may have at most {MAX_GRAMMAR_CHARS // 4} characters.",

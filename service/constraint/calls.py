@@ -1,4 +1,4 @@
-"""Tool calls as grammars, from the same description by which they are read."""
+"""Grammars for tool calls, built from the same format description that the parser uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from service.output.calls.parameters import CDATA
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
 _STRING = frozenset({"string"})
-# What says that an argument is text, and that it is JSON.
+# The attributes that mark an argument as text, and as JSON.
 _ATTRIBUTES = {
     "string": ('" string=\\"true\\""', '" string=\\"false\\""'),
     "type": (
@@ -52,15 +52,16 @@ _ATTRIBUTES = {
 
 
 def opening_of_calls(tags: ToolCallTags) -> str:
-    """What comes first where calls begin; empty for a format that writes them without tags."""
+    """Return the text that comes first where calls begin; empty if the format has no tags for
+    calls."""
     return tags.section[0] or tags.lead + tags.open
 
 
 class CallTerms:
-    """Grammar terms for calls of ``tools``. ``exact``: arguments follow each tool's schema as far
-    as grammars can tell, not only those of strict tools.
+    """Grammar terms for calls of ``tools``. ``exact``: arguments follow every tool's schema as far
+    as a grammar can enforce it, not only those of strict tools.
 
-    Raises InvalidRequestError for a strict tool whose arguments cannot be told.
+    Raises InvalidRequestError if a strict tool's schema cannot be enforced.
     """
 
     def __init__(
@@ -88,8 +89,8 @@ class CallTerms:
         self._one = rules.add(either(bodies))
 
     def term(self, *, many: bool, opened: bool = False) -> str:
-        """Calls with all that stands around them: one, or with ``many`` any number. ``opened``:
-        behind ``opening_of_calls``."""
+        """Return a term for one call, or with ``many`` any number, including all tags around them.
+        ``opened``: ``opening_of_calls`` has been written already."""
         tags, space = self._tags, self._space
         body = self._group(many=many and tags.several)
         inside = f"{space} {body}"
@@ -106,7 +107,7 @@ class CallTerms:
         return self._rules.add(term if opened else self._after(tags.section[0], term))
 
     def _group(self, *, many: bool) -> str:
-        """The calls between one pair of tags."""
+        """Return a term for the calls between one pair of tags."""
         space, one = self._space, self._one
         body = self._tags.body
         comma = f'{space} "," {space}'
@@ -156,7 +157,7 @@ class CallTerms:
         arguments = schema_grammar(self._arguments(tool), lenient=not is_binding(tool))
         return f"{header} {self._spelled(body.separator)} {arguments} {self._spelled(body.end)}"
 
-    # --- an argument at a time -------------------------------------------------------------------
+    # --- one argument at a time -------------------------------------------------------------------
 
     def _parameters(self, body: ParametersBody, tool: ToolShape) -> str:
         space = self._space
@@ -201,7 +202,8 @@ class CallTerms:
         return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
 
     def _elements(self, body: ElementsBody, tool: ToolShape) -> str:
-        """Values that are not text are JSON: nested elements cannot be held to a schema."""
+        """Values other than text are written as JSON, because nested elements cannot be held to a
+        schema."""
         space, mark = self._space, self._spelled(body.mark)
 
         def written(key: str, value: str, is_text: bool) -> str:
@@ -247,7 +249,7 @@ class CallTerms:
         return f'{literal(f"{tool.name}(")} {arguments} ")"'
 
     def _any_value(self, *constants: str, quote: Tag | None) -> str:
-        """Any value as these formats write them. ``quote`` stands on both sides of a text; None:
+        """Return a term for any value as these formats write it. ``quote``: delimits strings; None:
         Python's own quotes."""
         value = self._rules.name()
         number = self._rules.add(_NUMBER, terminal=True)
@@ -301,8 +303,8 @@ class CallTerms:
         joined: bool,
         comma: str = ", ",
     ) -> str:
-        """The arguments in the order of the schema's properties, those that are not required left
-        out or not. ``joined``: with commas between."""
+        """Return a term for the arguments in the order of the schema's properties; optional ones
+        may be omitted. ``joined``: separated by commas."""
         schema = self._arguments(tool)
         properties = schema.get("properties")
         if not isinstance(properties, dict):
@@ -321,9 +323,9 @@ class CallTerms:
         return self._joined(terms, literal(comma))
 
     def _joined(self, terms: list[tuple[str, bool]], comma: str) -> str:
-        """Any of the optional terms and all of the others, commas between those that are there."""
-        behind = ""  # what may follow a term that is there
-        alone = '""'  # what may stand where nothing came before
+        """Return a term for all required and any optional terms, separated by commas."""
+        behind = ""  # what may follow a term
+        alone = '""'  # what may come if nothing came before
         for term, needed in reversed(terms):
             with_comma = self._rules.add(f"{comma} {term} {behind}")
             first = f"{term} {behind}"
@@ -343,7 +345,7 @@ class CallTerms:
     def _spelled(self, text: str) -> str:
         body = self._tags.body
         if isinstance(body, ElementsBody) and text.startswith(body.mark):
-            # On its own: the lexer does not go back to a mark when it has begun to read a tag.
+            # Separately: the lexer does not backtrack to a mark once it has begun to read a tag.
             rest = text.removeprefix(body.mark)
             return f"{spelled(body.mark, self._token_ids)} {spelled(rest, self._token_ids)}"
         return spelled(text, self._token_ids)

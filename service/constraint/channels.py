@@ -1,4 +1,4 @@
-"""Grammars for families whose messages have headers: reasoning, answers and calls."""
+"""Grammars for model families whose messages have headers: reasoning, answers and calls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from service.formats import Channels, Opening, ToolCallTags
 
 
 class ChannelTerms:
-    """Terms for what a model writes from a message's header on, or where ``opening`` says so, from
-    the middle of a message. ``tags``: how calls are written where the header alone does not make
-    them. ``reasoning``: whether a message of it may be opened."""
+    """Terms for what a model writes from a message's header on, or, depending on ``opening``, from
+    the middle of a message. ``tags``: how calls are written if the header alone does not identify
+    them. ``reasoning``: a message of reasoning may be opened."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class ChannelTerms:
         ends = [*channels.opens, *channels.closes, *channels.message]
         if tags is not None:
             ends += tags.opens
-        # What is white space in part may stand in a text too.
+        # Delimiters with white space at an end may also occur in text.
         self._text = rules.text(*(tag(end, token_ids) for end in ends if end.strip() == end))
 
     def after_reasoning(self, term: str) -> str:
-        """``term``, behind reasoning if there is any."""
+        """Return ``term`` preceded by reasoning, if there may be any."""
         if self._opening is Opening.REASONING:
             return f"{self._rest_of_message()} {term}"
         header = self._reasoning_header
@@ -54,7 +54,8 @@ class ChannelTerms:
         return f"{self._spelled(self._channels.text_headers[0])} {term}"
 
     def calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
-        """One call, or with ``many`` any number where the family makes several at a time."""
+        """Return a term for one call, or with ``many`` any number if the family supports several at
+        once."""
         calls = self._calls(tools, exact=exact, many=many)
         return f"{self._rest_of_message()} {calls}" if self._opening is Opening.TEXT else calls
 
@@ -81,7 +82,7 @@ class ChannelTerms:
         return terms.term(many=False)
 
     def free(self, tools: tuple[ToolShape, ...], *, many: bool) -> str:
-        """Any messages, with calls behind them or not."""
+        """Return a term for any messages, optionally followed by calls."""
         calls = self._calls(tools, exact=False, many=many)
         headers = [
             header for header in (self._reasoning_header, *self._channels.text_headers) if header
@@ -94,7 +95,7 @@ class ChannelTerms:
         return self._rules.add(f"{self._text} | {self._rest_of_message()} {messages}")
 
     def _message_before(self, header: str) -> str:
-        """A message, up to where the next one's header begins."""
+        """Return a term for a message, up to the start of the next header."""
         return f"{self._spelled(header)} {self._rest_of_message()}"
 
     def _rest_of_message(self) -> str:

@@ -1,13 +1,14 @@
-"""Objects that a schema describes, held to the properties that it names.
+"""Restricts objects to the properties that their schema names.
 
-Where a schema has ``properties`` and says nothing of others, any others may follow, and a small
-model invents them until its answer is cut off. So none are written, as in OpenAI's strict mode,
-xgrammar and llama.cpp: whatever is written still matches the schema as it was given.
+If a schema has ``properties`` and does not mention others, any others are allowed, and a small
+model invents them until its answer is cut off. So none are generated, as in OpenAI's strict mode,
+xgrammar and llama.cpp; the output still matches the original schema.
 
-What else there may be is the schema's to say: ``additionalProperties``, ``patternProperties``,
-``unevaluatedProperties``, ``propertyNames``; or it names no properties at all. Where several
-subschemas describe one object (``allOf``, ``properties`` beside ``anyOf`` or ``$ref``), the
-properties of all of them are named; where these cannot be told, the object stays open.
+An object stays open if the schema itself covers other properties, by ``additionalProperties``,
+``patternProperties``, ``unevaluatedProperties`` or ``propertyNames``, or if it names no properties
+at all. If several subschemas describe one object (``allOf``, ``properties`` next to ``anyOf`` or
+``$ref``), the properties of all of them count as named; if these cannot be determined, the object
+stays open.
 """
 
 from __future__ import annotations
@@ -17,33 +18,34 @@ from typing import Any
 
 import msgspec
 
-# A schema that has one of these says itself what else an object may hold, or names whole values.
+# A schema with one of these already covers other properties, or lists whole values.
 _SAYS_ITSELF = frozenset(
     {
         *("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames"),
         *("enum", "const", "$dynamicRef", "$recursiveRef"),
     }
 )
-# What a schema says of the object itself, beside what subschemas say of it.
+# Keywords that describe the object directly, rather than through subschemas.
 _OWN = _SAYS_ITSELF | {
     *("properties", "required", "minProperties", "dependentRequired", "dependencies"),
 }
-# Subschemas of the same value.
+# Keywords whose subschemas apply to the same value.
 _SAME_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_PARTS = ("if", "then", "else")
 _SAME_MAPS = ("dependentSchemas", "dependencies")
-# Subschemas of values inside it, or of none.
+# Keywords whose subschemas apply to values inside it, or are only definitions.
 _INNER_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _INNER_PARTS = frozenset(
     {"items", "additionalProperties", "additionalItems", "contains", "prefixItems"}
 )
-_MAX_DEPTH = 64  # deeper schemas are refused elsewhere
-_MOST_NAMES = 200  # that are added to one object
-_MOST_WORK = 50_000  # subschemas and names looked at for one schema
+_MAX_DEPTH = 64  # deeper schemas are rejected elsewhere
+_MOST_NAMES = 200  # added to one object
+_MOST_WORK = 50_000  # subschemas and names visited for one schema
 
 
 def closed(schema: dict[str, Any] | bool) -> dict[str, Any] | bool:
-    """The schema, allowing no more than it did, and none of what it does not name."""
+    """Return a schema that matches a subset of the original's values: objects have only named
+    properties."""
     if isinstance(schema, bool):
         return schema
     closer = _Closer(schema)
@@ -56,27 +58,27 @@ def closed(schema: dict[str, Any] | bool) -> dict[str, Any] | bool:
 
 
 class _UnclearError(Exception):
-    """It cannot be told what the schema's references refer to, or only at great length."""
+    """The targets of the schema's references cannot be determined, or only at too great a cost."""
 
 
 class _Closer:
-    """``alone``: nothing but this subschema describes the object."""
+    """``alone``: no other subschema describes the same object."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._shared: set[int] = set()  # ids of subschemas that describe objects beside others
-        self._apart: dict[int, bool] = {}  # by ids of options
+        self._shared: set[int] = set()  # describe an object jointly with others, by id
+        self._apart: dict[int, bool] = {}  # options that exclude each other, by id of their list
         self._work = 0
 
     # --- which subschemas describe an object together with others --------------------------------
 
     def note_shared(self, schema: Any, *, alone: bool, depth: int = 0) -> None:
-        """Raises _UnclearError."""
+        """Find subschemas that describe an object jointly with others. Raises _UnclearError."""
         self._spend()
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return
         if depth and ("$id" in schema or isinstance(schema.get("id"), str)):
-            raise _UnclearError  # references inside mean something else
+            raise _UnclearError  # it changes the meaning of references inside
         apart = alone and self._describes_nothing_itself(schema)
         if "$ref" in schema:
             target = self._target(schema)
@@ -90,7 +92,7 @@ class _Closer:
             self.note_shared(part, alone=apart, depth=depth + 1)
 
     def _share(self, part: Any) -> None:
-        """This and all that describes the same object."""
+        """Mark this subschema and all others that describe the same object."""
         left = [part]
         while left:
             part = left.pop()
@@ -100,7 +102,8 @@ class _Closer:
                 left += [*_same(part), self._target(part)]
 
     def _describes_nothing_itself(self, schema: dict[str, Any]) -> bool:
-        """Whether all it says of the object is said by subschemas, of which one alone holds."""
+        """True if the schema describes the object only through subschemas, of which exactly one
+        applies."""
         if any(key in _OWN and not _is_idle(key, schema[key]) for key in schema):
             return False
         held = [
@@ -117,8 +120,8 @@ class _Closer:
                 return False
 
     def _exclude_each_other(self, options: list[Any]) -> bool:
-        """Whether no object matches two of these, closed or not: only then is one that matches a
-        closed one known not to match another as it was given."""
+        """True if no object can match two of these options, closed or not. Only then is an object
+        that matches a closed option certain not to match another option as originally given."""
         known = self._apart.get(id(options))
         if known is None:
             known = self._apart[id(options)] = self._have_a_discriminator(options)
@@ -191,8 +194,9 @@ class _Closer:
         changed["additionalProperties"] = False
 
     def _name(self, part: Any, names: _Names, depth: int) -> bool:
-        """Note all properties that this names. False where it says itself what else there is, or
-        that cannot be told. Raises _UnclearError."""
+        """Collect all properties that this subschema names. False if the object must stay open,
+        because the subschema covers other properties or its names cannot be determined. Raises
+        _UnclearError."""
         self._spend()
         if depth > _MAX_DEPTH:
             raise _UnclearError
@@ -226,7 +230,8 @@ class _Closer:
     # --- both ------------------------------------------------------------------------------------
 
     def _target(self, schema: dict[str, Any]) -> Any:
-        """What its reference refers to; None if it has none, or that cannot be told."""
+        """Return the target of the schema's reference; None if there is none or it cannot be
+        determined."""
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             return None
@@ -246,8 +251,8 @@ class _Closer:
 
 
 class _Names:
-    """Of an object's properties. ``declares``: a schema says something of one; ``least``: how many
-    there must be."""
+    """The property names of one object. ``declares``: a schema has ``properties``; ``least``: the
+    minimum number of properties."""
 
     def __init__(self) -> None:
         self.all: dict[str, None] = {}
@@ -257,7 +262,7 @@ class _Names:
 
 
 def _same(schema: dict[str, Any]) -> Iterator[Any]:
-    """Its subschemas for the same value."""
+    """Yield the subschemas that apply to the same value."""
     for keyword in _SAME_LISTS:
         yield from _list(schema, keyword)
     for keyword in _SAME_PARTS:
@@ -270,7 +275,7 @@ def _same(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[Any]:
-    """Its subschemas for other values."""
+    """Yield the subschemas that apply to other values."""
     for keyword, value in schema.items():
         if keyword in _INNER_MAPS and isinstance(value, dict):
             yield from value.values()
@@ -279,7 +284,7 @@ def _inner(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _is_idle(keyword: str, value: Any) -> bool:
-    """``unevaluatedProperties: false`` wants just what is done here."""
+    """True for ``unevaluatedProperties: false``, which requires just what this module does."""
     return keyword == "unevaluatedProperties" and value is False
 
 
@@ -289,7 +294,7 @@ def _list(schema: dict[str, Any], keyword: str) -> list[Any]:
 
 
 def _options(schema: dict[str, Any], name: str) -> set[bytes] | None:
-    """The values that one of its properties may have, if they are listed."""
+    """Return the values allowed for one property (as JSON), if they are listed."""
     properties = schema.get("properties")
     part = properties.get(name) if isinstance(properties, dict) else None
     if not isinstance(part, dict):

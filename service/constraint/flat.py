@@ -1,8 +1,8 @@
-"""A Lark grammar without recursion, written as one regular expression.
+"""Converts a Lark grammar without recursion to a single regular expression.
 
-Models whose calls are JSON write a custom tool's text as one JSON string, and what stands in a
-string can follow a regex, not a grammar: so the grammar is flattened. A rule that refers to itself
-cannot be, and is refused like every construct whose meaning as a regex is not plain.
+Models whose calls are JSON write a custom tool's text as a JSON string, whose content can be
+constrained by a regex but not by a grammar, so the grammar is flattened. Rules that refer to
+themselves are rejected, as is every construct without an obvious equivalent as a regex.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.messages import MAX_GRAMMAR_CHARS
 from service.constraint.lark import quoted
 
 MAX_REGEX_CHARS = 64 * 1024
-_MAX_DEPTH = 64  # of parentheses, and of rules in rules
+_MAX_DEPTH = 64  # of parentheses, and of rules within rules
 
 _COMMON = {
     "CR": r"\r",
@@ -51,7 +51,7 @@ _TOKEN = re.compile(
 
 
 class CannotFlattenError(ValueError):
-    """The grammar, or a part of it, is no regular expression that we can write."""
+    """The grammar, or part of it, cannot be written as a regular expression."""
 
 
 class _Token(NamedTuple):
@@ -60,14 +60,14 @@ class _Token(NamedTuple):
 
 
 def flat_regex(grammar: str) -> str:
-    """The regex whose matches are the grammar's texts. Raises CannotFlattenError."""
+    """Return a regex that matches exactly the grammar's texts. Raises CannotFlattenError."""
     if len(grammar) > MAX_GRAMMAR_CHARS // 4:
         raise CannotFlattenError("it is too large")
     return _Flattener(_definitions(grammar)).rule("start")
 
 
 def _definitions(grammar: str) -> dict[str, list[_Token]]:
-    """Each rule's and terminal's tokens, by name."""
+    """Return the tokens of each rule and terminal, by name."""
     tokens = []
     definitions: dict[str, list[_Token]] = {}
     for found in _TOKEN.finditer(grammar):
@@ -92,16 +92,16 @@ def _definitions(grammar: str) -> dict[str, list[_Token]]:
         elif token == ("bracket", ":"):
             continue
         elif current is None:
-            if token != ("repeat", "?"):  # Lark's mark of a rule that is inlined in its trees
+            if token != ("repeat", "?"):  # Lark's mark for a rule that is inlined in its trees
                 raise CannotFlattenError(f"'{token.text[:20]}' is outside a rule")
         else:
             current.append(token)
-    # The mark before a rule's name ends up behind the rule above.
+    # A mark before a rule's name ends up at the end of the rule above.
     return definitions
 
 
 class _Flattener:
-    """Reads definitions by recursive descent; every rule is written once."""
+    """Converts definitions by recursive descent; each rule is converted once."""
 
     def __init__(self, definitions: dict[str, list[_Token]]) -> None:
         self._definitions = definitions
@@ -184,7 +184,7 @@ class _Flattener:
 
 
 class _Pieces:
-    """A regex in the making, bounded."""
+    """Accumulates a regex up to the size limit."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -202,7 +202,7 @@ class _Pieces:
 
 
 def _count(repeat: str) -> str:
-    """A regex's repetition out of Lark's."""
+    """Convert a Lark repetition to a regex repetition."""
     if repeat in ("*", "+", "?"):
         return repeat
     bounds = re.sub(r"[\s{}~]", "", repeat).replace("..", ",")

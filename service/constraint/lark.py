@@ -1,4 +1,4 @@
-"""Writing grammars in llguidance's Lark notation."""
+"""Helpers for writing grammars in llguidance's Lark notation."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import NamedTuple
 from service.formats.format import token_like
 
 TokenIds = Callable[[str], int | None]
-"""The id of a text that is one token, as a tokenizer's ``token_id`` gives it."""
+"""Returns the id of a text that is a single token, as a tokenizer's ``token_id`` does."""
 
 SPACE = r"/[ \t\r\n]{0,8}/"
-"""White space around tags, which belongs to them. Bounded, so that nothing goes on forever."""
+"""White space around tags, which counts as part of them. Bounded, so that a model cannot write it
+forever."""
 
 _ANYTHING = "/(?s:.*)/"
 
 
 def literal(text: str) -> str:
-    """Exactly this text."""
+    """Return a Lark string for exactly this text."""
     return json.dumps(text)
 
 
 def pattern(regex: str) -> str:
-    """What the regex matches as a whole; anchors at its ends are welcome."""
+    """Return a Lark regex that must match the whole text; anchors at its ends are allowed."""
     if not regex:
         return '""'
     # Lark ends a pattern at a bare slash or line end; an escaped slash is a slash in any regex.
@@ -34,19 +35,19 @@ def pattern(regex: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A regex for exactly this text."""
+    """Return a regex for exactly this text."""
     return "".join(map(_quoted, text))
 
 
 def _quoted(char: str) -> str:
-    if char.isalnum() or char in " <>_" or ord(char) > 0x7F:  # \< and \> mean something
+    if char.isalnum() or char in " <>_" or ord(char) > 0x7F:  # \< and \> have a special meaning
         return char
     return f"\\{char}" if char.isprintable() else f"\\x{ord(char):02x}"
 
 
 class Tag(NamedTuple):
-    """A delimiter of an output format and the ``term`` that spells it: ``head``, which is text, and
-    ``rest``, which begins with a token of its own, such as no text contains."""
+    """A delimiter of an output format. ``term`` spells it: ``head`` as text, then ``rest``, which
+    begins with a special token that cannot occur in text."""
 
     text: str
     head: str
@@ -58,7 +59,7 @@ class Tag(NamedTuple):
 
     @property
     def special(self) -> bool:
-        """Whether it cannot be mistaken for text from its beginning on."""
+        """True if the tag begins with a special token, so that it cannot be mistaken for text."""
         return not self.head
 
 
@@ -73,7 +74,8 @@ def tag(text: str, token_ids: TokenIds) -> Tag:
 
 
 def spelled(text: str, token_ids: TokenIds) -> str:
-    """A term for exactly this text, its special tokens as such; empty for no text."""
+    """Return a term for exactly this text, using special tokens where it has them; empty for no
+    text."""
     tokens = [part for part in (text, *token_like(text)) if part and token_ids(part) is not None]
     if not tokens:
         return literal(text) if text else ""
@@ -86,19 +88,19 @@ def spelled(text: str, token_ids: TokenIds) -> str:
 
 
 class Rules:
-    """A grammar's lines, in the making. Names are made unique."""
+    """Accumulates a grammar's lines, with unique names."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._count = 0
 
     def add(self, body: str, *, terminal: bool = False, option: str = "") -> str:
-        """A rule's or a terminal's new name."""
+        """Add a rule or terminal and return its name."""
         self._count += 1
         return self.define(f"{'T' if terminal else 'r'}{self._count}{option}", body)
 
     def name(self) -> str:
-        """A name for a rule that refers to itself, to ``define``."""
+        """Reserve a name for a recursive rule, to be passed to ``define``."""
         self._count += 1
         return f"r{self._count}"
 
@@ -107,14 +109,14 @@ class Rules:
         return name.partition("[")[0]
 
     def text(self, *without: Tag) -> str:
-        """Any text in which none of these tags is spelled out."""
+        """Add a terminal for any text that contains none of these tags."""
         if not without:
             return self.add(_ANYTHING, terminal=True)
         tags = "|".join(quoted(tag.text) for tag in without)
         return self.add(f"{_ANYTHING} & ~/(?s:.*)({tags})(?s:.*)/", terminal=True)
 
     def text_to(self, end: Tag) -> str:
-        """Any text up to and with the first ``end``."""
+        """Add a rule for any text up to and including the first ``end``."""
         if end.special:
             return self.add(f"{self.text(end)} {end.term}")
         to_head = self.add(f"/(?s:.*){quoted(end.head)}/", option="[lazy]")

@@ -1,18 +1,18 @@
-"""JSON schemas as grammars: what of the dialect is enforced, and what is not.
+"""Converts JSON schemas to grammars: which keywords are enforced and which are not.
 
-Draft 2020-12 as llguidance reads it (older drafts' ``definitions``, ``items`` as a list and boolean
-``exclusiveMinimum`` too). The output is one JSON value; properties come in the order of the
-schema's ``properties``, then those that only ``required`` names, then others where the schema says
-that there are any (see ``service.constraint.closed``).
+Draft 2020-12 as llguidance reads it, and older drafts' ``definitions``, ``items`` as a list and
+boolean ``exclusiveMinimum``. The output is one JSON value; properties come in the order of the
+schema's ``properties``, then those that appear only in ``required``, then others if the schema
+requires or describes them (see ``service.constraint.closed``).
 
-- A keyword that restricts the value and cannot be enforced is left out and named with its path:
-  who asked for strictness is refused because of it, everybody else is told.
+- A restricting keyword that cannot be enforced is dropped and reported with its path: strict
+  requests are rejected because of it, all others get a notice.
 - Keywords that restrict nothing (``title``, ``default``, ``contentEncoding``, unknown ones) are
-  annotations, as the standard has it.
-- Strings spell control characters by their short escapes and everything else as it is; ``\\uXXXX``
-  is not written: it would let a property's name be spelled past the schema.
-- White space between the JSON's tokens is one space, or a line break and an indent of at most 40;
-  unbounded white space would let a model go on forever.
+  annotations, as in the standard.
+- Strings use the short escapes for control characters and no others; ``\\uXXXX`` is not generated,
+  because it would allow property names that the schema does not match.
+- White space between JSON tokens is one space, or a line break and an indent of at most 40; with
+  unbounded white space a model might never stop.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ _FORMATS = frozenset(
 )
 
 
-# Formats that name how a text is used, not what it may be.
+# Formats that describe how a text is used, not its content.
 _FREE_FORMATS = frozenset({"password", "binary", "path", "textarea"})
 _UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-%s[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-# Formats that generators of schemas write beyond the standard's.
+# Formats beyond the standard's that schema generators write.
 _FORMAT_PATTERNS = {
     **{f"uuid{version}": _UUID % version for version in range(1, 9)},
     "base64": _BASE64,
     "base64url": "^[A-Za-z0-9_-]*={0,2}$",
 }
-# Ranges of numbers are enforced up to here; larger ones overflow what builds their grammar.
+# Larger numeric bounds overflow in the code that builds the grammar.
 _LARGEST_BOUND = 2**62
 _LARGEST_REACHED = 2**59
 _UPPER_BOUNDS = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER_BOUNDS = frozenset({"minimum", "exclusiveMinimum"})
 _NAME_PATTERNS = {"uuid": _UUID % "[0-9a-fA-F]", **_FORMAT_PATTERNS}
-# Keywords that tell, and restrict nothing.
+# Annotations: keywords that restrict nothing.
 _ANNOTATIONS = frozenset(
     {
         *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
         *("$comment", "$schema", "$id"),
     }
 )
-# Whose values are values of the kind that the schema describes.
+# Keywords for which null is a value, not an omission.
 _NULLABLE = frozenset({"const", "default"})
 _DIALECT = re.compile(r"https?://json-schema\.org/draft(-0[467]|/20(19-09|20-12))/schema#?")
 
@@ -79,7 +79,8 @@ def _unless_true(value: Any) -> bool:
     return value is not True
 
 
-# Keywords that restrict values and that no grammar here enforces; whether a value of theirs does.
+# Keywords that restrict values and that no grammar here enforces, with a function that returns
+# whether a given value restricts anything.
 UNENFORCED: dict[str, Callable[[Any], bool]] = {
     "uniqueItems": _unless_false,
     "contains": _unless_true,
@@ -104,8 +105,9 @@ SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
 
 
 class Enforceable(NamedTuple):
-    """What of a schema can be enforced. ``left_out``: an error for each keyword that cannot be,
-    with its path; ``stood_in_for``: paths of those that another keyword enforces nearly as well."""
+    """The enforceable part of a schema. ``left_out``: an error with its path for each keyword that
+    cannot be enforced; ``stood_in_for``: paths of keywords that another keyword enforces almost as
+    well."""
 
     schema: dict[str, Any] | bool
     left_out: list[InvalidRequestError]
@@ -113,14 +115,14 @@ class Enforceable(NamedTuple):
 
     @property
     def paths(self) -> list[str]:
-        """Of all that the grammar does not hold a value to."""
+        """The paths of all keywords that the grammar does not enforce."""
         return [str(error.param) for error in self.left_out] + self.stood_in_for
 
 
 def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
-    """The schema without what restricts nothing or cannot be enforced, with what can be only when
-    it is said otherwise, and without properties that it does not name. Raises InvalidRequestError
-    for one that is too large or unsound."""
+    """Return the schema without annotations, keywords that cannot be enforced and properties that
+    it does not name; some keywords are rewritten into enforceable ones. Raises InvalidRequestError
+    if it is too large or invalid."""
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
         raise InvalidRequestError(
             f"The schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.", param=param
@@ -130,7 +132,7 @@ def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
 
 
 class _Reader:
-    """Reads one schema, subschema by subschema."""
+    """Converts one schema, subschema by subschema."""
 
     def __init__(self, root: Any, param: str) -> None:
         self._root = root
@@ -171,7 +173,7 @@ class _Reader:
         return kept
 
     def _kept(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
-        """One subschema's own keywords, as far as they can be enforced."""
+        """Return one subschema's own keywords, as far as they can be enforced."""
         kept = self._with_named_properties(_said(schema))
         for keyword, restricts in UNENFORCED.items():
             if keyword in kept and restricts(kept.pop(keyword)):
@@ -185,7 +187,7 @@ class _Reader:
         return kept
 
     def _read_bounds(self, kept: dict[str, Any], path: str) -> None:
-        """A bound of numbers that are too large for any use becomes a closer one."""
+        """Replace bounds that are too large for any practical use with smaller ones."""
         for keyword in _UPPER_BOUNDS | _LOWER_BOUNDS:
             bound = kept.get(keyword)
             if not isinstance(bound, int | float) or isinstance(bound, bool):
@@ -207,9 +209,9 @@ class _Reader:
         named = required | (given.keys() if isinstance(given, dict) else set())
         optional = len(named) - len(required)
         only_named = kept.get("additionalProperties") is False and not kept.get("patternProperties")
-        # Of optional properties, a grammar can ask for none or for one, where it knows them all.
+        # If all optional properties are known, a grammar can require none or one of them.
         one_more = len(required) + 1 if only_named else -1
-        # Properties that no one named may come twice, and count once when they are read.
+        # A property that is not named may be repeated, and counts once when it is parsed.
         if isinstance(least, int | float) and least > max(
             one_more if optional else 1, len(required)
         ):
@@ -221,7 +223,7 @@ class _Reader:
             )
         if not optional or not isinstance(most, int | float):
             return
-        # Subschemas of one object are read together; what the others say is not known here.
+        # Subschemas of one object are read together; the contents of the others are not known here.
         if path.split(".")[-2:-1] == ["allOf"] or kept.keys() & {"allOf", "anyOf", "oneOf", "$ref"}:
             return
         if only_named and most >= len(named):
@@ -249,11 +251,11 @@ class _Reader:
         if not isinstance(declared, str) or declared in _FORMATS:
             return
         del kept["format"]
-        # What writes both means the same by them; of a format that we do not know, this is what
-        # it means.
+        # Generators that write both mean the same by them; for an unknown format, the pattern
+        # defines it.
         if "pattern" in kept or declared in _FREE_FORMATS:
             return
-        # Of several patterns, zod makes subschemas.
+        # zod puts several patterns into subschemas.
         if any(isinstance(part, dict) and "pattern" in part for part in _listed(kept, "allOf")):
             return
         if declared in _FORMAT_PATTERNS:
@@ -267,8 +269,8 @@ class _Reader:
         )
 
     def _with_named_properties(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """A copy without ``propertyNames`` where it restricts nothing, or can be said by the
-        properties themselves: keys of a dictionary that are an enumeration, or match a pattern."""
+        """Return a copy without ``propertyNames`` if it restricts nothing or can be expressed by
+        the properties themselves: dictionary keys that are an enumeration or match a pattern."""
         kept = dict(schema)
         names = self._resolved(schema.get("propertyNames"))
         if not isinstance(names, dict) or "patternProperties" in schema:
@@ -296,7 +298,7 @@ class _Reader:
         return kept
 
     def _resolved(self, schema: Any) -> Any:
-        """What a reference into this schema refers to; one step, as generators write it."""
+        """Follow a reference within this schema, one step only, as generators write it."""
         target = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(target, str) or not target.startswith("#/"):
             return schema
@@ -311,8 +313,8 @@ class _Reader:
 
 
 def _said(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without what serializers write for nothing said (``"pattern": null``), and without the name
-    of a dialect that is none of JSON Schema's drafts."""
+    """Drop nulls that serializers write for unset keywords (``"pattern": null``), and a ``$schema``
+    that is not one of JSON Schema's drafts."""
     dialect = schema.get("$schema")
     foreign = "$schema" in schema and not (isinstance(dialect, str) and _DIALECT.fullmatch(dialect))
     return {
@@ -323,7 +325,7 @@ def _said(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pattern_of(names: dict[str, Any], restricting: Set[str]) -> str | None:
-    """The pattern that alone says what these names of properties may be."""
+    """Return the pattern that fully describes these property names, if there is one."""
     regex: Any = None
     if restricting <= {"type", "pattern"}:
         regex = names["pattern"]
@@ -339,12 +341,12 @@ def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# In the syntax of Rust's regex crate: escapes, classes, and what begins a group.
+# In the syntax of Rust's regex crate: escapes, character classes, and group openings.
 _REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?<?[=!])", re.DOTALL)
 
 
 def can_match(regex: str) -> bool:
-    """Whether a pattern is free of what no automaton can match."""
+    """True if the pattern has nothing that an automaton cannot match."""
     return not any(
         part[2] or (part[1] is not None and part[1] in "123456789kbB")
         for part in _REGEX_PARTS.finditer(regex)

@@ -1,4 +1,4 @@
-"""JSON schemas written as terms of a grammar, and rewritten where a grammar needs it."""
+"""Writes JSON schemas as grammar terms, rewriting them where a grammar requires it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ESCAPES = 'nrbtf\\"'
 
 
 def eased(schema: dict[str, Any] | bool, param: str) -> Iterator[Enforceable]:
-    """The schema with ever less of what may make its grammar impossible or too large: alternatives
-    that exclude each other as mere alternatives, then without patterns too."""
+    """Yield ever simpler versions of a schema whose grammar may be impossible or too large: first
+    with ``oneOf`` turned into ``anyOf``, then without patterns too."""
     if not isinstance(schema, dict):
         return
     for keywords in (("oneOf",), ("oneOf", "pattern", "patternProperties")):
@@ -65,7 +65,7 @@ def _without(schema: Any, keywords: tuple[str, ...], path: str, paths: list[str]
 def schema_grammar(
     schema: dict[str, Any] | bool, *, any_whitespace: bool = True, lenient: bool = False
 ) -> str:
-    """The schema as a term of a Lark grammar. ``lenient`` leaves out what cannot be enforced."""
+    """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
         body = _rewritten(schema, _without_idle)
@@ -76,13 +76,13 @@ def schema_grammar(
         options |= {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     if lenient:
         options["lenient"] = True
-    body["x-guidance"] = options  # whatever a client wrote there is no schema keyword
+    body["x-guidance"] = options  # replaces what the client wrote: it is not a schema keyword
     return "%json " + msgspec.json.encode(body).decode()
 
 
 def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """The schema as it must read at ``place`` (a JSON pointer) inside another one: references to
-    its own root are made to point there. One with a base of its own (``$id``) needs no change."""
+    """Return the schema adapted to ``place`` (a JSON pointer) inside another one: references to its
+    own root point there. A schema with its own base (``$id``) needs no change."""
     return schema if _has_base(schema) else _rewritten(schema, _Moved(place))
 
 
@@ -90,7 +90,7 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
-    """A copy in which every subschema, this one first, is changed."""
+    """Return a copy with ``change`` applied to every subschema, this one first."""
 
     def rewrite(part: Any) -> Any:
         return _rewritten(part, change) if isinstance(part, dict) else part
@@ -107,7 +107,7 @@ def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
 
 
 def _without_idle(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without keywords that are unknown to grammars and, as they stand, restrict nothing."""
+    """Drop keywords that grammars do not know and whose values restrict nothing."""
     return {
         keyword: value
         for keyword, value in schema.items()
@@ -120,7 +120,7 @@ def _has_base(schema: dict[str, Any]) -> bool:
 
 
 class _Moved:
-    """Makes references to a schema's root point to ``place``."""
+    """Redirects references to a schema's root to ``place``."""
 
     def __init__(self, place: str) -> None:
         self._place = place

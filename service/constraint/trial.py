@@ -1,7 +1,7 @@
-"""Trying a grammar before it goes to the engine: in a child process, within a bound of time.
+"""Compiles a grammar before it goes to the engine: in a child process, with a time limit.
 
-The engine would survive a bad grammar, but learn of it late. Here the request is refused before
-anything is generated, and a grammar that takes too long to compile ends with its process.
+The engine would survive a bad grammar, but notice it late. Here the request is rejected before
+anything is generated, and a grammar that takes too long to compile dies with its process.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from service.supervision.child_worker import (
 )
 from service.tenants.turns import Turns
 
-# A grammar that takes longer is refused. The time of a compile, on a busy machine too.
+# Grammars that take longer are rejected. Generous enough for a busy machine.
 TRIAL_SECONDS = 2.0
 _PROCESSES = 2
-# Those of common schemas are smaller.
+# Grammars of common schemas are smaller.
 _LARGE_BYTES = 16 * 1024
 _MOST_WAITING = 64
 _MOST_WAITING_BYTES = 32 * 1024 * 1024
@@ -46,12 +46,12 @@ _log = get_logger()
 
 
 class TrialFailedError(RuntimeError):
-    """No verdict could be had: the fault is ours, not the grammar's."""
+    """There is no verdict: the fault is the server's, not the grammar's."""
 
 
 class GrammarTrial:
-    """Two processes at most, started when first needed, at which owners take turns. Verdicts are
-    remembered."""
+    """Compiles in at most two processes, started on demand, which owners use in turn. Verdicts are
+    cached."""
 
     def __init__(self, model: Path) -> None:
         self._processes = [
@@ -74,10 +74,10 @@ class GrammarTrial:
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
 
     async def try_out(self, constraint: Constraint, owner: str = "") -> str | None:
-        """Why the engine would not take this constraint; None if it would.
+        """Return why the engine would reject this constraint; None if it would accept it.
 
-        Raises OverloadedError when too many wait, TrialFailedError when it cannot be told,
-        HelperKilledError when the process was killed from outside, twice.
+        Raises OverloadedError when too many are waiting, TrialFailedError when there is no verdict,
+        HelperKilledError when the process was killed from outside twice.
         """
         key = hashlib.blake2b(msgspec.msgpack.encode(constraint), digest_size=16).digest()
         known = self._verdicts.get(key)
@@ -95,7 +95,8 @@ class GrammarTrial:
         return verdict.error
 
     async def to_lark(self, gbnf: str, owner: str = "") -> tuple[str, str | None]:
-        """The grammar in Lark's notation, and why there is none. Raises as ``try_out`` does."""
+        """Return the grammar in Lark's notation, and the error if there is none. Raises as
+        ``try_out`` does."""
         verdict = await self._ask(ConvertGrammar(gbnf), owner)
         return verdict.grammar or "", verdict.error
 

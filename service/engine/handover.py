@@ -1,8 +1,9 @@
-"""What the death of an engine means for the sequences it had, and for those that wait for the next.
+"""What happens to an engine's sequences when it dies, and to those waiting for the next engine.
 
-Who waits and for how long, who fails, who is suspected of having killed it, and in which order the
-next engine gets them: decided here, without a socket. ``service.engine.link`` reports deaths and
-sends what ``order`` yields. The rules for suspects are in ``service.engine.suspects``.
+This module decides which sequences wait and for how long, which fail, which are suspected of having
+killed the engine, and in which order the next engine gets them. It uses no sockets:
+``service.engine.link`` reports deaths and sends what ``order`` yields. The rules for suspects are
+in ``service.engine.suspects``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _log = get_logger()
 
 
 class Handover:
-    """Sequences wait ``restart_timeout`` seconds for an engine after theirs died, or for one that
+    """After their engine died, sequences wait ``restart_timeout`` seconds for an engine that
     completes a step. They fail at once if that is 0, or less than the last engine took to load."""
 
     def __init__(
@@ -32,29 +33,29 @@ class Handover:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.restart_timeout = restart_timeout
-        self.load_seconds: float | None = None  # how long the last engine took to load
-        self.on_trial = False  # suspects run one at a time: new sequences wait their turn
+        self.load_seconds: float | None = None  # the last engine's load time
+        self.on_trial = False  # suspects run one at a time: new sequences have to wait
         self.suspects = Suspects(clock)
         self._sequences = sequences
         self._clock = clock
-        self._lost_since: float | None = None  # None: an engine has run a step since
+        self._lost_since: float | None = None  # None: an engine has completed a step since
         self._tried: EngineSequence | None = None
         self._tried_alone = False
         self._were_running: list[EngineSequence] = []  # when the last engine died
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether an engine that dies now will not be replaced in time."""
+        """True if an engine that dies now will not be replaced in time."""
         return self.restart_timeout == 0 or (self.load_seconds or 0.0) > self.restart_timeout
 
-    # --- what happens to engines -----------------------------------------------------------------
+    # --- engine events ----------------------------------------------------------------------------
 
     def engine_ran_a_step(self) -> None:
         self._lost_since = None
 
     def engine_lost(self, what: str) -> float | None:
-        """Returns how many seconds to wait for the next engine; None: nobody waits, all have
-        failed."""
+        """Return how many seconds to wait for the next engine; None if there is no waiting and all
+        sequences have failed."""
         running = self._sequences.in_state(SequenceState.RUNNING)
         _log_running(running)
         self._blame(running)
@@ -70,14 +71,15 @@ class Handover:
         return max(0.0, self.restart_timeout - (now - self._lost_since))
 
     def give_up(self, seconds: float) -> None:
-        """No engine came within ``seconds``."""
+        """Fail all sequences, because no engine came within ``seconds``."""
         what = f"the engine died and was not replaced within {seconds:g} s"
         never_begun = [sequence for sequence in self._sequences if sequence.deaths == 0]
         self._sequences.fail(never_begun, EngineUnavailableError(f"{what}; retry."))
         self._sequences.fail(self._sequences, EngineFailedError(what))
 
     def _blame(self, running: list[EngineSequence]) -> None:
-        """Suspect those that may have killed the engine; fail the one proved to have."""
+        """Mark sequences that may have killed the engine as suspects; fail the one proved
+        guilty."""
         tried = self._tried
         convicted = self.suspects.engine_died(
             running,
@@ -91,28 +93,28 @@ class Handover:
             _log.error("refused a request that kills engines", request_ids=" ".join(ids))
             self._sequences.fail(same, crashing_request())
 
-    # --- in which order the next engine gets them ------------------------------------------------
+    # --- the order of the hand-over ---------------------------------------------------------------
 
     def order(self) -> Iterator[EngineSequence | None]:
-        """Yields each sequence to send, first come, first served except for suspects; None where
-        the next step depends on what the engine, or a client, does first."""
+        """Yield the sequences to send in order of arrival, except for suspects; None when the next
+        one depends on what the engine or a client does first."""
         if any(sequence.trial_tokens for sequence in self._unsent()):
             self.on_trial = True
             yield from self._trials()
-        while unsent := self._unsent():  # more may come while these are sent
+        while unsent := self._unsent():  # more may arrive meanwhile
             for sequence in unsent:
                 if sequence.state is SequenceState.UNSENT:
                     yield sequence
         self.on_trial = False
 
     def _trials(self) -> Iterator[EngineSequence | None]:
-        """The accused run alone; then come those that were running and are trusted, and beside
-        them the other suspects, one at a time."""
+        """Yield the accused alone first, then trusted sequences that were running, and then, while
+        those run, the other suspects one at a time."""
         suspects = [sequence for sequence in self._unsent() if sequence.trial_tokens]
         _log.info("suspects run one at a time", count=len(suspects))
         accused = [sequence for sequence in suspects if self.suspects.is_accused(sequence)]
         if accused:
-            yield None  # an engine that dies by itself does so before its first message
+            yield None  # an engine that dies on its own does so before its first message
         for sequence in accused:
             yield from self._trial(sequence, alone=True)
         trusted = [
@@ -131,7 +133,7 @@ class Handover:
                 yield from self._trial(sequence, alone=False)
 
     def _trial(self, sequence: EngineSequence, *, alone: bool) -> Iterator[EngineSequence | None]:
-        """Let a suspect run until it has as many tokens as make it trusted."""
+        """Run a suspect until it has enough tokens to be trusted again."""
         if not sequence.is_open:
             return
         self._tried, self._tried_alone = sequence, alone
@@ -150,7 +152,7 @@ class Handover:
 
 
 def _log_running(running: list[EngineSequence]) -> None:
-    """Helps to find the request that kills engines."""
+    """Log the running requests, which helps to find the one that kills engines."""
     messages = (sequence.message for sequence in running)
     ids = list(dict.fromkeys(message.request_id for message in messages if message is not None))
     if ids:

@@ -1,10 +1,10 @@
-"""The service's end of the engine's socket: sends requests, spreads what the engine reports.
+"""The service's end of the engine socket: sends requests and distributes the engine's output.
 
-One task reads frames. A frame of a step holds tokens of many sequences: each token costs one
-dictionary look-up and two appends, and each stream is woken once. When the engine dies, the link
-reconnects until it is closed. Open sequences wait for the next engine and are handed over to it,
-tokens and all: their readers notice a pause. What a death means is decided in
-``service.engine.handover``.
+A single task reads frames. The frame of a step holds tokens of many sequences: each token takes one
+dictionary lookup and two appends, and each stream is woken once. When the engine dies, the link
+reconnects until it is closed. Open sequences wait for the next engine and are handed over to it
+with their tokens, so that their readers only notice a pause. ``service.engine.handover`` decides
+what a death means for each sequence.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _log = get_logger()
 
 
 class LinkPhase(enum.StrEnum):
-    CONNECTING = "connecting"  # the engine's socket is not there yet
+    CONNECTING = "connecting"  # the engine's socket does not exist yet
     LOADING = "loading"
     READY = "ready"
-    LOST = "lost"  # it was there and is gone; the link reconnects
+    LOST = "lost"  # it was connected and is gone; the link reconnects
 
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """``ready`` describes the model once loaded, also while its engine is gone; ``detail`` is for
-    people. ``kept``: handles of the sequences that a lost engine leaves to the next one, or that
+    """``ready`` describes the model once loaded, even while its engine is gone; ``detail`` is for
+    humans. ``kept``: handles of the sequences that a lost engine leaves to the next one, or that
     this one inherits from the last."""
 
     phase: LinkPhase = LinkPhase.CONNECTING
@@ -66,9 +66,9 @@ class EngineState:
 
 
 class EngineLink:
-    """Open with ``start``, close with ``close``; all methods are called on one event loop.
+    """Open with ``start``, close with ``close``; call all methods on one event loop.
 
-    ``on_step`` gets every step and heartbeat, ``on_state`` every change of ``state``. For
+    ``on_step`` receives every step and heartbeat, ``on_state`` every change of ``state``. For
     ``restart_timeout`` see ``Handover``.
     """
 
@@ -89,14 +89,14 @@ class EngineLink:
         self._sequences = OpenSequences()
         self._handover = Handover(self._sequences, restart_timeout)
         self._handing_over: asyncio.Task[None] | None = None
-        self._happened = asyncio.Event()  # something that a handover may wait for
-        self._giving_up: asyncio.TimerHandle | None = None  # while sequences may wait for an engine
+        self._happened = asyncio.Event()  # something that a hand-over may be waiting for
+        self._giving_up: asyncio.TimerHandle | None = None  # set while sequences may be waiting
         self._handles = itertools.count(1)
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
 
-    # --- life ------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="engine-link")
@@ -108,11 +108,11 @@ class EngineLink:
                 await self._task
         if self._writer is not None:
             self._writer.close()
-            self._writer = None  # nothing can be submitted any more
+            self._writer = None  # nothing can be submitted from now on
         self._fail_all(CutByShutdownError(_CUT_BY_SHUTDOWN))
 
     def expect_no_restart(self) -> None:
-        """The server shuts down: an engine that dies, or is dead, will not be started again."""
+        """Fail all sequences if the engine is dead or dies: it is not restarted during shutdown."""
         self._handover.restart_timeout = 0.0
         if self.state.phase is LinkPhase.LOST:
             self._fail_all(CutByShutdownError(_CUT_BY_SHUTDOWN))
@@ -127,33 +127,34 @@ class EngineLink:
 
     @property
     def load_seconds(self) -> float | None:
-        """How long the last engine took to load."""
+        """Seconds that the last engine took to load."""
         return self._handover.load_seconds
 
     @property
     def expects_engine(self) -> bool:
-        """Whether there is no engine but the next one is expected: new sequences wait for it."""
+        """True if there is no engine but the next one is expected, so that new sequences wait for
+        it."""
         return self._giving_up is not None
 
     @property
     def waiting_sequences(self) -> int:
-        """Sequences submitted here that no engine has begun to run."""
+        """The number of sequences submitted here that no engine has started to run."""
         return len(self._sequences.waiting)
 
     def waiting_of(self, owner: str) -> int:
-        """How many of them are this owner's."""
+        """Return how many of them belong to this owner."""
         return self._sequences.waiting.of(owner)
 
     def waiting_owners(self, *, beside: str) -> int:
-        """How many owners have some, not counting ``beside``."""
+        """Return the number of owners that have waiting sequences, without ``beside``."""
         return self._sequences.waiting.owners(beside=beside)
 
     def admissions_per_second(self) -> float | None:
-        """How fast sequences left the queue recently; None when none did."""
+        """Return how fast sequences recently left the queue; None if none did."""
         return self._sequences.admissions_per_second()
 
     def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
-        """Open a sequence for each choice; one message carries them all.
+        """Open a sequence for each choice; a single message carries them all.
 
         Raises ConnectionError when there is no engine and none is expected, ValueError when the
         message is too long to send, CrashingRequestError for a request that has killed engines.
@@ -178,7 +179,8 @@ class EngineLink:
         return opened
 
     def _send_or_hold(self, frame: bytes) -> bool:
-        """False if it has to wait for its turn or for the next engine. Raises ConnectionError."""
+        """Return False if the message has to wait for its turn or for the next engine. Raises
+        ConnectionError."""
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             if not self.expects_engine:
                 raise ConnectionError(self.state.detail)
@@ -186,7 +188,7 @@ class EngineLink:
         return not self._handover.on_trial and _write(self._writer, frame)
 
     def abort(self, sequences: list[EngineSequence]) -> None:
-        """Stop and forget these; those that have ended are left alone."""
+        """Stop and remove these sequences; those that have ended are ignored."""
         handles = [one.handle for one in sequences if self._sequences.remove(one)]
         self._happened.set()
         if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
@@ -199,7 +201,7 @@ class EngineLink:
             try:
                 await self._serve_connection()
             except Exception as error:
-                # Every error: a link that ended here would leave every request waiting.
+                # Catch everything: if the link's task ended here, every request would wait forever.
                 if not isinstance(error, OSError | EOFError | ValueError):
                     _log.exception("failed to process a message from the engine")
                 if self._writer is not None:
@@ -208,7 +210,7 @@ class EngineLink:
                     ended = isinstance(error, EOFError)
                     reason = "closed by the engine" if ended else str(error) or repr(error)
                     _log.warning("engine connection lost", error=reason)
-                    if self.state.phase is not LinkPhase.LOST:  # else it reported why itself
+                    if self.state.phase is not LinkPhase.LOST:  # else it reported the reason itself
                         self._lose("the engine is gone")
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -246,7 +248,7 @@ class EngineLink:
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
                 self._begin_handing_over()
             case Fatal():
-                # For operators: the text may hold paths and more, and anybody can read the state.
+                # Only logged, because the text may hold paths and more, and the state is public.
                 _log.error("the engine failed", error=message.error)
                 self._lose("the engine failed")
 
@@ -254,17 +256,17 @@ class EngineLink:
         if state == self.state:
             return
         now = time.monotonic()
-        # Loading reports each tensor; one line a second is enough.
+        # Loading reports each tensor; log at most one line per second.
         if state.phase is not self.state.phase or now - self._last_logged >= 1.0:
             self._last_logged = now
             _log.info("engine state", phase=state.phase.value, detail=state.detail)
         self.state = state
         try:
             self._on_state(state)
-        except Exception:  # a link that ended here would never find the next engine
+        except Exception:  # otherwise the link could never find the next engine
             _log.exception("failed to process the engine's state")
 
-    # --- from an engine that died to the next --------------------------------------------------
+    # --- from a dead engine to the next -----------------------------------------------------------
 
     def _lose(self, what: str) -> None:
         self.stats = None
@@ -273,7 +275,7 @@ class EngineLink:
         if seconds is None:
             self._stop_waiting()
         elif self._giving_up is None:
-            # Also if nothing is open: a request between two of its sequences waits too.
+            # Even if nothing is open: a request that is between two of its sequences waits too.
             loop = asyncio.get_running_loop()
             timeout = self._handover.restart_timeout
             self._giving_up = loop.call_later(seconds, self._give_up, timeout)
@@ -316,16 +318,16 @@ class EngineLink:
                     await self._happened.wait()
                 else:
                     self._resume(sequence, writer)
-                    await writer.drain()  # no faster than the engine takes them
+                    await writer.drain()  # no faster than the engine can read them
         except ConnectionError:
             return  # this engine is gone too; ``_run`` will notice
         _log.info("sequences handed over")
 
     def _resume(self, sequence: EngineSequence, writer: asyncio.StreamWriter) -> None:
-        """Raises ConnectionError."""
+        """Send a sequence to the next engine. Raises ConnectionError."""
         try:
             frame = encode_frame(sequence.resumption())
-        except Exception:  # every error: nothing else would end this sequence
+        except Exception:  # catch everything: nothing else would end this sequence
             _log.exception("failed to hand over a sequence", handle=sequence.handle)
             self._sequences.fail([sequence], EngineFailedError("it could not be handed over"))
             return
@@ -340,7 +342,8 @@ class EngineLink:
 
 
 def _write(writer: asyncio.StreamWriter, frame: bytes) -> bool:
-    """False if the connection has broken: ``_run`` has not noticed yet, and uvloop would raise."""
+    """Return False if the connection is broken but ``_run`` has not noticed yet; uvloop would
+    raise."""
     if writer.is_closing():
         return False
     writer.write(frame)

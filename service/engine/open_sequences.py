@@ -1,4 +1,4 @@
-"""The sequences that have not ended, and what the engine reports of them.
+"""The sequences that have not ended, updated from the engine's reports.
 
 Only this module changes a sequence's state.
 """
@@ -18,11 +18,12 @@ ADMISSION_WINDOW_SECONDS = 30.0
 
 
 class OpenSequences:
-    """By handle, and in the order of their handles: those are given out in rising order."""
+    """Open sequences by handle. Handles are assigned in increasing order, so iteration is in order
+    of arrival."""
 
     def __init__(self) -> None:
         self._by_handle: dict[int, EngineSequence] = {}
-        self._waiting = WaitingPlaces()  # of those that are unsent or queued
+        self._waiting = WaitingPlaces()  # of sequences that are unsent or queued
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
 
     def __len__(self) -> int:
@@ -39,11 +40,11 @@ class OpenSequences:
 
     @property
     def waiting(self) -> WaitingPlaces:
-        """Counts those that no engine has begun to run."""
+        """Counts the sequences that no engine has started to run."""
         return self._waiting
 
     def admissions_per_second(self) -> float | None:
-        """How fast sequences left the queue recently; None when none did."""
+        """Return how fast sequences recently left the queue; None if none did."""
         now = time.monotonic()
         admissions = self._admissions
         while admissions and admissions[0] < now - ADMISSION_WINDOW_SECONDS:
@@ -52,28 +53,29 @@ class OpenSequences:
             return None
         return len(admissions) / max(now - admissions[0], 1e-3)
 
-    # --- changes of state ------------------------------------------------------------------------
+    # --- state changes ----------------------------------------------------------------------------
 
     def add(self, sequence: EngineSequence) -> None:
-        """A new one, unsent or queued."""
+        """Add a new sequence, unsent or queued."""
         self._by_handle[sequence.handle] = sequence
         self._waiting.add(sequence.owner)
 
     def mark_sent(self, sequence: EngineSequence) -> None:
-        """The present engine has it in its queue, perhaps after one that died."""
+        """Record that the current engine has the sequence in its queue, perhaps after another one
+        died."""
         sequence.state = SequenceState.QUEUED
         sequence.resumed_at = len(sequence.generated)
         sequence.handovers += sequence.deaths > 0
 
     def take_back(self) -> None:
-        """The engine is gone: all wait for the next one."""
+        """Return all sequences to the waiting state, because the engine is gone."""
         for sequence in self._by_handle.values():
             if sequence.state is SequenceState.RUNNING:
                 self._waiting.add(sequence.owner)
             sequence.state = SequenceState.UNSENT
 
     def remove(self, sequence: EngineSequence) -> bool:
-        """False for one that has ended already."""
+        """Remove a sequence; False if it has ended already."""
         if self._by_handle.pop(sequence.handle, None) is None:
             return False
         if sequence.state is not SequenceState.RUNNING:
@@ -87,10 +89,11 @@ class OpenSequences:
             sequence.failure = why
             sequence.waker.wake()
 
-    # --- what the engine reports -----------------------------------------------------------------
+    # --- engine output ----------------------------------------------------------------------------
 
     def apply(self, step: StepOutputs, *, keep_aborted: bool) -> None:
-        """``keep_aborted``: another engine can go on with what this one stopped unasked."""
+        """Update sequences from a step. ``keep_aborted``: another engine can continue what this one
+        stopped on its own."""
         sequences = self._by_handle
         now = step.time
         if step.admitted:
@@ -113,7 +116,7 @@ class OpenSequences:
                 sequence.logprobs.append(step.logprobs[entry])
         for finished in step.finished:
             if finished.reason is FinishReason.ABORT and keep_aborted:
-                continue  # what a client aborted is gone from here: the engine is shutting down
+                continue  # not by its client: the engine is shutting down
             sequence = sequences.get(finished.handle)
             if sequence is not None:
                 self.remove(sequence)
@@ -132,7 +135,7 @@ class OpenSequences:
             self._admissions.append(time.monotonic())
 
     def _apply_prompts(self, step: StepOutputs) -> None:
-        """What was computed from the prompts themselves: logprobs and vectors."""
+        """Store the results computed from prompts: logprobs and vectors."""
         for prompt in step.prompt_logprobs:
             sequence = self._by_handle.get(prompt.handle)
             if sequence is not None:

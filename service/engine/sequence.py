@@ -1,5 +1,5 @@
-"""One sequence as the service sees it: what the engine has reported of it, and what another engine
-needs to continue it."""
+"""The service's view of one sequence: the engine's output so far, and what another engine needs to
+continue it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
 
 class Waker:
-    """Wakes one waiting task; wake-ups before it waits are kept, several count as one.
+    """Wakes one waiting task. Wake-ups before it waits are remembered; several count as one.
 
-    The task awaits what ``arm`` returns, if anything, then calls ``clear`` before it looks at what
-    it was woken for, so that no wake-up is lost while it is busy. ``wait`` does both.
+    The task awaits what ``arm`` returns, if anything, then calls ``clear`` before it processes the
+    cause of the wake-up, so that no wake-up is lost while it is busy. ``wait`` does both.
     """
 
     __slots__ = ("_future", "_loop", "_woken")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # getting it is a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # cached: getting it is a system call
         self._woken = False
 
     def wake(self) -> None:
@@ -43,7 +43,7 @@ class Waker:
             future.set_result(None)
 
     def arm(self) -> asyncio.Future[None] | None:
-        """Done at the next wake-up; None when there was one already."""
+        """Return a future for the next wake-up; None if there was one already."""
         if self._woken:
             return None
         loop = self._loop
@@ -64,17 +64,17 @@ class Waker:
 
 
 class SequenceState(enum.Enum):
-    UNSENT = enum.auto()  # it waits for an engine
-    QUEUED = enum.auto()  # an engine has it and has not begun to run it
+    UNSENT = enum.auto()  # waiting for an engine
+    QUEUED = enum.auto()  # sent to an engine that has not started to run it
     RUNNING = enum.auto()
     ENDED = enum.auto()  # finished, failed or aborted
 
 
 @dataclass(slots=True, eq=False)
 class EngineSequence:
-    """``message``: the one that submits it; None: it is filled by hand. ``owner``: the digest of
-    the key that it belongs to. ``tokens`` and ``logprobs`` hold what arrived since the reader last
-    took it, ``generated`` all tokens. Times are monotonic seconds."""
+    """``message``: the one that submits it; None if the engine does not know the sequence.
+    ``owner``: the digest of its key. ``tokens`` and ``logprobs`` hold what arrived since the reader
+    last took it, ``generated`` all tokens. Times are monotonic seconds."""
 
     handle: int
     prompt_tokens: int
@@ -94,27 +94,29 @@ class EngineSequence:
     last_token_time: float | None = None
     finished: Finished | None = None
     failure: QuireError | None = None
-    deaths: int = 0  # of engines that had it
-    resumed_at: int = 0  # how many tokens it had when the present engine got it
+    deaths: int = 0  # of engines that had this sequence
+    resumed_at: int = 0  # number of tokens when the current engine got it
     # See ``service.engine.suspects``.
-    trial_tokens: int = 0  # it needs from one engine to be trusted again; 0: it is trusted
-    late_deaths: int = 0  # of engines that had given it tokens
-    waiting_deaths: int = 0  # of engines that had not begun to run it
-    handovers: int = 0  # to an engine that came after one that died
+    trial_tokens: int = 0  # needed from one engine to be trusted again; 0: it is trusted
+    late_deaths: int = 0  # of engines that had generated tokens for it
+    waiting_deaths: int = 0  # of engines that had not started to run it
+    handovers: int = 0  # to engines that replaced a dead one
 
     def admit(self, admitted: Admitted) -> None:
-        """An engine begins to run it."""
+        """Record that an engine has started to run it."""
         if self.first_scheduled_time is None:
             self.first_scheduled_time = admitted.time
             self.cached_tokens = admitted.cached_tokens
 
     def add_prompt_logprobs(self, piece: PromptLogprobs) -> None:
-        """An engine that came after one that died starts again at the prompt's start."""
+        """Add prompt logprobs; after a hand-over they start again at the beginning of the
+        prompt."""
         known = self.prompt_logprobs
         known += piece.tokens[len(known) - piece.start :]
 
     def end(self, finished: Finished) -> None:
-        """``finished`` knows nothing of the engines before this one."""
+        """End the sequence. ``finished`` does not include earlier engines, so fill in their
+        part."""
         if self.handovers:
             finished = msgspec.structs.replace(
                 finished,
@@ -132,7 +134,7 @@ class EngineSequence:
 
     @property
     def error(self) -> QuireError | None:
-        """Why it ended without a result, if it did."""
+        """The error with which it ended, if any."""
         record = self.finished
         if self.failure is not None or record is None:
             return self.failure
@@ -144,24 +146,24 @@ class EngineSequence:
 
     @property
     def life_tokens(self) -> int:
-        """How many tokens it got from the present engine, or the one that just died."""
+        """The number of tokens from the current engine, or from the one that just died."""
         return len(self.generated) - self.resumed_at
 
     def resumption(self) -> Submit:
-        """The message that lets another engine continue where the last one stopped."""
+        """Return the message that lets another engine continue where the last one stopped."""
         message = self.message
         assert message is not None
         task = message.task
         if not isinstance(task, Generate):
             return message
         params = task.params
-        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # nothing is missing
+        if len(self.prompt_logprobs) == self.prompt_tokens - 1:  # all of them have arrived
             params = msgspec.structs.replace(params, prompt_logprobs=None)
         task = Generate(params, output_token_ids=self.generated)
         return msgspec.structs.replace(message, task=task)
 
     def record(self, output_tokens: int, now: float) -> Finished:
-        """The engine's record; or what is known here, if the sequence ended before the engine
+        """Return the engine's record; or a substitute if the sequence ended before the engine
         reported it (a stop string, a client that left, a dead engine)."""
         if self.finished is not None and self.finished.output_tokens == output_tokens:
             return self.finished

@@ -1,4 +1,4 @@
-"""From what a request asks of the engine to the message that asks it."""
+"""Converts what a request needs from the engine to messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from service.tenants.caller import Caller
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One prompt and what to do with it. ``seeds``: one for each choice of a generation; empty:
-    there is one choice, with the task's own seed. ``priority`` and ``cache_salt`` are the
-    request's; the engine gets what ``caller`` may have."""
+    """One prompt and what to do with it. ``seeds``: one for each choice of a generation; empty: a
+    single choice with the task's own seed. ``priority`` and ``cache_salt`` are the request's; the
+    engine gets the values that ``caller`` is allowed."""
 
     request_id: str
     prompt_token_ids: list[int]
@@ -27,7 +27,7 @@ class Submission:
     cache_salt: str = ""
 
     def messages(self, handles: Iterator[int]) -> list[Submit]:
-        """One for each choice, as if it was sent by itself."""
+        """Return one message for each choice, as if it were sent separately."""
         priority = self.caller.priority(self.priority)
         cache_salt = self.caller.cache_salt(self.cache_salt)
         return [
@@ -52,7 +52,7 @@ class Submission:
 
 
 def together(messages: list[Submit]) -> Submit:
-    """All choices of a request in one message, so that what they share is sent once."""
+    """Combine all choices of a request into one message, so that shared data is sent once."""
     first, *others = messages
     copies = [
         Copy(one.handle, one.task.params.seed) for one in others if isinstance(one.task, Generate)

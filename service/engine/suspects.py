@@ -1,15 +1,15 @@
-"""Finds the request that kills engines, at no cost to others but time.
+"""Finds the request that kills engines, while other requests only lose time.
 
-When an engine dies, each sequence that it was running and that had no token from it yet is a
-suspect. (So is one with tokens, once ``LATE_DEATHS`` engines have died in the middle of its text,
-and one that was only waiting while two died.) The next engine gets the others first; then the
-suspects are on trial, one at a time, until each has a token and is trusted again. The sequence on
-trial when an engine dies is accused: its next trial comes before all others are handed over, with
-nothing else in the engine. If that engine dies too, the request is convicted (the fourth time, if
-its trial takes more than one token): it is refused for an hour, from any client and with any seed.
+When an engine dies, each sequence that it was running but had generated no token for is a suspect.
+(So is one with tokens, once ``LATE_DEATHS`` engines have died in the middle of its text, and one
+that was only queued while two died.) The next engine gets the others first; then the suspects are
+on trial, one at a time, until each has a token and is trusted again. The sequence on trial when an
+engine dies is accused: its next trial comes before all others are handed over, with nothing else in
+the engine. If that engine dies too, the request is convicted (the fourth time, if its trial takes
+more than one token): it is rejected for an hour, from any client and with any seed.
 
-So a death with another cause (a kill, a lost device) convicts no request, unless it happens again
-and again just while the same sequence is on trial.
+So a death with another cause (a kill, a lost device) convicts no request, unless it happens
+repeatedly just while the same sequence is on trial.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.errors import CrashingRequestError
 LATE_DEATHS = 4
 WAITING_DEATHS = 2
 _MOST_TRIAL_TOKENS = 256
-# If a trial takes more than one token: an engine may die by chance meanwhile.
+# For trials longer than one token, during which an engine may also die by chance.
 _LONG_TRIALS = 3
 _REMEMBERED_SECONDS = 3600.0
 _MOST_REMEMBERED = 1024
@@ -36,8 +36,8 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def fingerprint(message: Submit) -> bytes:
-    """The same for every client: of the prompt and the parameters except the seed, which differs
-    when a client retries."""
+    """Return a digest of the prompt and parameters that is the same for every client. The seed is
+    excluded, because it changes when a client retries."""
     task = message.task
     if isinstance(task, Generate):
         asked: object = msgspec.structs.replace(task.params, seed=0)
@@ -52,13 +52,13 @@ class _Memory:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._entries: dict[bytes, tuple[float, int]] = {}  # when they expire, how often added
+        self._entries: dict[bytes, tuple[float, int]] = {}  # expiry time and count
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
     def count(self, digest: bytes) -> int:
-        """How often it was added."""
+        """Return how often it was added."""
         expiry, count = self._entries.get(digest, (0.0, 0))
         return count if expiry > self._clock() else 0
 
@@ -74,14 +74,14 @@ class _Memory:
 
 
 class Suspects:
-    """Call ``engine_died`` for each death and ``acquit`` after each trial. Holds no engine."""
+    """Call ``engine_died`` after each death and ``acquit`` after each trial. Holds no engine."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._accused = _Memory(clock)
         self._convicted = _Memory(clock)
 
     def check(self, message: Submit) -> None:
-        """Raises CrashingRequestError for a request that was convicted."""
+        """Raise CrashingRequestError for a convicted request."""
         if self._convicted and self._convicted.count(fingerprint(message)):
             raise crashing_request()
 
@@ -89,7 +89,7 @@ class Suspects:
         return bool(self._accused) and self._accused.count(_digest(sequence)) > 0
 
     def acquit(self, sequence: EngineSequence) -> None:
-        """It has passed its trial."""
+        """Trust a sequence again that has passed its trial."""
         sequence.trial_tokens = sequence.late_deaths = sequence.waiting_deaths = 0
         if self._accused:
             self._accused.discard(_digest(sequence))
@@ -102,8 +102,9 @@ class Suspects:
         tried: EngineSequence | None = None,
         alone: bool = False,
     ) -> bool:
-        """An engine died that was running ``at_work`` and had not begun ``waiting``. ``tried`` was
-        on trial, with nothing else in the engine if ``alone``. Returns whether it was convicted."""
+        """Process the death of an engine that was running ``at_work`` and had queued ``waiting``.
+        ``tried`` was on trial, with nothing else in the engine if ``alone``. Returns True if it was
+        convicted."""
         admitted, queued = list(at_work), list(waiting)
         for sequence in admitted:
             sequence.deaths += 1
@@ -131,7 +132,7 @@ class Suspects:
             return False
         self._accused.discard(digest)
         self._convicted.add(digest)
-        for sequence in (*admitted, *queued):  # the cause of their deaths is known
+        for sequence in (*admitted, *queued):  # the cause of their deaths is now known
             sequence.late_deaths = sequence.waiting_deaths = 0
             sequence.trial_tokens = min(sequence.trial_tokens, 1)
         return True

@@ -1,4 +1,4 @@
-"""The description by which the one parser reads any family's output, and constraints write it."""
+"""The description of an output format, used both to parse output and to constrain it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Delimiter = Annotated[str, Meta(min_length=1, max_length=128)]
 
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Text between ``open`` and ``close`` is reasoning. ``other_opens`` and ``other_closes`` are
-    further spellings that models use. ``bare``: what an output begins with when its reasoning has
-    lost the tag that opens it."""
+    alternative spellings that models use. ``bare``: how an output begins if the opening tag of its
+    reasoning is missing."""
 
     open: Delimiter
     close: Delimiter
@@ -31,15 +31,15 @@ class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.close, *self.other_closes)
 
 
-# --- how calls are written between their tags ----------------------------------------------------
+# --- how calls are written between their tags -----------------------------------------------------
 
 
 class JsonBody(msgspec.Struct, frozen=True, tag="json", forbid_unknown_fields=True):
     """``{"name": …, "arguments": {…}}``, or an array of such objects.
 
-    ``array``: families that always write the array. ``keyed_by_name``: ``{"get_weather": {…}}``
-    instead. ``id_key``: the object names the call's id too. ``other_keys``: what else an object may
-    begin with.
+    ``array``: for families that always write the array. ``keyed_by_name``: ``{"get_weather": {…}}``
+    instead. ``id_key``: the key of the call's id in the object. ``other_keys``: further keys with
+    which an object may begin.
     """
 
     name_key: str = "name"
@@ -53,7 +53,7 @@ class JsonBody(msgspec.Struct, frozen=True, tag="json", forbid_unknown_fields=Tr
 class NamedJsonBody(msgspec.Struct, frozen=True, tag="named_json", forbid_unknown_fields=True):
     """A name, ``separator``, and the arguments as a JSON object, then ``end``.
 
-    ``prefix`` stands before the name. ``header``: a regex with the group ``name`` (and ``id``) for
+    ``prefix`` comes before the name. ``header``: a regex with the group ``name`` (and ``id``) for
     families whose header holds more than the name; ``written`` is then the header to write, with
     ``{name}`` and ``{index}`` (the call's number) in it.
     """
@@ -66,24 +66,25 @@ class NamedJsonBody(msgspec.Struct, frozen=True, tag="named_json", forbid_unknow
 
 
 class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unknown_fields=True):
-    """Calls spelled with tags, one for each argument, whose values are bare text:
+    """Calls written with tags, one for each argument, whose values are bare text:
     ``<function=NAME><parameter=KEY>VALUE</parameter></function>``.
 
     - ``call_open NAME name_end … call_close`` is one call. Without ``name_end`` the name ends where
-      the first argument begins; without ``call_open`` the call's own tags hold one call.
+      the first argument begins; without ``call_open`` the tags around the body hold one call.
     - ``key_open KEY key_end value_open VALUE value_close`` is one argument.
-    - ``attributes``: after the key come XML attributes up to ``tag_end``. ``string="true"`` or
-      ``"false"``, or ``type="string"`` or another type, tells whether the value is text or JSON.
-    - ``name_attributes``: after the name come attributes up to ``tag_end``; they are written like
-      this, with ``{index}`` for a number, and mean nothing.
+    - ``attributes``: XML attributes up to ``tag_end`` follow the key. ``string="true"`` or
+      ``"false"``, or ``type="string"`` or another type, determines whether the value is text or
+      JSON.
+    - ``name_attributes``: attributes up to ``tag_end`` follow the name; they are written like this,
+      with ``{index}`` for a number, and have no meaning.
     - ``doubled_names``: a tool outside any namespace may be called by its name twice, as in
       ``get_weather.get_weather``.
-    - ``escaped``: quotes and ampersands in names and keys are XML's ``&quot;`` and ``&amp;``.
-    - ``object_open … tag_end JSON object_close`` may stand for all arguments.
-    - ``cdata``: a value may stand in ``<![CDATA[…]]>``.
-    - ``trims_newline``: a line break after the opening and before the closing tag is no part of
+    - ``escaped``: quotes and ampersands in names and keys are written as ``&quot;`` and ``&amp;``.
+    - ``object_open … tag_end JSON object_close`` may replace the list of arguments.
+    - ``cdata``: a value may be written as ``<![CDATA[…]]>``.
+    - ``trims_newline``: a line break after the opening and before the closing tag is not part of
       the value.
-    - ``untyped_json``: a value whose type the tool's schema does not tell is JSON where it can be.
+    - ``untyped_json``: a value without a type in the tool's schema is JSON if it can be parsed.
     """
 
     key_open: Delimiter
@@ -106,9 +107,9 @@ class ParametersBody(msgspec.Struct, frozen=True, tag="parameters", forbid_unkno
 
 
 class ElementsBody(msgspec.Struct, frozen=True, tag="elements", forbid_unknown_fields=True):
-    """Calls as nested elements, ``mark`` before each tag, with an element for each argument:
-    ``<invoke name="NAME"><KEY>VALUE</KEY></invoke>``. A value may be elements again: an object's
-    members, or an array's items, as the tool's schema says.
+    """Calls as nested elements with ``mark`` before each tag and one element per argument:
+    ``<invoke name="NAME"><KEY>VALUE</KEY></invoke>``. Depending on the tool's schema, a value may
+    itself consist of elements: an object's members or an array's items.
 
     ``call_open "NAME"> … call_close`` is one call.
     """
@@ -119,14 +120,15 @@ class ElementsBody(msgspec.Struct, frozen=True, tag="elements", forbid_unknown_f
 
 
 class PythonBody(msgspec.Struct, frozen=True, tag="python", forbid_unknown_fields=True):
-    """Calls as Python: ``[get_weather(city="Oslo"), ping()]``; without ``brackets``, one a line."""
+    """Calls as Python: ``[get_weather(city="Oslo"), ping()]``; without ``brackets``, one per
+    line."""
 
     brackets: bool = True
 
 
 class RelaxedBody(msgspec.Struct, frozen=True, tag="relaxed", forbid_unknown_fields=True):
-    """``call_open NAME {key:value,…}``: an object with bare keys, whose strings stand between two
-    ``quote``. ``other_call_opens`` are further spellings that models use."""
+    """``call_open NAME {key:value,…}``: an object with bare keys, whose strings are delimited by
+    ``quote``. ``other_call_opens`` are alternative spellings that models use."""
 
     call_open: str
     quote: Delimiter
@@ -137,19 +139,19 @@ Body = JsonBody | NamedJsonBody | ParametersBody | ElementsBody | PythonBody | R
 
 
 class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Calls stand between ``open`` and ``close``, as ``body`` says: one, or several.
+    """One or more calls, written as ``body`` describes, between ``open`` and ``close``.
 
-    - ``other_opens``: further spellings of ``open`` that models use.
-    - ``lead`` is written in front of ``open``; it means nothing, and is among ``ignored``.
-    - Without ``close`` they end where the body does.
-    - ``json``: calls that begin with a brace, or a bracket and a brace, are JSON as this says,
-      whatever ``body`` is.
-    - ``bare``: the first character of calls that stand in no tags. Such calls are looked for where
-      an answer begins, and only names of the request's own tools make one.
-    - ``around``: tags of a section that holds the calls; they mean nothing by themselves.
-      ``section`` is the pair that is written around calls.
-    - ``several``: one pair of tags holds all calls that are made together, not one of them.
-    - ``ids``: how ids are made: random ones, or nine letters and digits.
+    - ``other_opens``: alternative spellings of ``open`` that models use.
+    - ``lead`` is written before ``open``; it has no meaning, and is one of ``ignored``.
+    - Without ``close`` the calls end where the body does.
+    - ``json``: how to parse calls that begin with a brace, or a bracket and a brace, even if
+      ``body`` is a different syntax.
+    - ``bare``: the first character of calls without tags. They are recognized only at the beginning
+      of an answer, and only if they name one of the request's own tools.
+    - ``around``: tags of a section that holds the calls; they have no meaning by themselves.
+      ``section`` is the pair to write around calls.
+    - ``several``: one pair of tags holds all calls made together, rather than a single call.
+    - ``ids``: the style of call ids: random, or nine letters and digits.
     """
 
     open: str
@@ -170,26 +172,26 @@ class ToolCallTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Messages with a header that says what they are (Harmony, Muse, Inkling, Functionary).
+    """Messages with a header that gives their type (Harmony, Muse, Inkling, Functionary).
 
-    One of ``opens`` begins a header, one of ``message`` ends it; a tag that is both is a header of
-    its own. One of ``closes`` ends the message. Regexes are searched in the header with the tags
-    around it:
+    One of ``opens`` begins a header, one of ``message`` ends it; a tag that is in both is a
+    complete header. One of ``closes`` ends the message. Regexes are searched in the header,
+    including the tags around it:
 
-    - ``call``, with the group ``name``: what follows is that call's arguments as JSON. Without it,
-      calls stand in messages as the format's ``calls`` say, in those whose header matches
+    - ``call``, with the group ``name``: the arguments of a call to ``name`` follow as JSON. Without
+      it, calls are inside messages as the format's ``calls`` describe, if the header matches
       ``calls_in``.
-    - ``reasoning``: what follows is reasoning.
+    - ``reasoning``: reasoning follows.
     - ``others``: the message is for neither the client nor its tools and is not shown, unless
       ``call`` names a tool of the request.
-    - ``header``: what does not match it is no header but text.
+    - ``header``: text that does not match this is not a header.
 
     Every other message is text.
 
-    To write, there are whole headers: ``written`` (a call's, with ``{name}`` in it),
-    ``reasoning_header``, ``text_headers`` (the answer's first), what stands ``between`` a message
-    and the next header (the tag that closes it, and what follows), and ``next_call`` between a
-    call's end and the next call's header (empty: one call is made at a time).
+    The remaining fields hold whole headers for writing: ``written`` (a call's, with ``{name}`` in
+    it), ``reasoning_header``, ``text_headers`` (the answer's first), ``between`` a message and the
+    next header (the tag that closes the message, and what follows it), and ``next_call`` between a
+    call's end and the next call's header (empty: one call at a time).
     """
 
     opens: tuple[Delimiter, ...]
@@ -211,10 +213,10 @@ class Channels(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputFormat(msgspec.Struct, frozen=True):
-    """None where a family has no such thing. White space around the tags belongs to them.
-    ``ignored`` are further tags that mean nothing to a client. ``marks`` are such tags inside text,
-    whose white space around them is the text's: what they begin with, and end with if they hold
-    more. ``name`` is for logs."""
+    """How a model family marks its output; None for what the family does not have. White space
+    around tags counts as part of them. ``ignored`` are further tags without meaning to a client.
+    ``marks`` are such tags inside text, where the white space around them belongs to the text:
+    their beginnings, and their ends if they have content. ``name`` is for logs."""
 
     reasoning: ReasoningTags | None = None
     tool_call: ToolCallTags | None = None
@@ -239,13 +241,13 @@ class OutputFormat(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
-# How families spell tokens of their own. A delimiter may hold several, one inside the other.
+# How families write special tokens. A delimiter may hold several, one inside the other.
 _TOKEN_LIKE = re.compile(r"<[^<>]+>|\[[A-Z_/]+\]|\]<\][^\[\]<>]+\[>\[")
 _INNER_TOKEN = re.compile(r"｜[^｜<>]+｜")
 
 
 def token_like(text: str) -> tuple[str, ...]:
-    """The parts of a delimiter that may be tokens of their own, longest first."""
+    """Return the parts of a delimiter that may be single tokens, longest first."""
     whole = _TOKEN_LIKE.findall(text)
     inner = [part for outer in (text, *whole) for part in _INNER_TOKEN.findall(outer)]
     return tuple(dict.fromkeys((*whole, *inner)))

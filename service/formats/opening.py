@@ -1,4 +1,4 @@
-"""Where a prompt leaves the model to go on: in text, in reasoning, in a message's header."""
+"""What a prompt leaves open for the model to continue: text, reasoning, or a message header."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from service.formats.format import Channels, OutputFormat
 
-_MAX_END_CHARS = 1024  # of a prompt, in which the tags of its end are looked for
+_MAX_END_CHARS = 1024  # of a prompt's end, searched for tags
 
 
 class Opening(enum.Enum):
@@ -17,7 +17,7 @@ class Opening(enum.Enum):
 
 
 def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> Opening:
-    """``continues``: the prompt ends in an unfinished message of the assistant's."""
+    """``continues``: the prompt ends in an unfinished assistant message."""
     channels = output_format.channels
     if channels is not None:
         return _in_channel(channels, prompt)
@@ -34,9 +34,9 @@ def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> 
 
 
 def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bool) -> bool:
-    """Whether the prompt ends in a block of reasoning that is closed, as templates write it that
-    switch thinking off: what comes next is the answer. ``continues`` as in ``opening_of``; an
-    answer that has begun behind a block is behind it still."""
+    """True if the prompt ends with a closed block of reasoning, as templates write it to disable
+    thinking, so that the answer comes next. ``continues`` as in ``opening_of``; an answer that
+    began after such a block still counts."""
     channels = output_format.channels
     if channels is not None:
         return _is_behind_reasoning(channels, prompt)
@@ -50,7 +50,8 @@ def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bo
 
 
 def _ends_with(prompt: str, tags: tuple[str, ...], ignored: tuple[str, ...]) -> bool:
-    """Whether one of ``tags`` comes last, but for white space and tags that mean nothing."""
+    """True if the prompt ends with one of ``tags``, ignoring white space and tags without
+    meaning."""
     end = prompt.rstrip()[-_MAX_END_CHARS:]
     while not end.endswith(tags):
         framing = next((tag for tag in ignored if end.endswith(tag)), None)
@@ -61,7 +62,7 @@ def _ends_with(prompt: str, tags: tuple[str, ...], ignored: tuple[str, ...]) -> 
 
 
 def _is_behind_reasoning(channels: Channels, prompt: str) -> bool:
-    """Whether the message before the one that is being opened is reasoning, and closed."""
+    """True if the message before the one being opened is reasoning, and closed."""
     if _in_channel(channels, prompt) is not Opening.HEADER:
         return False
     before = prompt[: max(prompt.rfind(channels.opens[0]), 0)].rstrip()

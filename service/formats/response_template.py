@@ -1,8 +1,8 @@
-"""Reading a checkpoint's own ``response_template`` as an output format.
+"""Reads a checkpoint's own ``response_template`` as an output format.
 
-Of transformers' format we take fields with literal tags: text reasoning and content, and JSON tool
-calls. A template that says anything more (patterns, other bodies, transforms, other fields) is left
-to detection, because what it says would be lost.
+Of transformers' format we support fields with literal tags: text reasoning and content, and JSON
+tool calls. A template with anything more (patterns, other bodies, transforms, other fields) is
+ignored in favor of detection, because part of it would be lost.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from service.formats.format import OutputFormat, ReasoningTags, ToolCallTags
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _FIELDS = frozenset({*_REASONING_FIELDS, "content", "tool_calls"})
-# ``repeats`` and ``optional`` say how often a field may come: here any field may, any number of
-# times.
+# ``repeats`` and ``optional`` say how often a field may occur: here any field may occur any number
+# of times.
 _KEYS = frozenset({"open", "close", "content", "repeats", "optional", "transform"})
 _UNCHANGED = ("{content}", {"type": "function", "function": "{content}"})
 
 
 def read_response_template(declared: Any) -> OutputFormat | None:
-    """None when nothing is declared, or anything in it that we cannot follow exactly."""
+    """Return None if nothing is declared, or if any part of it is not fully supported."""
     if not isinstance(declared, dict) or not isinstance(declared.get("fields"), dict):
         return None
     fields: dict[str, Any] = declared["fields"]
@@ -53,7 +53,7 @@ def _known(field: Any) -> bool:
 
 
 def _body(field: dict[str, Any]) -> Any:
-    """The kind of body that the tags enclose."""
+    """Return the kind of body that the tags enclose."""
     return field.get("content", "text")
 
 
@@ -69,6 +69,7 @@ def _literal(tag: Any) -> str | None:
 
 
 def _literals(tag: Any) -> tuple[str, ...]:
-    """Tags are compared without the white space around them: the parser takes it as theirs."""
+    """Return tags without the white space around them, which the parser treats as part of the
+    tag."""
     tags = tag if isinstance(tag, list) else [tag]
     return tuple(text.strip() for text in tags if isinstance(text, str) and text.strip())

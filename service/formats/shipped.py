@@ -1,7 +1,7 @@
-"""The formats that come with Quire: one file for each way of writing calls, or reasoning.
+"""The formats that come with Quire: one file for each way of writing calls or reasoning.
 
-A family that writes in a new way is a new file; its examples are its tests. The names are those
-that operators know from other servers.
+To support a new way of writing, add a file; its examples are its tests. The names are those that
+operators know from other servers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from service.formats.format import (
     ToolCallTags,
 )
 
-# What the checkpoint declares, or else what its chat template shows. The later names are those that
-# other servers have for a checkpoint's own ``response_template``.
+# Use what the checkpoint declares, or else detect the format from its chat template. The last two
+# are other servers' names for a checkpoint's own ``response_template``.
 AUTO_NAMES = ("auto", "hf", "response_template")
 
 _FOLDER = Path(__file__).parent
 
 
 class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole output and what it says; ``calls`` are pairs of name and arguments' JSON.
-    ``lenient``: a spelling that is understood, but never demanded."""
+    """A whole output and its meaning; ``calls`` are pairs of name and arguments' JSON. ``lenient``:
+    a spelling that is accepted but never required."""
 
     text: str
     lenient: bool = False
@@ -39,12 +39,12 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShippedFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``detect``: sets of texts; a chat template that holds all of one set is of this family. Where
-    several families fit, the one with the longest texts does.
+    """``detect``: sets of texts; a chat template that contains all texts of one set belongs to this
+    family. If several families match, the one with the longest texts wins.
 
-    Formats of reasoning are detected by their own tags. ``reasoning_names``: what the reasoning of
-    a format that tells of both is called. ``suffix``: a regex with one group, for what a model may
-    write at the end of each of its tags, as its template or its tokens show.
+    Reasoning formats are detected by their own tags. ``reasoning_names``: the reasoning format
+    names of a file that describes both calls and reasoning. ``suffix``: a regex with one group, for
+    what a model may write at the end of each of its tags, found in its template or tokens.
     """
 
     names: tuple[str, ...]
@@ -68,15 +68,15 @@ class ShippedFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @functools.cache
 def shipped_formats(kind: str) -> tuple[ShippedFormat, ...]:
-    """All of a kind: ``tool_calls`` or ``reasoning``. Some formats of calls tell of reasoning
-    too."""
+    """Return all formats of a kind: ``tool_calls`` or ``reasoning``. Some formats for calls
+    describe reasoning too."""
     files = sorted((_FOLDER / kind).glob("*.toml"))
     return tuple(msgspec.toml.decode(file.read_bytes(), type=ShippedFormat) for file in files)
 
 
 @functools.cache
 def format_names(kind: str) -> dict[str, ShippedFormat]:
-    """Every format of a kind by each of its names."""
+    """Return every format of a kind, by each of its names."""
     named = {name: shipped for shipped in shipped_formats(kind) for name in shipped.names}
     if kind == "reasoning":
         for shipped in shipped_formats("tool_calls"):
@@ -85,7 +85,8 @@ def format_names(kind: str) -> dict[str, ShippedFormat]:
 
 
 def named_format(kind: str, name: str) -> ShippedFormat:
-    """Hyphens and underscores are the same. Raises ValueError for a name that there is not."""
+    """Find a format; hyphens and underscores are equivalent. Raises ValueError for an unknown
+    name."""
     names = format_names(kind)
     shipped = names.get(name) or names.get(name.replace("-", "_"))
     if shipped is None:
@@ -96,9 +97,9 @@ def named_format(kind: str, name: str) -> ShippedFormat:
 def detect_format(
     template: str, *, calls: str | None = None, reasoning: str | None = None, tokens: str = ""
 ) -> OutputFormat:
-    """The format of the family whose chat template this is: its source, and what it writes.
-    ``calls`` and ``reasoning`` name one to take instead, or are ``none``. ``tokens``: the texts
-    of the vocabulary, one behind the other. Raises ValueError for an unknown name."""
+    """Detect the format of a model family from the source of its chat template and what it renders.
+    ``calls`` and ``reasoning`` name a format to use instead, or are ``none``. ``tokens``: the texts
+    of the vocabulary, concatenated. Raises ValueError for an unknown name."""
     written = _chosen("tool_calls", calls, template)
     thought = _chosen("reasoning", reasoning, template)
     parts = [part for part in (thought, written) if part is not None]
@@ -122,7 +123,7 @@ def detect_format(
 
 
 def _suffixed(plain: OutputFormat, suffix: str, shown: str) -> OutputFormat:
-    """The same format, its tags with the suffix that the model writes them with."""
+    """Return the format with the model's suffix added to its tags."""
     found = re.search(suffix, shown) if suffix else None
     if found is None:
         return plain

@@ -1,4 +1,4 @@
-"""Who may enter: refused with a reason before any work is done for the request."""
+"""Admission: requests are accepted, or rejected with a reason, before any work is done for them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MAX_RETRY_AFTER_SECONDS = 120
 
 
 class Drain:
-    """Counts requests in flight; once begun, no new one is let in."""
+    """Counts requests in flight; once draining has begun, no new one is admitted."""
 
     def __init__(self, timeout: float) -> None:
         self.in_flight = 0
-        # Time limits of bodies that are arriving: none is waited for once the drain has begun.
+        # Time limits of bodies still arriving; all expire when the drain begins.
         self.uploads: set[asyncio.Timeout] = set()
-        self.answered = 0  # requests, in all
+        self.answered = 0  # requests, in total
         self._timeout = timeout
         self._ends: float | None = None
         self._idle = asyncio.Event()
@@ -42,11 +42,11 @@ class Drain:
 
     @property
     def seconds_left(self) -> float:
-        """Until the drain's end at the latest."""
+        """Until the latest end of the drain."""
         return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def refusal(self) -> DrainingError:
-        """For a request that comes while the server shuts down."""
+        """Return the error for a request that arrives while the server shuts down."""
         return DrainingError(
             "The server is shutting down; retry, another replica may answer.",
             retry_after=max(1, math.ceil(self.seconds_left)),
@@ -56,11 +56,12 @@ class Drain:
         if self._ends is None:
             self._ends = time.monotonic() + self._timeout
             for upload in self.uploads:
-                with contextlib.suppress(RuntimeError):  # it has just run out
+                with contextlib.suppress(RuntimeError):  # it has just expired
                     upload.reschedule(0.0)
 
     async def wait_idle(self, timeout: float) -> bool:
-        """True once no request is in flight, False when that takes longer than ``timeout`` s."""
+        """Return True once no request is in flight, False if that takes longer than ``timeout``
+        s."""
         try:
             await asyncio.wait_for(self._idle.wait(), timeout)
         except TimeoutError:
@@ -79,7 +80,7 @@ class Drain:
 
 
 class Admission:
-    """The gate before any work of the engine. Status doctrine: 429 when capacity exists but is
+    """Checks requests before any engine work. Status codes: 429 when capacity exists but is
     contended, 503 when there is none now."""
 
     def __init__(
@@ -96,8 +97,8 @@ class Admission:
         self._supervision = supervision or Supervision(None)
 
     def check(self, caller: Caller) -> None:
-        """The gate before generation. Raises WrongTaskError for a model that generates nothing,
-        else as ``check_open``."""
+        """Check a generation request. Raises WrongTaskError for a model that does not generate
+        text, else as ``check_open``."""
         self.check_open(caller)
         ready = self._link.state.ready
         if ready is not None and not ready.generates:
@@ -108,7 +109,7 @@ class Admission:
             )
 
     def check_open(self, caller: Caller) -> None:
-        """The gate before any work of the engine. Raises DrainingError, LoadingError,
+        """Check any request for the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
             raise self._drain.refusal()
@@ -122,8 +123,7 @@ class Admission:
         self._check_places(caller)
 
     def _check_restart(self) -> None:
-        """While there is no engine, a request may come in and wait for the next one if that is
-        expected in time."""
+        """While there is no engine, admit a request only if the next engine is expected in time."""
         problem = self._supervision.problem
         if problem is not None:
             raise EngineUnavailableError(f"The engine is not running: {problem}.")
@@ -142,9 +142,9 @@ class Admission:
                 )
 
     def _check_places(self, caller: Caller) -> None:
-        """Raises OverloadedError when too much waits already. Where several keys share the server
-        none can take all places: one that has nothing waiting is always let in, and none may have
-        more than its share."""
+        """Raise OverloadedError when too many sequences are waiting. If several keys share the
+        server, none can occupy all places: a key with nothing waiting is always admitted, and no
+        key may exceed its share."""
         waiting = self._link.waiting_sequences
         of_all = waiting >= self._most_waiting
         if caller.shares:
@@ -164,13 +164,14 @@ class Admission:
             )
 
     def _restart_seconds(self) -> int | None:
-        """When a new engine will be there, if it loads as fast as the last one did; None for the
-        first."""
+        """Estimate the seconds until a new engine is ready from the last one's load time; None for
+        the first."""
         seconds = self._link.load_seconds
         return None if seconds is None else math.ceil(seconds) + 1
 
     def _retry_after(self, waiting: int) -> int | None:
-        """When those waiting now will have begun, at the pace of late; None if none moved."""
+        """Estimate the seconds until the sequences now waiting have started, at the recent pace;
+        None if none started recently."""
         pace = self._link.admissions_per_second()
         if pace is None:
             return None

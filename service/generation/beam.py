@@ -1,11 +1,11 @@
-"""Beam search: the likeliest whole outputs, found by keeping the likeliest beginnings.
+"""Beam search: finds the most likely outputs by keeping the most likely prefixes.
 
-Every step asks the engine for one token behind each beam, with the likeliest alternatives. Of all
-their continuations the likeliest go on as beams; those that ended are kept aside. The engine knows
-nothing of it: a beam is a prompt whose blocks are found in the prefix cache.
+Every step requests one token after each beam, with the most likely alternatives. The most likely of
+all continuations become the next beams; finished ones are set aside. The engine is unaware of this:
+each beam is a prompt whose blocks are in the prefix cache.
 
-A finished output scores its log-probability divided by ``length ** length_penalty``, with its
-length in tokens (Wu et al. 2016, arXiv:1609.08144, in the form that transformers and vLLM have).
+A finished output is scored by its log-probability divided by ``length ** length_penalty``, with its
+length in tokens (Wu et al. 2016, arXiv:1609.08144, in the variant of transformers and vLLM).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST_ALTERNATIVES = 20
 
 
 class Beam(NamedTuple):
-    """One token behind ``parent``, which all beams that go on from it share; None: the prompt.
-    ``score``: the sum of all its tokens' log-probabilities. ``length`` counts them."""
+    """One token after ``parent``, which is shared by all beams that continue it; None: the prompt.
+    ``score``: the sum of the log-probabilities of all tokens. ``length``: the number of tokens."""
 
     parent: Beam | None
     token: int
@@ -37,7 +37,7 @@ class Beam(NamedTuple):
     is_ended: bool  # by its token
 
     def chain(self) -> list[Beam]:
-        """From the first token's beam to this one."""
+        """Return all beams from the first token's to this one."""
         beams: list[Beam] = []
         beam: Beam | None = self
         while beam is not None:
@@ -50,8 +50,8 @@ class Beam(NamedTuple):
 def continued(
     beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], told: int
 ) -> list[Beam]:
-    """The beam with each of the likeliest tokens behind it. ``told``: how many alternatives are
-    kept of each token."""
+    """Return the beam extended by each of the most likely tokens. ``told``: how many alternatives
+    to keep per token."""
     score, length = (0.0, 0) if beam is None else (beam.score, beam.length)
     kept = following.cut(told).packed
     return [
@@ -73,7 +73,7 @@ def penalised(beam: Beam, length_penalty: float) -> float:
 
 
 class BeamGeneration(Generation):
-    """A generation whose choices are filled when the search ends. Of one prompt."""
+    """A generation for one prompt whose choices are filled in when the search ends."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class BeamGeneration(Generation):
             logprobs=min(_MOST_ALTERNATIVES, 2 * len(choices)),
         )
         self._beams: list[Beam | None] = [None]
-        self._ended: list[Beam] = []  # the best, as many as there are choices
+        self._ended: list[Beam] = []  # the best, at most one per choice
         self._filled = False
         self._at_work: list[EngineSequence] = []
         self._first_step: EngineSequence | None = None
@@ -137,8 +137,8 @@ class BeamGeneration(Generation):
     # --- the search ------------------------------------------------------------------------------
 
     def _submit(self) -> None:
-        """One token behind each beam. Raises ConnectionError, or ValueError for a prompt that is
-        too long to send."""
+        """Request one token after each beam. Raises ConnectionError, or ValueError for a prompt
+        that is too long to send."""
         request = self.request
         self._at_work = []
         for beam in self._beams:
@@ -171,7 +171,7 @@ class BeamGeneration(Generation):
                 raise EngineFailedError("The engine returned no alternatives.")
             candidates += continued(beam, sequence.logprobs[0], self._ends, told)
         self._handovers += max(sequence.handovers for sequence in self._at_work)
-        # Of those that ended no more can be told than there are choices.
+        # No more finished beams are needed than there are choices.
         ended = [*self._ended, *(beam for beam in candidates if beam.is_ended)]
         self._ended = sorted(ended, key=self._order)[:width]
         going_on = [beam for beam in candidates if not beam.is_ended]
@@ -222,5 +222,5 @@ class BeamGeneration(Generation):
 
 
 def unsubmitted(request: GenerationRequest, waker: Waker) -> EngineSequence:
-    """A sequence that is filled by hand."""
+    """Return a sequence that the engine does not know, to be filled in by the caller."""
     return EngineSequence(-1, len(request.prompts[0]), request.arrival_time, waker)

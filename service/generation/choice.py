@@ -16,16 +16,16 @@ from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 from service.output.stop import StopMatcher
 
-# Of all choices of a generation together. A token costs some 10 us, and the event loop must be free
-# again soon, however many have gathered while the reader was slow.
+# Limit for all choices of a generation together. A token takes about 10 us, and the event loop must
+# not be blocked for long, however many tokens have piled up while the reader was slow.
 MOST_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
-    """``strings`` are looked for in the text from the ``min_tokens``-th token on; ``token_ids``
-    are the request's own stop tokens, which the engine looks for. ``show`` keeps what matched,
-    string or token, in the output."""
+    """``strings`` are searched for in the text from the ``min_tokens``-th token on; ``token_ids``
+    are the request's own stop tokens, which the engine checks. ``show`` keeps the matching string
+    or token in the output."""
 
     strings: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
@@ -34,8 +34,9 @@ class StopRules:
 
 
 class Choice:
-    """``tokens`` (and ``logprobs``, if asked for) are the output tokens used so far; ``events`` is
-    the log, append-only, which ``parser`` writes too. ``advance`` is called after each wake-up."""
+    """``tokens`` (and ``logprobs``, if requested) are the output tokens processed so far;
+    ``events`` is the append-only log, to which ``parser`` writes too. Call ``advance`` after each
+    wake-up."""
 
     __slots__ = (
         *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
@@ -78,8 +79,8 @@ class Choice:
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
 
     def advance(self, most: int = MOST_TOKENS) -> bool:
-        """Turn tokens that arrived into events, ``most`` at a time; whether some are left. Constant
-        work per token."""
+        """Turn at most ``most`` of the tokens received into events; True if some are left. Takes
+        constant time per token."""
         sequence = self.sequence
         fresh = sequence.tokens
         ends = sequence.finished is not None or sequence.failure is not None
@@ -93,7 +94,7 @@ class Choice:
             return False
         sequence.tokens = []
         if self._streams:
-            tokens = self.tokens  # nearly every call: a token or two
+            tokens = self.tokens  # the usual case: one or two tokens
             for token in fresh:
                 tokens.append(token)
                 piece = self._push(token)
@@ -109,7 +110,7 @@ class Choice:
         sequence = self.sequence
         finished, sequence.finished = sequence.finished, None
         failure, sequence.failure = sequence.failure, None
-        hidden = None  # the token that ended it, if its text is not part of the answer
+        hidden = None  # the token that ended the sequence, if its text is not part of the answer
         terminator = None if finished is None or self._rules.show else finished.stop_token_id
         if sequence.tokens[-1:] == [terminator]:
             hidden = sequence.tokens.pop()
@@ -128,7 +129,7 @@ class Choice:
             self._finish()
 
     def _advance_partly(self, most: int) -> None:
-        """Take ``most`` of the tokens, as if no more had arrived yet."""
+        """Process ``most`` of the tokens, as if the others had not arrived yet."""
         sequence = self.sequence
         tokens, sequence.tokens = sequence.tokens, sequence.tokens[:most]
         logprobs, sequence.logprobs = sequence.logprobs, sequence.logprobs[:most]
@@ -139,7 +140,8 @@ class Choice:
         sequence.finished, sequence.failure = finished, failure
 
     def _read_to_stop_string(self, fresh: list[int]) -> bool:
-        """True when a stop string was complete: what comes after it is not used."""
+        """Process tokens up to a complete stop string; True if there was one. The rest is not
+        used."""
         tokens, push = self.tokens, self._push
         for token in fresh:
             tokens.append(token)
@@ -152,14 +154,14 @@ class Choice:
         return False
 
     def _take_logprobs(self) -> None:
-        """Those of the tokens used so far."""
+        """Collect the logprobs of the tokens processed so far."""
         arrived = self.sequence.logprobs
         used = len(self.tokens) - len(self.logprobs)
         self.logprobs += arrived[:used]
         self.sequence.logprobs = arrived[used:]
 
     def _push_text(self, piece: str) -> bool:
-        """True when a stop string is complete."""
+        """Push text; True when a stop string is complete."""
         count = len(self.tokens)
         self._spans.push(len(piece), count)
         if count >= self._rules.min_tokens:
@@ -169,7 +171,7 @@ class Choice:
         return self._matcher.matched is not None
 
     def _finish(self) -> None:
-        """The sequence is complete, or as long as it may be."""
+        """End the choice: the sequence finished, or reached its maximum length."""
         record = self.sequence.finished
         assert record is not None
         tail = self._detokenizer.flush()

@@ -1,4 +1,4 @@
-"""From a request to its running generation."""
+"""Starts the generation for a request."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 from service.tenants.caller import Caller
 
-# Choices that are submitted before others have their turn.
+# Choices to submit before letting other tasks run.
 _AT_ONCE = 16
 
 
 class Generator:
-    """Turns requests into running generations of one model."""
+    """Starts generations for one model."""
 
     def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
         self._link = link
         self._checkpoint = checkpoint
         ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}
         tokens = {tag: token for tag, token in ids.items() if token is not None}
-        # Tags that the tokenizer declares special must still reach the parser.
+        # The parser must see the format's tags even if the tokenizer declares them special.
         self._parsed_vocabulary = checkpoint.vocabulary.without_specials(frozenset(tokens.values()))
         self._one_token = frozenset(tokens)
         special_ids = checkpoint.vocabulary.special_ids
@@ -69,7 +69,7 @@ class Generator:
                     priority=request.priority,
                     cache_salt=request.cache_salt,
                 )
-                if len(choices) >= pause_at:  # hundreds would hold up others' streams
+                if len(choices) >= pause_at:  # hundreds at once would delay other streams
                     await asyncio.sleep(0)
                     pause_at = len(choices) + _AT_ONCE
                 for sequence in self._link.submit(submission, waker):

@@ -1,4 +1,4 @@
-"""A request for generation, and its life from submission to the last event."""
+"""A request for generation, from submission to its last event."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_SEED = (1 << SEED_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What any API's request comes down to.
+    """The API-independent form of a request.
 
     Each of ``prompts`` is continued ``n`` times; choices are numbered prompt by prompt. ``parse``
-    looks for reasoning, and for calls of ``tools`` if there are any; without it all text is text.
-    ``opening``: what the prompts leave open.
-    ``continues_text``: the output goes on from the prompt's text rather than answering it.
+    enables parsing of reasoning, and of calls of ``tools`` if there are any; otherwise all output
+    is text. ``opening``: what the prompts leave open. ``continues_text``: the output continues the
+    prompt's text rather than answering it.
     """
 
     request_id: str
@@ -44,11 +44,12 @@ class GenerationRequest:
     continues_text: bool = False
     priority: int = 0
     cache_salt: str = ""
-    length_penalty: float | None = None  # of a beam search; None: outputs are sampled
+    length_penalty: float | None = None  # for beam search; None: outputs are sampled
 
 
 def choice_seed(seed: int, index: int) -> int:
-    """The seed of choice ``index`` of a request: its own for the first, derived for the rest."""
+    """Return the seed of choice ``index``: the request's own for the first, derived seeds for the
+    rest."""
     if index == 0:
         return seed & _MAX_SEED
     digest = hashlib.blake2b(f"{seed}:{index}".encode(), digest_size=8).digest()
@@ -56,8 +57,8 @@ def choice_seed(seed: int, index: int) -> int:
 
 
 class Generation:
-    """A submitted request. Call ``advance`` until ``done``, then (always) ``close``. While it is
-    ``behind``, more has arrived than was taken in: others should have their turn first."""
+    """A submitted request. Call ``advance`` until ``done``, then always ``close``. While ``behind``
+    is set, more output has arrived than was processed; let other tasks run first."""
 
     def __init__(self, link: EngineLink, request: GenerationRequest, choices: list[Choice]) -> None:
         self.request = request
@@ -70,15 +71,15 @@ class Generation:
         self.waker = choices[0].sequence.waker
 
     def _follow(self, choices: list[Choice]) -> None:
-        """These are open from now on."""
+        """Set the choices that are still open."""
         self._open = choices
-        self._most = MOST_TOKENS // len(choices) or 1 if choices else 0  # of each at a time
+        self._most = MOST_TOKENS // len(choices) or 1 if choices else 0  # tokens of each at a time
         self.done = not choices
 
     async def advance(self) -> list[Choice]:
-        """Wait for the engine's next frame and take in a bounded part of what has arrived.
+        """Wait for the engine's next frame and process a bounded part of the output received.
 
-        Returns the choices it may have changed. Raises QuireError when one of them failed.
+        Returns the choices that may have changed. Raises QuireError when one of them failed.
         """
         if self.behind:
             await asyncio.sleep(0)
@@ -88,7 +89,7 @@ class Generation:
         return self.collect()
 
     def collect(self) -> list[Choice]:
-        """What ``advance`` does once ``waker`` has woken it; for a reader that waits itself."""
+        """Do what ``advance`` does after ``waker`` fires, for a reader that waits by itself."""
         self.waker.clear()
         changed, most = self._open, self._most
         behind = ended = False
@@ -107,17 +108,17 @@ class Generation:
         return changed
 
     def _let_go(self, choices: list[Choice]) -> None:
-        """Of those that are done. Raises the QuireError that one of them failed with."""
+        """Remove finished choices. Raises the QuireError with which one of them failed."""
         for choice in choices:
             if choice.failure is not None:
                 raise choice.failure
-        # Those that a stop string ended are still running in the engine.
+        # Choices that ended at a stop string are still running in the engine.
         self._link.abort([choice.sequence for choice in choices if choice.done])
         self._follow([choice for choice in choices if not choice.done])
 
     def fail(self, error: QuireError) -> None:
-        """Make what still runs end by this error at the next ``collect``; its blocks are freed
-        now."""
+        """Make all running choices fail with this error at the next ``collect``, and free their
+        blocks now."""
         running = self._running()
         self._link.abort(running)
         for sequence in running:
@@ -128,12 +129,12 @@ class Generation:
         return [choice.sequence for choice in self._open]
 
     def close(self) -> None:
-        """Stop whatever still runs, freeing its blocks. Safe to call twice."""
+        """Abort all running choices and free their blocks. Safe to call twice."""
         self._link.abort([choice.sequence for choice in self._open])
         self._open = []
 
     def records(self) -> list[SequenceRecord]:
-        """What each choice cost, whether it ended by itself or not."""
+        """Return each choice's usage, whether it finished or was aborted."""
         now = time.monotonic()
         return [choice.sequence.record(len(choice.tokens), now) for choice in self.choices]
 

@@ -1,13 +1,13 @@
-"""A stream that outlives its connection: pumped into a bounded log that any reader follows.
+"""Streams that can outlive their connection: written to a bounded log that any reader can follow.
 
-The plain path from engine to socket knows nothing of this. A ``Run`` takes the same stream of SSE
-bytes, cuts it into events, numbers them with ``id:`` lines and keeps them, so that a client whose
-connection broke can ask for the rest and gets exactly the bytes it missed.
+The plain path from engine to socket is not involved. A ``Run`` splits the same stream of SSE bytes
+into events, numbers them with ``id:`` lines and keeps them, so that a client whose connection broke
+can request the rest and receives exactly the bytes it missed.
 
-Bounds: bytes of one run (its oldest events go), bytes of all runs and of what their readers are
-being sent (ended runs go, then new ones are refused), readers of one run, seconds that a run goes
-on with nobody reading, and seconds it is kept after its end.
-Where several keys share the server, each has a share of the bytes of all runs.
+Limits: bytes per run (its oldest events are dropped), bytes of all runs and of data being sent to
+their readers (ended runs are dropped, then new ones rejected), readers per run, seconds that a run
+continues without readers, and seconds it is kept after its end. If several keys share the server,
+each has a share of the total bytes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
 _END = b"\n\n"
-# The most that is sent to a reader at a time, and so held by one that does not read it.
+# The most to send to a reader at a time, and thus the most that a stalled reader holds.
 RUN_PIECE_BYTES = 64 * 1024
 MOST_READERS = 64  # of one run
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """``timeout``: seconds with nobody reading, and seconds kept after the end."""
+    """``timeout``: seconds a run continues without readers, and seconds it is kept after its
+    end."""
 
     timeout: float
     run_bytes: int
@@ -40,15 +41,14 @@ class RunLimits:
 
 
 class RunMemory:
-    """Bytes that all logs hold together, with what is being sent of them, and those of each
-    owner."""
+    """Counts the bytes that all logs hold, including data being sent, in total and per owner."""
 
     def __init__(self) -> None:
         self.used = 0
         self._by_owner: Counter[str] = Counter()
 
     def add(self, owner: str, size: int) -> None:
-        """``size`` is negative for what is given back."""
+        """Add ``size`` bytes; negative to release them."""
         self.used += size
         self._by_owner[owner] += size
         if not self._by_owner[owner]:
@@ -58,13 +58,13 @@ class RunMemory:
         return self._by_owner[owner]
 
     def owners(self, *, beside: str) -> int:
-        """How many hold something, not counting ``beside``."""
+        """Return the number of owners that hold something, without ``beside``."""
         return len(self._by_owner) - (beside in self._by_owner)
 
 
 class RunLog:
-    """Events ``[first, next)``, each as it went out; the oldest are dropped beyond ``limit``
-    bytes. ``beside``: bytes that are kept as long as the log is."""
+    """Events ``[first, next)``, as they were sent; the oldest are dropped beyond ``limit`` bytes.
+    ``beside``: further bytes that are held as long as the log is."""
 
     def __init__(
         self, limit: int, memory: RunMemory | None = None, owner: str = "", *, beside: int = 0
@@ -76,7 +76,7 @@ class RunLog:
         self.ended = False
         self._limit = limit
         self._events: deque[bytes] = deque()
-        self._begun: list[bytes] = []  # pieces of an event that is not whole yet
+        self._begun: list[bytes] = []  # pieces of an incomplete event
         self._waiting: set[asyncio.Future[None]] = set()
         self._beside = beside
         self._memory.add(owner, beside)
@@ -86,7 +86,7 @@ class RunLog:
         return self.first + len(self._events)
 
     def append(self, chunk: bytes) -> None:
-        """``chunk``: SSE events, numbered here; the last one may go on in the next chunk."""
+        """Append SSE events, numbering them; the last one may continue in the next chunk."""
         if not chunk.endswith(_END):
             self._begun.append(chunk)
             return
@@ -98,7 +98,7 @@ class RunLog:
             numbered = b"id: %d\n%b%b" % (self.next, event, _END)
             self._events.append(numbered)
             self.size += len(numbered)
-        # The last event tells how it ended: it stays, however long it is.
+        # The last event says how the run ended, so it is kept regardless of its size.
         while self.size > self._limit and len(self._events) > 1:
             self.size -= len(self._events.popleft())
             self.first += 1
@@ -106,7 +106,8 @@ class RunLog:
         self._wake()
 
     def release(self) -> None:
-        """Nobody can ask for it any more; whoever still reads it does so to its end."""
+        """Stop counting the log's bytes: it can no longer be requested, but current readers still
+        finish it."""
         self._memory.add(self._owner, -self.size - self._beside)
         self._memory = RunMemory()
 
@@ -115,7 +116,7 @@ class RunLog:
         self._wake()
 
     def since(self, number: int) -> bytes:
-        """The bytes of all events from ``number`` on, which must not be before ``first``."""
+        """Return the bytes of all events from ``number`` on, which must not be before ``first``."""
         pieces: list[bytes] = []
         while number < self.next:
             piece, number = self.piece(number)
@@ -123,8 +124,9 @@ class RunLog:
         return b"".join(pieces)
 
     def piece(self, number: int) -> tuple[bytes, int]:
-        """The events from ``number`` on that fit ``RUN_PIECE_BYTES``, but at least one if there is
-        one, and the number of the event after them. ``number`` must not be before ``first``."""
+        """Return as many events from ``number`` on as fit into ``RUN_PIECE_BYTES``, but at least
+        one if available, and the number of the event after them. ``number`` must not be before
+        ``first``."""
         events, place = self._events, number - self.first
         if place >= len(events):
             return b"", number
@@ -140,7 +142,7 @@ class RunLog:
 
     @contextmanager
     def sending(self, piece: bytes) -> Iterator[None]:
-        """While a reader is being sent a piece, it counts like what is kept."""
+        """Count a piece as held while it is being sent to a reader."""
         memory = self._memory
         memory.add(self._owner, len(piece))
         try:
@@ -149,7 +151,7 @@ class RunLog:
             memory.add(self._owner, -len(piece))
 
     async def grown(self) -> None:
-        """Until something is appended or the log ends."""
+        """Wait until something is appended or the log ends."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
@@ -164,20 +166,20 @@ class RunLog:
 
 
 class RunListener(Protocol):
-    """An API that reports on a run in another way than by its stream."""
+    """An API that reports on a run by other means than its stream."""
 
     @property
     def body(self) -> bytes: ...
 
     def stopping(self) -> None:
-        """The run is about to be stopped because no client reads it."""
+        """Called when the run is about to be stopped because no client reads it."""
 
     def ended(self, run: Run) -> None:
-        """Its last event is in the log."""
+        """Called when the run's last event is in the log."""
 
 
 class Run:
-    """One generation whose stream is kept. ``owner``: the digest of the key that began it."""
+    """A generation whose stream is kept. ``owner``: the digest of the key that started it."""
 
     def __init__(
         self,
@@ -202,7 +204,7 @@ class Run:
         self._watch_readers()
 
     async def pump(self, events: AsyncGenerator[bytes, None]) -> None:
-        """Take the stream in to its end, whatever that is."""
+        """Append the whole stream to the log, however it ends."""
         try:
             async for chunk in events:
                 self.log.append(chunk)
@@ -212,7 +214,7 @@ class Run:
             self.log.end()
 
     def stop(self, reason: str) -> None:
-        """End it now, as its API ends a stream that failed; its blocks are freed."""
+        """End the run now, in the way its API ends a failed stream; its blocks are freed."""
         if self.log.ended:
             return
         if self.subject is not None:
@@ -220,8 +222,8 @@ class Run:
         self._generation.fail(ClientGoneError(reason))
 
     async def follow(self, number: int, lost: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
-        """Event ``number`` and all after it, live. ``lost`` gives the API's error event for a
-        reader that fell behind what is kept. See ``check_readers``."""
+        """Yield event ``number`` and all later ones as they come. ``lost`` returns the API's error
+        event for a reader that fell behind the events kept. Call ``check_readers`` first."""
         log = self.log
         self._readers += 1
         self._watch_readers()
@@ -243,7 +245,7 @@ class Run:
             self._watch_readers()
 
     def check_readers(self) -> None:
-        """Raises OverloadedError when it has as many readers as it may."""
+        """Raise OverloadedError when the run has the maximum number of readers."""
         if self._readers >= MOST_READERS:
             raise OverloadedError(
                 f"This stream has {MOST_READERS} readers, the limit; close one or retry."
@@ -272,8 +274,8 @@ class RunRegistry:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def check(self, caller: Caller) -> None:
-        """Raises OverloadedError when the runs that are still going fill the memory for them, or,
-        where several keys share it, this key's fill its share. A key that has none is let in."""
+        """Raise OverloadedError when active runs use up the memory for runs, or, if several keys
+        share the server, this key's share. A key without runs is always admitted."""
         self._drop_ended()
         memory, owner, total = self._memory, caller.owner, self._limits.total_bytes
         if not caller.shares:
@@ -301,8 +303,8 @@ class RunRegistry:
         held: int = 0,
         on_end: Callable[[], None],
     ) -> Run:
-        """``on_end`` is called once, after the last event. A ``background`` run needs no reader.
-        ``held``: bytes that its subject keeps."""
+        """Start a run. ``on_end`` is called once, after the last event. A ``background`` run needs
+        no reader. ``held``: bytes that its subject keeps."""
         limit = min(self._limits.run_bytes, self._limits.total_bytes)
         log = RunLog(limit, self._memory, owner, beside=held)
         run = Run(
@@ -321,7 +323,7 @@ class RunRegistry:
         return run
 
     def find(self, run_id: str, owner: str) -> Run | None:
-        """None also for another owner's."""
+        """Return the run; None if it does not exist or belongs to another owner."""
         run = self._runs.get(run_id)
         return run if run is not None and run.owner == owner else None
 
@@ -331,7 +333,8 @@ class RunRegistry:
             run.log.release()
 
     async def close(self) -> None:
-        """After the engine's link is closed, which ends what still ran: let each tell so."""
+        """Wait for the runs to report their end. Call it after closing the engine's link, which
+        ends them."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
 
@@ -348,13 +351,13 @@ class RunRegistry:
             asyncio.get_running_loop().call_later(self._limits.timeout, self.forget, run.id)
 
     def _drop_ended(self) -> None:
-        """While there are too many bytes: of the owner that has most, the oldest first."""
+        """While over the limit, drop ended runs: those of the largest owner first, oldest first."""
         memory = self._memory
         if memory.used <= self._limits.total_bytes:
             return
         ended = [run for run in self._runs.values() if run.log.ended]
         while ended and memory.used > self._limits.total_bytes:
-            # Of equals ``max`` takes the first, which is the oldest.
+            # Among equals ``max`` returns the first, which is the oldest.
             run = max(ended, key=lambda run: memory.of(run.owner))
             ended.remove(run)
             self.forget(run.id)

@@ -1,1 +1,2 @@
-"""The gRPC API, beside HTTP in the same worker; its server is imported only for ``--grpc-port``."""
+"""The gRPC API, served next to HTTP in the same worker; its server is imported only for
+``--grpc-port``."""

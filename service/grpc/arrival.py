@@ -1,9 +1,9 @@
-"""Reading the one message of a call, within bounds of time and of memory for all calls together.
+"""Reads the one message of a call, within limits of time and of memory for all calls together.
 
-gRPC tells how large a message is only once it is there, and keeps what has come of it in memory.
-So only a few calls are read at once, and keys take turns at that. What is not there in a moment
-gives up its turn and from then on counts with the largest size that it may have, until it has come.
-What nobody reads is held back in the client's machine, all but its first 64 KiB.
+gRPC reports a message's size only once it has arrived, and keeps what has arrived in memory. So
+only a few calls are read at once, and keys take turns. A call whose message is not there quickly
+gives up its turn and from then on counts with the maximum message size, until the message has
+arrived. Messages that are not being read stay on the client's side, except for their first 64 KiB.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from service.tenants.upload_room import UploadRoom
 AT_ONCE_SECONDS = 1.0
 _READ_AT_ONCE = 32
 _MOST_WAITING = 4096
-# How long the core may take to say that it was the message's size that made reading it fail.
+# How long the core may take to report that the read failed because of the message's size.
 _REFUSAL_SECONDS = 0.05
-# A caller's clock ends its call as ours does, and its word may come first.
+# The caller's own clock ends its call as ours does, and its cancellation may arrive first.
 _DEADLINE_SLACK_SECONDS = 0.25
 
 
 class Arrivals:
-    """Messages of at most ``limit`` bytes. ``receive_timeout``: as for bodies over HTTP."""
+    """Reads messages of at most ``limit`` bytes. ``receive_timeout``: as for bodies over HTTP."""
 
     def __init__(self, limit: int, receive_timeout: float, drain: Drain, room: UploadRoom) -> None:
         self._limit = limit
@@ -47,11 +47,11 @@ class Arrivals:
         )
 
     async def read(self, context: Any, caller: Caller) -> bytes:
-        """The one message of the call.
+        """Return the one message of the call.
 
-        Raises BodyTooLargeError; InvalidRequestError where there is none; OverloadedError;
-        SlowSenderError when it does not come in time; DrainingError when the server begins to shut
-        down meanwhile.
+        Raises BodyTooLargeError; InvalidRequestError if there is none; OverloadedError;
+        SlowSenderError when it does not arrive in time; DrainingError when the server begins to
+        shut down meanwhile.
         """
         reading: asyncio.Future[Any] | None = None
         try:
@@ -63,7 +63,7 @@ class Arrivals:
                         gained(self._limit)
                 message = reading.result() if done else await self._rest(reading)
             if message is grpc.aio.EOF:
-                # Either there is none, or the core refused it; then it cancels this in a moment.
+                # Either there is none, or the core rejected it; then it cancels this task shortly.
                 await asyncio.sleep(_REFUSAL_SECONDS)
         except asyncio.CancelledError:
             if _found_none(reading) and not deadline_is_over(context):
@@ -96,13 +96,13 @@ class Arrivals:
 
 
 def _found_none(reading: asyncio.Future[Any] | None) -> bool:
-    """Whether it has ended, and the call had no message."""
+    """True if reading has ended without a message."""
     if reading is None or not reading.done() or reading.cancelled():
         return False
     return reading.exception() is None and reading.result() is grpc.aio.EOF
 
 
 def deadline_is_over(context: Any) -> bool:
-    """Whether the time that the caller gave has passed."""
+    """True if the caller's deadline has passed."""
     left: float | None = context.time_remaining()
     return left is not None and left <= _DEADLINE_SLACK_SECONDS

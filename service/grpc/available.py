@@ -1,4 +1,4 @@
-"""Whether the packages that gRPC needs are installed; importing this imports none of them."""
+"""Checks whether the packages that gRPC needs are installed, without importing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = {
 
 
 def problem() -> str:
-    """What is missing and how to get it; empty if nothing is."""
+    """Return what is missing and how to install it; empty if nothing is."""
     missing = [
         package for module, package in _PACKAGES.items() if importlib.util.find_spec(module) is None
     ]

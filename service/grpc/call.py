@@ -1,8 +1,8 @@
-"""One RPC from its first byte to its status: one exchange, as one HTTP request is.
+"""One RPC from its first byte to its status, as one exchange, like an HTTP request.
 
-Every method is registered as one of streams of bytes, which on the wire are the same as one message
-each way: so the exchange begins when the call does, and what is wrong with its message (too large,
-not one of ours) is counted and told like anything else.
+Every method is registered as one of streams of bytes, which on the wire is the same as one message
+each way. So the exchange begins with the call, and an error in its message (too large, invalid) is
+counted and reported like any other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from service.serving.stream import AnswerStream, stream_events
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import UploadRoom
 
-# For the status of a call whose reader does not read.
+# For the status of a call whose client does not read.
 _STATUS_SECONDS = 1.0
 
 _log = get_logger()
@@ -45,13 +45,13 @@ Method = Callable[["Call", bytes], Awaitable[None]]
 
 
 class MessageStream(AnswerStream[list[bytes]], Protocol):
-    """``failure``: why it has not succeeded, after its end."""
+    """``failure``: the error of a failed stream, after its end."""
 
     failure: QuireError | None
 
 
 class Call:
-    """What a method has of its caller. ``owner``: the digest of the caller's key."""
+    """A method's view of the call. ``owner``: the digest of the caller's key."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Call:
         self._begun = False
 
     async def send(self, message: bytes) -> None:
-        """Returns once the message is on its way. Raises SlowReaderError, ClientGoneError."""
+        """Return once the message is being sent. Raises SlowReaderError, ClientGoneError."""
         try:
             async with asyncio.timeout(self.exchange.patience):
                 if not self._begun:
-                    # Not before there is an answer: a client that has heard nothing may retry.
+                    # Not before there is an answer: a client that has received nothing may retry.
                     self._begun = True
                     await self._context.send_initial_metadata(_metadata(self.exchange))
                 await self._context.write(message)
@@ -85,8 +85,7 @@ class Call:
             raise ClientGoneError("The client left.") from None
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
-        """Send everything that ``generation`` comes to. Raises QuireError when that is no
-        success."""
+        """Send all of ``generation``'s output. Raises QuireError if it fails."""
         with self.running.holding(self.owner, generation):
             batches = stream_events(self.exchange, generation, events)
             async with contextlib.aclosing(batches):
@@ -139,7 +138,7 @@ class Calls:
     async def _attempt(
         self, context: Any, headers: dict[str, bytes], exchange: Exchange, method: Method
     ) -> QuireError | None:
-        """What the call has failed with, if it has."""
+        """Run the call and return its error, if any."""
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
             if self._keys:
@@ -170,7 +169,7 @@ async def _refuse(context: Any, exchange: Exchange, failure: QuireError) -> None
         exchange.generation.close()  # the status may have to wait for its reader
     status = status_of(failure)
     trailing = (*_metadata(exchange), *status.trailing)
-    # A call that nobody reads any more ends with its connection.
+    # A call whose client no longer reads ends with its connection.
     with contextlib.suppress(TimeoutError, grpc.aio.InternalError):
         async with asyncio.timeout(_STATUS_SECONDS):
             await context.abort(status.code, status.message, trailing)
@@ -187,7 +186,7 @@ def _metadata(exchange: Exchange) -> Metadata:
 
 
 def _headers(context: Any) -> dict[str, bytes]:
-    """The call's metadata; of several values of one key the first."""
+    """Return the call's metadata; the first value of each key."""
     headers: dict[str, bytes] = {}
     for key, value in context.invocation_metadata() or ():
         headers.setdefault(key, value.encode() if isinstance(value, str) else value)

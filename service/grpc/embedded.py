@@ -1,4 +1,4 @@
-"""The answer to Embed, written without a Python number for each of a vector's."""
+"""Encodes the answer to Embed without creating a Python number for each element."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _DELIMITED: Final = 2
 
 
 def embed_response(vectors: Iterable[bytes], *, model: str, prompt_tokens: int) -> bytes:
-    """An EmbedResponse on the wire. ``vectors``: little-endian float32, which is also how a packed
-    field of floats is written."""
+    """Return a serialized EmbedResponse. ``vectors``: little-endian float32, which is also the
+    encoding of a packed field of floats."""
     rest = pb.EmbedResponse(model=model, prompt_tokens=prompt_tokens).SerializeToString()
     pieces = [rest]
     for vector in vectors:
@@ -26,7 +26,7 @@ _VALUES: Final[int] = pb.Embedding.DESCRIPTOR.fields_by_name["values"].number
 
 
 def _length_prefix(number: int, size: int) -> bytes:
-    """Before ``size`` bytes that are the value of a field."""
+    """Return the prefix of a field whose value has ``size`` bytes."""
     return _varint(number << 3 | _DELIMITED) + _varint(size)
 
 

@@ -1,6 +1,6 @@
-"""The event log as gRPC messages, pure: what both streams begin and end with, and the two streams.
+"""Encodes the event log as gRPC messages: the common beginning and end, and the two streams.
 
-Each is an ``AnswerStream`` of serialized messages, several where one would grow too large.
+Each is an ``AnswerStream`` of serialized messages, several if one would grow too large.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from service.wire.logprobs import MIN_LOGPROB
 from service.wire.usage import usage_of
 
-# Clients take 4 MiB by default.
+# Clients accept 4 MiB by default.
 _MESSAGE_BYTES = 256 * 1024
 _LOGPROBS_PER_EVENT = 128
 
 
 def _packed(response: Callable[..., Any], events: Iterable[Any]) -> Iterator[list[bytes]]:
-    """``events`` in as few messages as may be sent, each made when it is asked for; a single event
-    is never cut."""
+    """Pack ``events`` into as few messages as possible, each created lazily; a single event is
+    never split."""
     held: list[Any] = []
     size = 0
     for event in events:
@@ -101,8 +101,8 @@ def _logprobs(
 
 
 class _Events:
-    """What both streams do the same. ``logprobs``: how many likely alternatives of each token are
-    reported; None: no logprobs. ``failure``: why the stream has not succeeded."""
+    """The common part of both streams. ``logprobs``: how many likely alternatives of each token are
+    reported; None: no logprobs. ``failure``: the error of a failed stream."""
 
     _response: Callable[..., Any]
     _event: Callable[..., Any]
@@ -123,14 +123,14 @@ class _Events:
         self._created = created
         self._top = logprobs
         self._read = [0] * len(generation.choices)  # events encoded, per choice
-        self._sent = [0] * len(generation.choices)  # tokens, or their logprobs, that are out
+        self._sent = [0] * len(generation.choices)  # tokens, or their logprobs, sent so far
 
     def begin(self) -> list[bytes]:
         started = _started(self._generation, model=self._model, created=self._created)
         return self._one(started=started)
 
     def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
-        """All that these choices gained since the last call."""
+        """Yield everything added to these choices since the last call."""
         return _packed(self._response, self._fresh_events(choices))
 
     def end(self) -> list[bytes]:
@@ -148,7 +148,7 @@ class _Events:
 
 
 class ChatEvents(_Events):
-    """The event log, as it is."""
+    """Streams the event log as it is."""
 
     _response = pb.ChatResponse
     _event = pb.ChatEvent
@@ -197,7 +197,7 @@ def _chat_event(choice: int, event: Event) -> pb.ChatEvent:
 
 
 class GenerateEvents(_Events):
-    """Tokens go out at once, with what text is certain by then."""
+    """Streams tokens at once, with the text that is certain by then."""
 
     _response = pb.GenerateResponse
     _event = pb.GenerateEvent
@@ -213,7 +213,7 @@ class GenerateEvents(_Events):
                 yield pb.GenerateEvent(choice=choice.index, finished=finished)
 
     def _token_events(self, choice: Choice, text: str) -> Iterator[pb.GenerateEvent]:
-        """The text comes with the last tokens, to which it may belong."""
+        """Yield new tokens; the text is sent with the last of them, to which it may belong."""
         begin, end = self._sent[choice.index], len(choice.tokens)
         if begin == end and not text:
             return

@@ -1,7 +1,8 @@
-"""``python -m service.grpc.generate [FOLDER]``: the Python code of the proto file (``make proto``).
+"""``python -m service.grpc.generate [FOLDER]``: generates Python code from the proto file (``make
+proto``).
 
-Needs grpcio-tools in the version that pyproject.toml pins; a test fails when the code committed is
-not what this makes.
+Needs grpcio-tools in the version that pyproject.toml pins; a test fails when the committed code
+differs from the output.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from engine.python_command import python_command
 ROOT = Path(__file__).resolve().parents[1] / "proto"
 SOURCE = "quire/v1/quire.proto"
 GENERATED = ("quire/v1/quire_pb2.py", "quire/v1/quire_pb2.pyi", "quire/v1/quire_pb2_grpc.py")
-# protoc names modules by the proto file's path, which is the package's to choose, not Python's.
+# protoc names modules by the proto file's path, which follows the proto package, not Python's.
 _IMPORT = "from quire.v1 import quire_pb2"
 _OUR_IMPORT = "from service.proto.quire.v1 import quire_pb2"
 
 
 def generate(folder: Path) -> None:
-    """Writes ``GENERATED`` below ``folder``. Raises CalledProcessError."""
+    """Write ``GENERATED`` below ``folder``. Raises CalledProcessError."""
     outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
     command = ["-m", "grpc_tools.protoc", f"--proto_path={ROOT}", *outputs, SOURCE]
     subprocess.run(python_command(*command), check=True)

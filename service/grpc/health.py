@@ -14,13 +14,13 @@ from grpc_health.v1.health_pb2 import (
     HealthListResponse,
 )
 
-# Readiness also ends by silence, of which nothing tells.
+# Readiness also ends with the engine's silence, which triggers no event.
 _LOOK_SECONDS: Final = 0.25
 
 
 class HealthServicer:
-    """The servicer of grpc.health.v1.Health. ``ready``: whether requests are taken now. ``names``:
-    the services asked for; the empty name is the server."""
+    """The servicer of grpc.health.v1.Health. ``ready``: returns whether requests are accepted now.
+    ``names``: the known services; the empty name is the server."""
 
     def __init__(self, ready: Callable[[], bool], names: tuple[str, ...]) -> None:
         self._ready = ready
@@ -30,13 +30,13 @@ class HealthServicer:
         self._changed = asyncio.Event()
 
     async def watch(self) -> None:
-        """Tell those who watch, until cancelled; one look for all of them."""
+        """Notify watchers, until cancelled; one check for all of them."""
         while True:
             self._look()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """Those who watch are told NOT_SERVING, then their calls end."""
+        """Send NOT_SERVING to watchers and end their calls."""
         self._closed = True
         self._changed.set()
 
@@ -52,11 +52,11 @@ class HealthServicer:
         self, request: HealthCheckRequest, context: Any
     ) -> AsyncIterator[HealthCheckResponse]:
         if request.service not in self._names:
-            # So the protocol has it: the service might come to be.
+            # As the protocol requires: the service might be added later.
             yield HealthCheckResponse(status=HealthCheckResponse.SERVICE_UNKNOWN)
         said = None
         while True:
-            self._look()  # what is told here is what a change is seen against
+            self._look()  # later changes are relative to what is sent here
             changed = self._changed
             if request.service in self._names:
                 status = self._status()

@@ -1,4 +1,4 @@
-"""The methods of quire.v1.Quire, each a few lines: decode, ask admission, start, stream."""
+"""The methods of quire.v1.Quire, each a few lines: decode, check admission, start, stream."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _generate_events(
 
 
 def _streaming(api: Api[_Made, MessageStream]) -> Method:
-    """The method that answers with a stream of the API's events."""
+    """Return a method that answers with a stream of the API's events."""
 
     async def method(call: Call, message: bytes) -> None:
         call.exchange.record.stream = True
         beginning = begin(api, message, call.client)
-        del message  # it may be large, and an answer may take long
+        del message  # it may be large, and the answer may take long
         await call.stream(*await beginning)
 
     return method
@@ -61,7 +61,7 @@ def _streaming(api: Api[_Made, MessageStream]) -> Method:
 
 async def embed_texts(call: Call, message: bytes) -> None:
     embedding = embed(GRPC_EMBEDDINGS, message, call.client)
-    del message  # it may be large, and an answer may take long
+    del message  # it may be large, and the answer may take long
     _, pooled = await embedding
     call.exchange.succeed("stop")
     model = call.exchange.record.model

@@ -1,4 +1,4 @@
-"""The calls that generate just now, so that another call of the same key can end one."""
+"""The calls that are generating now, so that another call with the same key can abort one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Entry:
 
 
 class RunningCalls:
-    """By the server's request ids, which it mints itself: a caller's own could be anybody's."""
+    """Calls by the server's own request ids: ids chosen by callers would not be unique."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -33,7 +33,8 @@ class RunningCalls:
             del self._entries[request_id]
 
     def abort(self, request_id: str, owner: str) -> None:
-        """Its blocks are free at once. Raises NotFoundError, also for what another key began."""
+        """Abort a call and free its blocks at once. Raises NotFoundError, also for another key's
+        call."""
         entry = self._entries.get(request_id)
         if entry is None or entry.owner != owner:
             raise NotFoundError("No such request is running.", param="request_id")

@@ -1,4 +1,4 @@
-"""The gRPC server of an API worker: on the worker's event loop, with the services that HTTP has."""
+"""The gRPC server of an API worker: on the worker's event loop, with the same services as HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = get_logger()
 
 
 class GrpcServer:
-    """``start`` it once, then ``stop`` it."""
+    """Call ``start`` once, then ``stop``."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -35,7 +35,7 @@ class GrpcServer:
         self._watch: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(
             options=_options(services.settings.max_body_bytes),
-            # What stays open of the standard services takes no call's place.
+            # Long-lived calls of the standard services do not count against the others.
             maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
@@ -52,7 +52,7 @@ class GrpcServer:
         )
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port that is listened on. Raises OSError."""
+        """Listen and return the port. Raises OSError."""
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             bound: int = self._server.add_insecure_port(where)
@@ -64,8 +64,8 @@ class GrpcServer:
         return bound
 
     async def stop(self, timeout_seconds: float) -> bool:
-        """No new calls; those that run may end by themselves until ``timeout_seconds`` are over.
-        False if some had to be cut then."""
+        """Stop accepting calls; running ones may finish within ``timeout_seconds``. False if some
+        had to be cut off."""
         self._health.close()
         begin = time.monotonic()
         await self._server.stop(timeout_seconds)
@@ -79,18 +79,18 @@ class GrpcServer:
 def _options(max_message_bytes: int) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
-        # The limit is on what comes in; what it would unpack to has none.
-        # A fast client's calls would be let send megabytes before anybody reads them.
+        # The limit applies to incoming bytes, but decompression has none. With bandwidth probing, a
+        # fast client could send megabytes per call before they are read.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
         ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
         # Two servers on one port would each get some of the calls.
         ("grpc.so_reuseport", 0),
-        # A caller whose machine is gone says nothing; its blocks shall be free all the same.
+        # A caller whose machine is gone sends nothing; its blocks must be freed all the same.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # Callers that wait long may look likewise.
+        # Callers that wait long may send keepalive pings too.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ]

@@ -1,9 +1,9 @@
-"""The standard services beside ours: grpc.health.v1, open to all like /health, and reflection,
-behind the key where keys are set.
+"""The standard services besides ours: grpc.health.v1, open to all like /health, and reflection,
+which requires a key if keys are set.
 
-Anybody who can connect can open such calls, so those that stay open are bounded, in a budget of
-their own: they are not counted against quire.v1.Quire's. Every method is registered as one of
-streams, for then our code runs before the call's message has come, which it may never do.
+Anyone who can connect can open such calls, so long-lived ones are limited separately: they do not
+count against quire.v1.Quire's limit. Every method is registered as one of streams, because then our
+code runs before the call's message has arrived, which may never happen.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from service.grpc.health import HealthServicer
 from service.grpc.status import status_of
 from service.serving.keys import KeyRing
 
-# Of watches, and likewise of reflection's streams.
+# For watches, and likewise for reflection's streams.
 MOST_OPEN: Final = 256
 MOST_OPEN_OF_A_CONNECTION: Final = 16
-# For the message of a call that ends with its answer.
+# For the message of a unary call.
 MESSAGE_SECONDS: Final = 10.0
 
 
 class Places:
-    """How many calls of one kind may be open at once, in all and of one connection."""
+    """Limits how many calls of one kind may be open at once, in total and per connection."""
 
     def __init__(self, what: str, most: int = MOST_OPEN) -> None:
         self._what = what
@@ -42,7 +42,7 @@ class Places:
 
     @contextlib.asynccontextmanager
     async def taken(self, context: Any) -> AsyncIterator[None]:
-        """Ends the call with RESOURCE_EXHAUSTED where there is no place."""
+        """End the call with RESOURCE_EXHAUSTED if there is no place."""
         peer = context.peer()
         if self._open[peer] >= MOST_OPEN_OF_A_CONNECTION:
             await self._refuse(context, f"{MOST_OPEN_OF_A_CONNECTION} on this connection")
@@ -66,7 +66,7 @@ class Places:
 
 
 def health_handlers(health: HealthServicer) -> dict[str, Any]:
-    """The methods of grpc.health.v1.Health, by name."""
+    """Return the methods of grpc.health.v1.Health, by name."""
     watches = Places("health watches")
 
     async def check(_requests: Any, context: Any) -> None:
@@ -88,7 +88,7 @@ def health_handlers(health: HealthServicer) -> dict[str, Any]:
 
 
 def reflection_handlers(services: tuple[str, ...], keys: KeyRing) -> dict[str, Any]:
-    """The one method of grpc.reflection.v1alpha.ServerReflection, by name."""
+    """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name."""
     servicer = reflection.aio.ReflectionServicer(services)
     streams = Places("reflection streams")
 
@@ -121,7 +121,7 @@ def _bytes(value: str | bytes | None) -> bytes:
 
 
 async def _message(context: Any, kind: type[Message]) -> Any:
-    """The call's one message; ends the call that sends none, or one that is not of this kind."""
+    """Return the call's one message; end the call if there is none, or it is not of this kind."""
     try:
         async with asyncio.timeout(MESSAGE_SECONDS):
             data = await context.read()

@@ -1,5 +1,4 @@
-"""How a gRPC client is told of an error: status, message and trailing metadata, from the error tree
-that HTTP has too."""
+"""Converts errors, from the same tree as HTTP's, to gRPC status, message and trailing metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from grpc import StatusCode
 
 from service.errors import QuireError
 
-# By HTTP status, which each kind of error has.
+# By the HTTP status of each kind of error.
 STATUS_CODES: Final = {
     400: StatusCode.INVALID_ARGUMENT,
     401: StatusCode.UNAUTHENTICATED,
@@ -29,7 +28,7 @@ STATUS_CODES: Final = {
     504: StatusCode.DEADLINE_EXCEEDED,
 }
 
-# Clients take 8 KiB of metadata by default; on its way each of these bytes may become three.
+# Clients accept 8 KiB of metadata by default; in transit each of these bytes may become three.
 _MAX_MESSAGE_BYTES = 1024
 _MAX_PARAM_CHARS = 256
 
@@ -49,7 +48,7 @@ class Status(NamedTuple):
 
 def status_of(error: QuireError) -> Status:
     """Message and names may quote the request and are cut to what metadata can hold."""
-    # An error may be of a status that HTTP has and this table lacks: still never a success.
+    # An HTTP status may be missing from this table: it must still never become a success.
     code = STATUS_CODES.get(error.status, StatusCode.UNKNOWN)
     message = error.message.encode("utf-8", "replace")[:_MAX_MESSAGE_BYTES].decode(
         "utf-8", "ignore"

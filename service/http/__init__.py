@@ -1,7 +1,7 @@
-"""The routes, and with them Litestar: only this package uses it, so that it is first imported here.
+"""HTTP routes. Only this package imports Litestar, and does so first here.
 
-Where advanced-alchemy is installed, for the store, Litestar imports all of it to find one class of
-a feature that no route uses.
+If advanced-alchemy is installed, for the store, Litestar imports all of it to find one class of a
+feature that no route uses.
 """
 
 from observability.hidden_packages import hidden_packages

@@ -1,4 +1,4 @@
-"""Sending an answer, whole or as a stream, for any API whose answer can do both."""
+"""Sends an answer, whole or as a stream, for any API that supports both."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ async def answer_whole(
     receive: Receive,
     commit: Commit | None = None,
 ) -> Response[bytes]:
-    """A long answer is sent piece by piece as it is encoded: others' streams go on meanwhile, and
-    no more of it than a piece is in memory.
+    """Send a complete answer. A long one is encoded and sent piece by piece, so that other streams
+    continue and only one piece at a time is in memory.
 
-    Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails."""
+    Raises ClientGoneError as soon as the client leaves, QuireError when the engine fails.
+    """
     await finish_whole(exchange, generation, receive, answer)
     if commit is not None:  # what is stored is one piece
         body = b"".join(answer.whole())
@@ -42,8 +43,8 @@ async def answer_whole(
 
 
 def respond_in_pieces(exchange: Exchange, body: Iterable[bytes], outcome: str) -> Response[bytes]:
-    """A JSON answer with status 200, of pieces that are made when they are sent: others' streams
-    go on between them. It ends the exchange with this outcome."""
+    """Return a JSON answer with status 200 whose pieces are encoded as they are sent, so that other
+    streams continue in between. It ends the exchange with this outcome."""
     pieces = gathered(body)
     begun, following = next(pieces), next(pieces, None)
     if following is None:
@@ -67,7 +68,7 @@ async def _sent(
         for piece in pieces:
             yield piece
             await asyncio.sleep(0)
-    except Exception:  # the connection breaks off: a body that was begun cannot say so itself
+    except Exception:  # the connection is dropped: a partly sent body cannot report an error
         exchange.fail(InternalError("The server had an error while encoding the answer."))
         raise
     exchange.succeed(outcome)
@@ -76,7 +77,7 @@ async def _sent(
 async def finish_whole(
     exchange: Exchange, generation: Generation, receive: Receive, answer: Answer
 ) -> None:
-    """Returns once all of it is generated. Raises ClientGoneError as soon as the client leaves,
+    """Return once everything is generated. Raises ClientGoneError as soon as the client leaves,
     QuireError when the engine fails."""
     await unless_left(client_left(receive), complete(exchange, generation, answer))
 
@@ -84,7 +85,7 @@ async def finish_whole(
 def answer_stream(
     exchange: Exchange, generation: Generation, answer: Answer, commit: Commit | None = None
 ) -> EventStream:
-    """An SSE response that ends by the API's own last event, of success or of failure."""
+    """Return an SSE response that ends with the API's own last event, for success or failure."""
     exchange.record.status = 200
     return EventStream(
         stream_events(exchange, generation, answer.stream(), commit),

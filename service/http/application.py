@@ -1,4 +1,4 @@
-"""Litestar's application: every route, and what stands around them."""
+"""Litestar's application: every route, and what surrounds them."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ HANDLERS = (
 
 
 class App(Litestar):
-    """Litestar behind a door: what is the same for every route is done here, once.
+    """Wraps Litestar in a ``Door``, which does once what is the same for every route.
 
-    Paths are known without ``/v1`` too, HEAD is GET without its body, CORS headers stand on every
-    response, and a client that does not read its answer is cut off.
+    Paths also work without ``/v1``, HEAD is GET without a body, every response has CORS headers,
+    and a client that does not read its answer is cut off.
     """
 
     door: Door
@@ -68,8 +68,8 @@ class App(Litestar):
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        # Litestar's own are for models of pydantic and attrs, which it would import for them
-        # wherever they are installed. Were this no longer called, only the start would be slower.
+        # Litestar's own plugins are for pydantic and attrs models and would import these libraries
+        # wherever they are installed. If this were no longer called, only startup would be slower.
         return plugins
 
     async def __call__(
@@ -78,7 +78,7 @@ class App(Litestar):
         receive: Receive | LifeSpanReceive,
         send: Send | LifeSpanSend,
     ) -> None:
-        # Which of the types it is, the scope says.
+        # The scope determines which of the types it is.
         arguments: tuple[Any, Any, Any] = (scope, receive, send)
         match str(scope["type"]):
             case "http":
@@ -95,8 +95,8 @@ def make_app(
     on_startup: Callable[[], Awaitable[None]],
     on_shutdown: Callable[[], Awaitable[None]],
 ) -> App:
-    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently,
-    ``state.connections`` watches over those that clients have open."""
+    """``state.services`` holds what routes use, ``state.drain`` shuts the worker down gracefully,
+    ``state.connections`` monitors open client connections."""
     settings = services.settings
     keys = KeyRing(settings.keys, settings.priority_api_key)
     document = build_document(version=VERSION, needs_key=bool(keys))

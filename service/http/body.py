@@ -1,4 +1,4 @@
-"""Reading a request's body within its bounds, and noticing that the client left."""
+"""Reads a request's body within its limits, and notices when the client leaves."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from service.serving.exchange import Exchange
 from service.serving.limits import longest_seconds
 from service.tenants.upload_room import Gained
 
-# What a page of any origin may send without asking first: the types of HTML forms.
+# Content types of HTML forms, which a page of any origin may send without a preflight request.
 _FORM_TYPES = frozenset(
     {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
 )
-# For a body that begins while the server shuts down.
+# For a body that begins to arrive while the server shuts down.
 _DRAINING_SECONDS = 1.0
-# Inflated at a time, so that others' streams are not held up.
+# Decompressed at a time, so that other streams are not delayed.
 _INFLATED_BYTES = 256 * 1024
 _DEFAULT_SECONDS = 30.0
-# Each costs more than its bytes say.
+# Each costs more than its bytes suggest.
 _MOST_GZIP_MEMBERS = 16
 
 
 async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
-    """The whole body, decompressed. At most ``limit`` bytes are ever held of it.
+    """Return the whole decompressed body. Never holds more than ``limit`` bytes of it.
 
     Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
-    BodyTooLargeError once more than ``limit`` bytes are announced, have come or come out of the
-    compressed ones, OverloadedError when all bodies that arrive take too much memory together,
-    SlowSenderError when the bytes do not come in time, DrainingError when the server begins to
-    shut down meanwhile, ClientGoneError when the client leaves before the end.
+    BodyTooLargeError once more than ``limit`` bytes have been announced, received or decompressed,
+    OverloadedError when all arriving bodies together need too much memory, SlowSenderError when the
+    bytes arrive too slowly, DrainingError when the server begins to shut down meanwhile,
+    ClientGoneError when the client leaves before the end.
     """
     _check_type(scope)
     exchange = exchange_in(scope)
@@ -80,7 +80,7 @@ async def _read(
 
 
 class _Arrival:
-    """How much of a body has come, and until when more must come."""
+    """The size of the body received so far, and the deadline for more."""
 
     def __init__(self, timeout: asyncio.Timeout, drain: Drain | None, seconds: float) -> None:
         self.timeout = timeout
@@ -91,13 +91,13 @@ class _Arrival:
 
     @property
     def elapsed(self) -> float:
-        """Seconds."""
+        """In seconds."""
         return asyncio.get_running_loop().time() - self._began
 
     def gained(self, size: int) -> None:
         self.size += size
         if self._drain is not None and self._drain.draining:
-            return  # its end is set already
+            return  # its deadline is already set
         paced = self._began + longest_seconds(self.size, self._seconds)
         paused = asyncio.get_running_loop().time() + self._seconds
         self.timeout.reschedule(min(paced, paused))
@@ -127,7 +127,7 @@ def _check_announced(scope: Scope, limit: int) -> None:
 
 
 async def client_left(receive: Receive) -> None:
-    """Returns when the client closes its connection; to be called after the body was read."""
+    """Return when the client closes its connection. Call it after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -143,11 +143,11 @@ def _check_type(scope: Scope) -> None:
 
 class _Decoder(Protocol):
     async def feed(self, piece: bytes) -> None:
-        """Raises BodyTooLargeError, OverloadedError, or InvalidRequestError for what cannot be
+        """Raises BodyTooLargeError, OverloadedError, or InvalidRequestError for data that cannot be
         decompressed."""
 
     def whole(self) -> bytes:
-        """Raises InvalidRequestError where the end is missing."""
+        """Raises InvalidRequestError if the end is missing."""
 
 
 class _Plain:
@@ -164,7 +164,7 @@ class _Plain:
 
 
 class _Inflated:
-    """gzip (one member after another) or deflate, with a zlib header or without one."""
+    """Decompresses gzip (one or more members) or deflate, with or without a zlib header."""
 
     def __init__(self, encoding: str, limit: int, gained: Gained) -> None:
         self._encoding = encoding
@@ -205,7 +205,8 @@ class _Inflated:
                 await asyncio.sleep(0)
 
     def _window(self, first: int) -> int:
-        """zlib's ``wbits``. Some clients' deflate has no header; a header's first byte says 8."""
+        """Return zlib's ``wbits``. Some clients' deflate has no header; a header's first byte ends
+        in 8."""
         if self._encoding == "gzip":
             return 16 + zlib.MAX_WBITS
         return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS

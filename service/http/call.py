@@ -1,4 +1,4 @@
-"""A request as routes see it."""
+"""The request object that routes receive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.serving.services import Services
 
 
 class HttpCall(Request[Any, Any, Any]):
-    """Litestar makes one for each request. Those of routes that are not counted have no
+    """Litestar creates one for each request. Those of routes that are not counted have no
     ``exchange``."""
 
     __slots__ = ()
@@ -35,20 +35,20 @@ class HttpCall(Request[Any, Any, Any]):
         return Client(self.services, self.exchange, partial(client_left, self.receive))
 
     async def read(self) -> bytes:
-        """The body, as ``read_body`` does. It may be large, so do not keep it."""
+        """Read the body with ``read_body``. It may be large, so do not keep it."""
         limit = self.services.settings.max_body_bytes
         return await read_body(self.scope, self.receive, limit=limit)
 
     def answer(self, body: bytes) -> Response[bytes]:
-        """The whole answer as JSON: the exchange has succeeded. Raises OverloadedError when all
-        exchanges keep too much together."""
+        """Return the whole answer as JSON; the exchange has succeeded. Raises OverloadedError when
+        all exchanges together hold too much."""
         self.exchange.hold(len(body))
         self.exchange.succeed("stop")
         return respond(self.exchange, body)
 
 
 def respond(exchange: Exchange, body: bytes) -> Response[bytes]:
-    """A JSON answer with status 200."""
+    """Return a JSON answer with status 200."""
     exchange.record.status = 200
     return Response(
         content=body, status_code=200, media_type="application/json", headers=exchange.headers

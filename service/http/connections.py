@@ -1,9 +1,9 @@
-"""The connections that clients have open: which are idle, and ending those.
+"""Monitors clients' open connections and closes idle ones.
 
-The HTTP server accepts connections, reads and writes; it has no time limit for one that says
-nothing, and does not tell which are in use. So the sockets are found here among the process's
-descriptors, once a second, and matched by the peer's address with the requests that the app works
-on. What is to end is shut down: the server then sees that the connection has ended.
+The HTTP server accepts connections, reads and writes; it has no time limit for an idle connection
+and does not report which ones are in use. So this module finds the sockets among the process's
+descriptors once a second, and matches them by the peer's address with the app's current requests.
+It closes a connection by shutting its socket down, which the server notices.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from dataclasses import dataclass
 
 from service.serving.limits import MOST_CONNECTIONS
 
-# Descriptors that are not clients' connections: the engine's socket, the store, logs.
+# Descriptors that are not client connections: the engine's socket, the store, logs.
 RESERVED_DESCRIPTORS = 64
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0
-# Looks for new connections only; the next one asks every descriptor again what it is.
+# Scans for new connections only; the next one checks every descriptor again.
 _BRIEF_LOOKS = 9
 # While connections are scarce.
 _HURRIED_LOOK_SECONDS = 0.05
-# Of the connections that may be open, so many are left for those that come.
+# This fraction of the allowed connections is kept free for new ones.
 _SPARE = 8
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop what was not sent
-# Where Linux's tcp_info has tcpi_bytes_received.
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop unsent data
+# The offset of tcpi_bytes_received in Linux's tcp_info.
 _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
 
@@ -44,7 +44,7 @@ PeerAddress = tuple[str, int]
 
 
 def connection_limit() -> int:
-    """How many connections may be open at once without running out of descriptors."""
+    """Return how many connections may be open at once without running out of descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
@@ -53,8 +53,8 @@ def connection_limit() -> int:
 
 @dataclass(slots=True)
 class Peer:
-    """What the app knows of one client's connection: its requests in progress, and when the last
-    of them ended (in monotonic seconds)."""
+    """One client connection as the app sees it: its requests in progress, and when the last of them
+    ended (in monotonic seconds)."""
 
     address: PeerAddress
     requests: int = 0
@@ -69,7 +69,7 @@ class _Connection:
 
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
-    ``first_timeout``: before its first. ``most``: how many are accepted."""
+    ``first_timeout``: before its first request. ``most``: how many are accepted."""
 
     def __init__(self, *, idle_timeout: float, first_timeout: float, most: int) -> None:
         self._idle_timeout = idle_timeout
@@ -80,16 +80,16 @@ class Connections:
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
         self._descriptors: dict[PeerAddress, int] = {}
-        self._others: set[int] = set()  # descriptors that were no client's at the last full look
+        self._others: set[int] = set()  # descriptors that were not a client's at the last full scan
         self._brief_looks = 0  # since then
 
     @property
     def open(self) -> int:
-        """Connections that were open at the last look."""
+        """The number of connections open at the last scan."""
         return len(self._open)
 
     def enter(self, address: PeerAddress) -> Peer:
-        """A request from ``address`` begins."""
+        """Record the start of a request from ``address``."""
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = Peer(address)
@@ -97,15 +97,15 @@ class Connections:
         return peer
 
     def leave(self, peer: Peer) -> None:
-        """A request of ``peer`` has ended."""
+        """Record the end of one of ``peer``'s requests."""
         peer.requests -= 1
         peer.ended = time.monotonic()
         if self._port is None and not peer.requests:
-            del self._peers[peer.address]  # nobody looks, so nobody forgets
+            del self._peers[peer.address]  # without ``watch`` nothing else would remove it
 
     async def watch(self, port: int) -> None:
-        """Ends connections to ``port`` that are idle for too long, and the longest idle ones first
-        when few more can be accepted; until cancelled."""
+        """Close connections to ``port`` that have been idle for too long, and those idle longest
+        when few more can be accepted. Runs until cancelled."""
         self._port = port
         try:
             while True:
@@ -115,7 +115,7 @@ class Connections:
             self._port = None
 
     def cut(self, peer: Peer) -> None:
-        """End the connection of ``peer`` at once; what was not sent yet is dropped."""
+        """Close the connection of ``peer`` at once; unsent data is dropped."""
         with self._socket_of(peer) as connection:
             if connection is not None:
                 with contextlib.suppress(OSError):
@@ -123,21 +123,22 @@ class Connections:
                 _shut(connection)
 
     def unsent(self, peer: Peer) -> int:
-        """Bytes that ``peer`` has not acknowledged; 0 for a connection that is gone."""
+        """Return the number of bytes that ``peer`` has not acknowledged; 0 for a closed
+        connection."""
         with self._socket_of(peer) as connection:
             return 0 if connection is None else _unacknowledged(connection)
 
     def received(self, peer: Peer) -> int | None:
-        """Bytes that the HTTP server has read from ``peer`` so far; None where that is not known:
-        the connection is gone, or the system does not tell."""
+        """Return the number of bytes that the HTTP server has read from ``peer``; None if unknown
+        because the connection is closed or the system does not report it."""
         with self._socket_of(peer) as connection:
             return None if connection is None else _read_of(connection)
 
     def _end_idle(self) -> bool:
-        """Whether connections are scarce."""
+        """Close idle connections. True if connections are scarce."""
         now = time.monotonic()
         self._look(now)
-        idle = []  # since when, and the descriptor
+        idle = []  # (idle since, descriptor)
         for descriptor, connection in list(self._open.items()):
             peer = self._peers.get(connection.address)
             if peer is None:
@@ -157,10 +158,11 @@ class Connections:
         return scarce
 
     def _look(self, now: float, *, again: bool = False) -> None:
-        """Find connections that are new, forget those that are gone. One whose descriptor was used
-        again since the last look is found when it seems idle, or with ``again``, which looks at
-        those that are known too. What was no client's is asked again when connections are scarce
-        and in one look of ten: a server that serves nobody new should not pay for looking."""
+        """Find new connections and forget closed ones. If a descriptor was reused since the last
+        scan, its new connection is found when it seems idle, or with ``again``, which also checks
+        known descriptors. Descriptors that were not a client's are checked again only when
+        connections are scarce and in one scan of ten, so that scanning costs a server without new
+        clients little."""
         present = set(map(int, os.listdir(_DESCRIPTORS)))
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
@@ -193,7 +195,8 @@ class Connections:
         return known
 
     def _peer_address(self, descriptor: int) -> PeerAddress | None:
-        """Whose connection it is; None if it is no client's."""
+        """Return the address of the client that a descriptor belongs to; None if it is not a
+        client's."""
         with _borrowed(descriptor) as connection:
             return None if connection is None else self._address_of(connection)
 
@@ -209,7 +212,7 @@ class Connections:
         return host.partition("%")[0], port
 
     def _end(self, descriptor: int) -> None:
-        """Unless it has become another one."""
+        """Close the connection, unless the descriptor has been reused."""
         known = self._forget(descriptor)
         if known is None:
             return
@@ -219,7 +222,8 @@ class Connections:
 
     @contextlib.contextmanager
     def _socket_of(self, peer: Peer) -> Iterator[socket.socket | None]:
-        """The connection of ``peer``, if it is still there. One that is new is looked for, once."""
+        """Yield the connection of ``peer`` if it is still open. Scans once if it is not known
+        yet."""
         if peer.address not in self._descriptors:
             self._look(time.monotonic(), again=True)
         descriptor = self._descriptors.get(peer.address)
@@ -233,17 +237,17 @@ class Connections:
 
 @contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
-    """A duplicate of it, so that it cannot become another one meanwhile; None if it is not a socket
-    or is closed.
+    """Yield a duplicate of a descriptor, so that it cannot be reused meanwhile; None if it is
+    closed or not a socket.
 
-    What is not a socket is never duplicated: closing any descriptor of a file gives up all locks
-    that the process has on that file, and SQLite relies on those.
+    Only sockets are duplicated: closing any descriptor of a file releases all locks that the
+    process holds on that file, and SQLite relies on those.
     """
     try:
         own = os.dup(descriptor) if _is_socket(descriptor) else None
     except OSError:
         own = None
-    if own is None or not _is_socket(own):  # a file after all: see above why it stays open
+    if own is None or not _is_socket(own):  # a file after all: see above why it is not closed
         yield None
         return
     connection = socket.socket(fileno=own)
@@ -274,7 +278,7 @@ def _unacknowledged(connection: socket.socket) -> int:
 
 
 def _read_of(connection: socket.socket) -> int | None:
-    """What has come, without what nobody has read yet."""
+    """Return the bytes received, minus those not read yet."""
     if sys.platform != "linux":
         return None
     end = _BYTES_RECEIVED + _COUNT.size

@@ -1,4 +1,5 @@
-"""What stands before every route: paths, methods, CORS, and the patience with slow readers."""
+"""Handles what is common to all routes: paths, methods, CORS, and the time limit for slow
+readers."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from service.http.scope import CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
 
 VERSION_PREFIX = "/v1"
 
-# A larger answer is written in pieces, each when there is room for it.
+# A larger answer is written in pieces, each as soon as there is room for it.
 _PIECE_BYTES = 16 * 1024
 _WHOLE_BYTES = 128 * 1024
-# The HTTP server holds so many pieces itself: the last bytes go alone, so that the last of them
-# can only be written when all before has been taken.
+# The HTTP server buffers this many pieces itself. Sending the last bytes one by one makes sure that
+# the final one can only be written when everything before it has been accepted.
 _HELD_PIECES = 6
 _LOOK_SECONDS = (0.01, 0.5)
 
 
 def first_segments(paths: Iterable[str]) -> frozenset[str]:
-    """``chat`` of ``/v1/chat/completions``: what is known without its version."""
+    """Return the first path segments that are also served without the version, such as ``chat`` for
+    ``/v1/chat/completions``."""
     prefix = f"{VERSION_PREFIX}/"
     return frozenset(
         path.removeprefix(prefix).partition("/")[0] for path in paths if path.startswith(prefix)
@@ -34,7 +36,7 @@ def first_segments(paths: Iterable[str]) -> frozenset[str]:
 
 class Door:
     """``versioned``: first segments of the paths below ``/v1``. ``patience``: seconds that a client
-    may leave one write of its answer waiting."""
+    may block one write of its answer."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class Door:
             answer.headless = True
             state[SERVER_SEND] = answer.send
         else:
-            # For streams: past all that only concerns a response's start.
+            # Streams bypass everything that only concerns the start of a response.
             state[SERVER_SEND] = send
         try:
             await app(scope, receive, answer.send)
@@ -88,7 +90,7 @@ class Door:
 
 
 class _Answer:
-    """One response on its way out."""
+    """A response being sent."""
 
     def __init__(
         self,
@@ -128,12 +130,12 @@ class _Answer:
             await self._send_in_pieces(message["body"])
 
     def cut(self) -> None:
-        """End the client's connection, where nothing else is in progress on it."""
+        """Close the client's connection, unless other requests are in progress on it."""
         if self._scope["http_version"] != "2" or self._peer.requests <= 1:
             self._connections.cut(self._peer)
 
     async def _send_in_pieces(self, body: bytes) -> None:
-        """Returns when the client has taken them, or left."""
+        """Return when the client has received the pieces, or left."""
         try:
             last = len(body) - _HELD_PIECES
             for start in range(0, last, _PIECE_BYTES):
@@ -152,9 +154,10 @@ class _Answer:
             await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def _taken(self) -> None:
-        """Until nothing waits in the kernel. Raises TimeoutError when that does not move."""
+        """Wait until nothing is left in the kernel's buffer. Raises TimeoutError when there is no
+        progress."""
         if self._scope["http_version"] == "2":
-            return  # others' answers wait there too; its own windows have held this one back
+            return  # the buffer is shared; flow control has held this one back
         loop = asyncio.get_running_loop()
         pause, longest = _LOOK_SECONDS
         left, since = -1, loop.time()

@@ -1,8 +1,8 @@
-"""Server-sent events with as little between generator and socket as possible.
+"""Server-sent events with as little as possible between generator and socket.
 
-A token costs about as much to send as to make, so chunks go straight to the HTTP server's own
-``send``, past the wrappers that the framework puts around it (they only watch for the response's
-start, which still passes through them).
+Sending a token costs about as much as generating it, so chunks go straight to the HTTP server's own
+``send``, bypassing the framework's wrappers (they only watch for the response's start, which still
+passes through them).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from service.errors import QuireError, SlowReaderError
 from service.http.body import client_left
 from service.http.scope import CUT_CLIENT, SERVER_SEND
 
-# A comment: every reader of SSE skips it (WHATWG HTML, 9.2.6).
+# A comment, which every SSE parser skips (WHATWG HTML, 9.2.6).
 KEEP_ALIVE = b": keep-alive\n\n"
 
-# No proxy on the way may hold back or rewrite what is meant to arrive token by token.
+# Keep proxies from buffering or rewriting a stream that should arrive token by token.
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
 class EventStream(Response[bytes]):
-    """Sends what ``events`` yields, each chunk by one write, until it ends or the client leaves;
-    then the generator is closed.
+    """Sends each chunk of ``events`` in one write, until they end or the client leaves; then the
+    generator is closed.
 
-    A client that stays but lets one write wait for longer than ``patience`` seconds is cut off
-    (before twice as long) and ``cut`` is called with the reason. After ``keep_alive`` seconds (half
-    as long again at most) in which there was nothing to write, a comment is written, for proxies
-    that take silence for death; 0: never.
+    A client that blocks one write for longer than ``patience`` seconds is cut off (before twice
+    that time), and ``cut`` is called with the reason. After ``keep_alive`` seconds without a write
+    (at most half as long again), a comment is sent for proxies that close silent connections; 0:
+    never.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class _EventStreamResponse(ASGIResponse):
         self._cut = cut
         self._begun_writes = 0
         self._done_writes = 0
-        self._comment: asyncio.Task[None] | None = None  # on its way: no other write may begin
+        self._comment: asyncio.Task[None] | None = None  # being sent: no other write may begin
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         server_send: Send = self._scope["state"].get(SERVER_SEND, send)
@@ -119,7 +119,7 @@ class _EventStreamResponse(ASGIResponse):
             tasks = [sending, leaving, *([] if self._comment is None else [self._comment])]
             for task in tasks:
                 task.cancel()
-            # Only once the sender has let go of it may the generator be closed.
+            # The generator may be closed only after the sender has released it.
             results = await asyncio.gather(*tasks, return_exceptions=True)
             await self._events.aclose()
         if isinstance(results[0], Exception):
@@ -128,17 +128,18 @@ class _EventStreamResponse(ASGIResponse):
     async def _watch(
         self, sending: asyncio.Future[None], leaving: asyncio.Future[None], send: Send
     ) -> None:
-        """Until the stream has ended, the client has left, or one write waits for too long."""
+        """Return when the stream has ended, the client has left, or one write has been blocked too
+        long."""
         loop = asyncio.get_running_loop()
         interval = min(self._patience, self._keep_alive or self._patience) / 2
-        seen, since = 0, loop.time()  # writes begun by then, and none after
+        seen, since = 0, loop.time()  # writes begun, and since when there were no more
         while True:
             done, _ = await asyncio.wait(
                 (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return
-            # A look now and then costs nothing per token; a clock read at each write would.
+            # Checking periodically costs nothing per token; reading the clock at each write would.
             if seen != self._begun_writes:
                 seen, since = self._begun_writes, loop.time()
             elif self._begun_writes != self._done_writes:
@@ -166,5 +167,5 @@ class _EventStreamResponse(ASGIResponse):
             self._done_writes += 1
         if self._comment is not None:
             await self._comment
-        self._begun_writes += 1  # and never done: no comment may follow
+        self._begun_writes += 1  # never marked as done, so that no comment follows
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,4 +1,4 @@
-"""Every exception that can leave a route, as a response in its API's own shape."""
+"""Turns every exception that leaves a route into a response in the format of its API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = get_logger()
 
 
 def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
-    """``path`` is told back to its caller only."""
+    """Convert any exception. ``path`` is only returned to the caller who sent it."""
     if isinstance(error, QuireError):
         return error
     if isinstance(error, HTTPException):
@@ -42,7 +42,7 @@ def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
 
 def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The app's only exception handler."""
-    # Not request.url: it is made from the Host header too, which may be anything.
+    # Not request.url, which also depends on the Host header and so may contain anything.
     path = request.scope["path"]
     answer = as_quire_error(error, method=request.method, path=path)
     if isinstance(answer, InternalError):
@@ -58,7 +58,7 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         if "GET" in headers.get("allow", "").split(", "):
             headers["allow"] += ", HEAD"
     if exchange is None:
-        # No route took it, so nothing counts it; its client can still name it.
+        # No route matched, so the request is not counted; the client can still refer to its id.
         request_id = new_request_id()
         headers |= {"x-request-id": request_id, "request-id": request_id}
     else:

@@ -1,8 +1,8 @@
-"""Authenticates each request and keeps its exchange.
+"""Authenticates each request and manages its exchange.
 
 ``ExchangeMiddleware`` wraps every route. A route is closed to callers without a key unless it is
 declared with ``opt={"open": True}``; one declared with ``opt={"route": …}`` is counted and logged
-under that name, exactly once, whatever happens to it.
+under that name, exactly once, however it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.tenants.upload_room import UploadRoom
 
 
 class ExchangeMiddleware(ASGIMiddleware):
-    """Outermost of a route: authenticates, opens the exchange and always ends it."""
+    """The outermost layer of a route: authenticates, opens the exchange and always ends it."""
 
     scopes = (ScopeType.HTTP,)
 

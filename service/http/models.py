@@ -28,7 +28,7 @@ def _asks_as_anthropic(request: HttpCall) -> bool:
 
 @get("/v1/models/{model_id:path}", opt={"route": "models"})
 async def retrieve_model(request: HttpCall, model_id: FromPath[str]) -> Response[bytes]:
-    # Names may hold slashes, hence a path, which comes with one in front.
+    # Names may contain slashes, hence the path type, which adds a leading slash.
     name = request.services.model_name(str(model_id).removeprefix("/"))
     request.exchange.record.model = name
     card = model_card(request.services, name)

@@ -1,7 +1,8 @@
-"""The OpenAPI document, from one table of operations and the structs that decode and encode.
+"""Builds the OpenAPI document from a table of operations and the structs used for
+(de)serialization.
 
-Bodies are decoded by hand, so the framework cannot see their types; here each operation names
-them, and a test holds the table against the routes that exist.
+Bodies are decoded by hand, so the framework cannot see their types; here each operation names them,
+and a test compares the table with the actual routes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _PATH_NAMES = re.compile(r"\{(\w+)\}")
 
 
 class Query(NamedTuple):
-    """A parameter that may go without."""
+    """An optional query parameter."""
 
     name: str
     schema: JsonObject
@@ -50,7 +51,7 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``answer``: a struct, or the media type of something that is not JSON."""
+    """``answer``: a struct, or the media type of a response that is not JSON."""
 
     method: str
     path: str
@@ -237,7 +238,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def build_document(*, version: str, needs_key: bool) -> JsonObject:
-    """The whole document, OpenAPI 3.1."""
+    """Return the whole document, OpenAPI 3.1."""
     types: list[type] = []
     for operation in OPERATIONS:
         parts = (operation.error, operation.request, operation.answer)
@@ -275,8 +276,8 @@ _NULL = {"type": "null"}
 
 
 def _as_taken(schema: JsonObject) -> JsonObject:
-    """A request's schema as it is read: with fields that are not known, and null for any that may
-    be left out (``service.wire.leniency``)."""
+    """Return a request's schema as it is actually accepted: with unknown fields, and null for any
+    optional field (``service.wire.leniency``)."""
     taken = {key: value for key, value in schema.items() if key != "additionalProperties"}
     if "properties" in taken:
         taken["properties"] = {

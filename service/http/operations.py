@@ -1,4 +1,4 @@
-"""For those who run the server: health, readiness, metrics."""
+"""Routes for operators: health, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OPEN = {"open": True}
 
 class EngineHealth(msgspec.Struct, frozen=True):
     """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step.
-    ``architecture``: the model's, as its config.json says it; ``simulated`` where none computes.
-    ``tensor_parallel_size``: how many devices share the model.
-    ``tasks``: what can be asked of it, of generate, embed and score."""
+    ``architecture``: the model's, as in its config.json; ``simulated`` if no model is loaded.
+    ``tensor_parallel_size``: how many devices share the model. ``tasks``: the supported ones of
+    generate, embed and score."""
 
     phase: str
     detail: str
@@ -64,15 +64,15 @@ def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
 
 @get(["/health", "/health/ready"], opt=OPEN)
 async def ready(request: HttpCall) -> Response[bytes]:
-    """200 while requests are taken and the engine makes progress or has nothing to do."""
+    """Return 200 while requests are accepted and the engine makes progress or is idle."""
     health = _health(request.services)
     return _respond(health, healthy=health.status == "ok")
 
 
 @get("/health/live", opt=OPEN)
 async def live(request: HttpCall) -> Response[bytes]:
-    """503 only where nothing but a restart of everything helps: the supervisor hangs, or has tried
-    to start the engine again and again; or there is none, and the engine is dead or stuck."""
+    """Return 503 only if nothing but a full restart can help: the supervisor hangs, or has tried
+    repeatedly to start the engine; or there is no supervisor, and the engine is dead or stuck."""
     services = request.services
     health = _health(services)
     is_lost = health.status in ("lost", "failing", "silent")
@@ -84,5 +84,5 @@ async def live(request: HttpCall) -> Response[bytes]:
 async def metrics(request: HttpCall) -> Response[bytes]:
     services = request.services
     body, content_type = await services.metrics_pages.page(request.headers.get("accept", ""))
-    # Prometheus' media types carry their own charset and version.
+    # Prometheus' media types include a charset and version.
     return Response(content=body, status_code=200, headers={"content-type": content_type})

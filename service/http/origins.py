@@ -1,10 +1,10 @@
-"""Which web pages may call the server, and under which names it is reached.
+"""Decides which web pages may call the server, and by which host names it may be addressed.
 
-A browser sends a page's requests to any address, this machine's own included, whoever wrote the
-page. It says whose they are (Origin) and only hands the answer over when that is allowed (CORS).
-A server that asks for no keys therefore refuses what a page of another origin sends. One that only
-listens on a loopback address also refuses hosts of other names: a name of the attacker's may lead
-here (DNS rebinding), and its pages are then of the server's own origin.
+A browser sends a page's requests to any address, including this machine's own, regardless of the
+page's author. It states the page's origin (Origin) and only gives the page the response if that is
+allowed (CORS). A server without API keys therefore rejects requests from pages of other origins.
+One that only listens on a loopback address also rejects unknown host names: an attacker's name may
+resolve to it (DNS rebinding), which would make the attacker's pages same-origin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Headers = list[tuple[bytes, bytes]]
 
 _METHODS = b"GET, HEAD, POST, DELETE, OPTIONS"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# What browsers' clients send: asked for or not, so that a proxy may keep the answer.
+# Headers that clients in browsers send. Always listed in full, so that a proxy may cache the
+# response.
 _REQUEST_HEADERS = (
     "authorization",
     "content-type",
@@ -67,9 +68,9 @@ _MOST_ASKED_BYTES = 4096
 
 
 class OriginRules:
-    """``origins`` whose pages may call, ``hosts`` that requests may name besides this machine's
-    own (``*`` in either: all); None: any. ``guarded``: no key protects the server, so a request
-    that a page of another origin sends is refused."""
+    """``origins``: pages of these may call the server; ``hosts``: host names that requests may use
+    besides this machine's own (``*`` in either: all); None: any. ``guarded``: no key protects the
+    server, so requests from pages of other origins are rejected."""
 
     def __init__(
         self, *, origins: Iterable[str], hosts: Iterable[str] | None, guarded: bool
@@ -88,7 +89,7 @@ class OriginRules:
         allowed_hosts: tuple[str, ...],
         allowed_origins: Iterable[str],
     ) -> OriginRules:
-        """``host``: what the server listens on; ``keys``: whether it asks for one."""
+        """``host``: the address the server listens on; ``keys``: whether it requires API keys."""
         checked = bool(allowed_hosts) or (is_loopback(host) and not keys)
         return cls(
             origins=allowed_origins,
@@ -97,7 +98,7 @@ class OriginRules:
         )
 
     def check(self, scope: Scope) -> None:
-        """Raises ForbiddenError."""
+        """Raise ForbiddenError for a request that is not allowed."""
         if self._hosts is not None:
             for name, value in scope["headers"]:
                 if name == b"host":
@@ -124,7 +125,7 @@ class OriginRules:
         return ANY in self._origins or origin.lower() in self._origins
 
     def response_headers(self, scope: Scope) -> Headers:
-        """What every response to ``scope`` carries, whatever its status."""
+        """Return the headers of every response to ``scope``, regardless of its status."""
         if not self._origins:
             return []
         origin = header(scope, b"origin")
@@ -135,8 +136,8 @@ class OriginRules:
         return headers
 
     def preflight(self, scope: Scope) -> Headers | None:
-        """The headers of the answer, if ``scope`` is a browser's question whether an allowed page
-        may make a request; it is asked without the key."""
+        """Return the response headers if ``scope`` is a CORS preflight request of an allowed page.
+        Browsers send it without the key."""
         asked = header(scope, b"access-control-request-method")
         origin = header(scope, b"origin").decode("latin-1")
         if scope.get("method") != "OPTIONS" or not asked or not self.allows(origin):
@@ -156,7 +157,7 @@ class OriginRules:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address always means this machine."""
+    """True if a name or address always refers to this machine."""
     name = host.lower().strip("[]")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -171,7 +172,7 @@ def _origin(text: str) -> str:
 
 
 def _bare_host(text: str) -> str:
-    """A Host header's name without its port."""
+    """Return the name in a Host header, without the port."""
     name = text.strip().lower()
     if name.startswith("["):
         return name.partition("]")[0] + "]"
@@ -181,7 +182,7 @@ def _bare_host(text: str) -> str:
 
 
 def _same(origin: str, host: bytes) -> bool:
-    """Whether a page's origin is the server it calls. The scheme may differ behind a proxy."""
+    """True if a page's origin is the server it calls. The scheme may differ behind a proxy."""
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.decode("latin-1").lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""``/``, ``/docs`` and ``/openapi.json``: what this is and how to use it."""
+"""``/``, ``/docs`` and ``/openapi.json``: what this server is and how to use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HTML = "text/html"
 
 
 class Landing(msgspec.Struct, frozen=True):
-    """What a program learns at ``/``."""
+    """The JSON form of ``/``."""
 
     name: str
     model: str
@@ -35,12 +35,12 @@ class Landing(msgspec.Struct, frozen=True):
 
 
 def wants_html(accept: str) -> bool:
-    """Whether a caller prefers a page over JSON: browsers name text/html, programs do not."""
+    """True if a caller prefers HTML over JSON: browsers accept text/html, programs do not."""
     return "text/html" in accept.lower()
 
 
 def _base_url(request: HttpCall) -> str:
-    """Where the caller reached us. Raises InvalidRequestError."""
+    """Return the URL by which the caller reached us. Raises InvalidRequestError."""
     try:
         return str(request.base_url).rstrip("/")
     except ValueError as error:
@@ -82,7 +82,7 @@ async def landing(request: HttpCall) -> Response[bytes]:
 
 @get("/docs", opt=OPEN, sync_to_thread=False)
 def docs() -> Response[bytes]:
-    """Needs nothing from elsewhere: reads /openapi.json and renders it."""
+    """The page is self-contained: it renders /openapi.json."""
     return Response(content=(_PAGES / "docs.html").read_bytes(), media_type=_HTML)
 
 

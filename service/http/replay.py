@@ -1,8 +1,8 @@
-"""Resumable streams: any API's stream kept as a run, followed again after a lost connection.
+"""Resumable streams: any API's stream kept as a run, to be resumed after a lost connection.
 
 A client opts in with the header ``x-quire-resumable: true``. Its stream then has ``id:`` lines and
 the response the header ``x-quire-stream-id``; ``GET /v1/streams/{id}`` with ``Last-Event-ID`` (or
-``?starting_after=``) gives exactly the rest.
+``?starting_after=``) returns exactly the rest.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def wants_resumable(request: HttpCall) -> bool:
 
 
 def stream_answer(request: HttpCall, generation: Generation, answer: Answer) -> EventStream:
-    """``answer_stream``, kept as a run if the client asked for it. Its id is the record's
-    ``response_id``. Raises OverloadedError when there is no memory for another run."""
+    """Like ``answer_stream``, but kept as a run if the client requested it. The run's id is the
+    record's ``response_id``. Raises OverloadedError when there is no memory for another run."""
     if not wants_resumable(request):
         return answer_stream(request.exchange, generation, answer)
     run = start_run(request.requester, generation, answer.stream())
@@ -50,7 +50,7 @@ def start_run(
     subject: RunListener | None = None,
     commit: Commit | None = None,
 ) -> Run:
-    """From here on the generation belongs to the run, whatever becomes of the connection.
+    """Start a run, which from here on owns the generation, even if the connection is lost.
 
     Raises OverloadedError.
     """
@@ -70,10 +70,10 @@ def start_run(
 
 
 def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
-    """The run's events from ``number`` on. A reader that is cut off does not end the run.
+    """Return the run's events from ``number`` on. Cutting off a reader does not end the run.
 
-    Raises InvalidRequestError for events that are no longer available, OverloadedError for one
-    reader too many.
+    Raises InvalidRequestError for events that are no longer available, OverloadedError if there are
+    too many readers.
     """
     run.check_readers()
     if number < run.log.first:
@@ -97,7 +97,7 @@ def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
 
 
 def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
-    """The same, of a run that ended and was stored."""
+    """Like ``follow_run``, for a stored run that has ended."""
 
     async def rest() -> AsyncGenerator[bytes, None]:
         place = 0
@@ -118,7 +118,7 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
 
 
 def first_wanted(request: HttpCall) -> int:
-    """The number of the first event that the client has not had: after ``starting_after``, else
+    """Return the number of the first event that the client needs: after ``starting_after``, else
     after ``Last-Event-ID``, else 0. Raises InvalidRequestError."""
     name = "starting_after"
     text = request.query_params.get(name)

@@ -1,4 +1,4 @@
-"""A request's ASGI scope: its headers, and what the layers around a route leave in its state."""
+"""A request's ASGI scope: its headers, and what the layers around a route store in its state."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from service.serving.exchange import Exchange
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
-# Names in the scope's state.
+# Keys in the scope's state.
 EXCHANGE = "quire_exchange"
 SERVER_SEND = "quire_server_send"
-CUT_CLIENT = "quire_cut_client"  # ends the client's connection
+CUT_CLIENT = "quire_cut_client"  # closes the client's connection
 
 
 def exchange_in(scope: Scope) -> Exchange | None:
-    """None where no route took the request, or one that is not counted."""
+    """Return the exchange; None if no route matched the request or the route is not counted."""
     found: Exchange | None = scope["state"].get(EXCHANGE)
     return found
 
 
 def header(scope: Scope, name: bytes) -> bytes:
-    """The value of a request header given in lower case; empty if it is not there."""
+    """Return the value of a request header, named in lower case; empty if it is missing."""
     return next((value for key, value in scope["headers"] if key == name), b"")
 
 
 def api_key_header(scope: Scope) -> bytes:
-    """The key as Anthropic's clients send it, or else as Azure's do."""
+    """Return the key as Anthropic's clients send it, or else as Azure's do."""
     return header(scope, b"x-api-key") or header(scope, b"api-key")

@@ -1,4 +1,4 @@
-"""A route of any API that answers with generated text."""
+"""Serves the route of any API that answers with generated text."""
 
 from __future__ import annotations
 

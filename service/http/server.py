@@ -1,11 +1,12 @@
-"""Granian inside this process: an ASGI app on a listening socket that somebody else opened.
+"""Granian inside this process: an ASGI app on an existing listening socket.
 
-Granian's own servers either start a process of their own for the app, and stop accepting the
-moment they are told to stop, or (``granian.server.embed``) use a runtime in which a client that
-stalls and then leaves is never noticed: its response waits for ever. Here the same worker runs on
-granian's multi-threaded runtime, on our event loop, and stops when we say so; until then it
-accepts, so that the app itself can refuse with a reason. The worker, its scheduler and its
-lifespan protocol are not public in granian: the version is pinned, and tests hold what is used.
+Granian's own servers either start a separate process for the app, and stop accepting as soon as
+they are asked to stop, or (``granian.server.embed``) use a runtime that never notices a client that
+stalls and then leaves: its response waits forever. Here the same worker runs on granian's
+multi-threaded runtime, on our event loop, and stops when we say so; until then it accepts
+connections, so that the app itself can reject requests with a reason. The worker, its scheduler and
+its lifespan protocol are not public in granian: the version is pinned, and tests check what is
+used.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _native: Any = _granian
 _scheduling: Any = _futures
 _asgi: Any = asgi
 
-# A request's head may have this many bytes, in either version of HTTP. In HTTP/2 a header that is
-# sent once may be named thousands of times by a byte each: the bound is on what that expands to.
+# The maximum size of a request's head in bytes, in either version of HTTP. HTTP/2 can refer to a
+# header sent once thousands of times with one byte each; the limit applies to the expanded size.
 MAX_HEAD_BYTES = 64 * 1024
 
 _HTTP1 = HTTP1Settings(
     header_read_timeout=30_000,  # milliseconds
-    # What is read of a request, and kept of a response, while it waits to be handled or sent.
+    # Buffered for a request waiting to be handled, and for a response waiting to be sent.
     max_buffer_size=MAX_HEAD_BYTES + 8192,
 )
 _HTTP2 = HTTP2Settings(
@@ -46,8 +47,8 @@ _HTTP2 = HTTP2Settings(
 class HttpServer:
     """Serves ``app`` on ``listener`` from ``start`` to ``stop``, on the running event loop.
 
-    ``start`` takes the listener over; it is closed when the server stops. ``max_connections`` are
-    accepted at once; more wait in the kernel.
+    ``start`` takes ownership of the listener, which is closed when the server stops.
+    ``max_connections`` are accepted at once; more wait in the kernel.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class HttpServer:
         self._worker: Any = None
 
     async def start(self) -> None:
-        """Run the app's start-up, then accept. Raises RuntimeError when the start-up fails."""
+        """Run the app's startup, then accept connections. Raises RuntimeError if the startup
+        fails."""
         await self._lifespan.startup()
         if self._lifespan.interrupt:
             raise RuntimeError("the app did not start") from self._lifespan.exc
@@ -73,7 +75,7 @@ class HttpServer:
             (None, _native.SocketHolder(self._listener.detach(), False, BACKLOG)),
             None,  # ipc
             1,  # runtime threads
-            512,  # most threads for blocking work of the runtime itself
+            512,  # maximum threads for blocking work of the runtime itself
             1,  # Python threads
             30,  # seconds until an idle one ends
             self._max_connections,
@@ -92,12 +94,12 @@ class HttpServer:
         self._worker.serve_mtr(scheduler, loop, self._signal)
 
     async def shut_down_app(self) -> None:
-        """Run the app's shutdown; what it still streams is the app's to end."""
+        """Run the app's shutdown. The app itself ends the responses that it is still streaming."""
         await self._lifespan.shutdown()
 
     async def stop(self, timeout_seconds: float) -> bool:
-        """Stop accepting and close connections as their responses end. False if some had not
-        ended after ``timeout_seconds``."""
+        """Stop accepting and close connections as their responses end. False if some had not ended
+        after ``timeout_seconds``."""
         self._signal.set()
         try:
             await asyncio.wait_for(self._stopped.wait(), timeout_seconds)

@@ -30,7 +30,8 @@ async def _answer(request: HttpCall, step: Step[Answered]) -> Response[bytes]:
 
 @get("/tokenizer_info", opt={"route": "tokenize"})
 async def tokenizer_info(request: HttpCall) -> Response[bytes]:
-    """What evaluation harnesses need of a tokenizer that they do not have, as vLLM says it."""
+    """Return what evaluation harnesses need to know about a tokenizer that they do not have, in
+    vLLM's format."""
     checkpoint, engine = request.services.checkpoint, request.services.engine
     template = checkpoint.template
     info: dict[str, object] = {

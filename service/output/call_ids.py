@@ -1,4 +1,4 @@
-"""Ids of tool calls, minted when a call begins."""
+"""Generates tool call ids when a call begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 
 
 def new_call_id(style: Literal["random", "nine"]) -> Callable[[], str]:
-    """``nine``: nine letters and digits, as Mistral's templates require."""
+    """``nine``: nine letters and digits, as Mistral's chat templates require."""
     return _nine if style == "nine" else _random
 
 

@@ -1,4 +1,4 @@
-"""Messages with a header that says what they are: Harmony's channels, recipients, content types.
+"""Parses messages whose header gives their type: Harmony's channels, recipients, content types.
 
 <|channel|>analysis<|message|>Let me see.<|end|>
 <|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{…}
@@ -21,7 +21,8 @@ _MAX_HEADER_CHARS = 512
 
 class HeaderSink(CallSink, Protocol):
     def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
-        """What follows is reasoning or text, shown or not, and may hold calls or not."""
+        """Set the type of the text that follows: reasoning or text, shown or hidden, and whether it
+        may contain calls."""
 
 
 def read_header(
@@ -32,9 +33,9 @@ def read_header(
     tools: ToolSchemas | None,
     opened: str,
 ) -> Waiting:
-    """Read a header and, if it is a call's, the call to its end. ``tools``: None if calls are not
-    looked for; ``opened``: the tag that began the header. Raises NotACallError if it is not a
-    header, and EndOfTextError."""
+    """Read a header and, if it begins a call, the whole call. ``tools``: None if calls are not
+    parsed; ``opened``: the tag that began the header. Raises NotACallError if it is not a header,
+    and EndOfTextError."""
     pieces: list[str] = []
     size = 0
 
@@ -68,7 +69,7 @@ def read_header(
 
 
 def _called(channels: Channels, header: str, tools: ToolSchemas) -> str | None:
-    """The tool that the header calls."""
+    """Return the name of the tool that the header calls, if any."""
     match = re.search(channels.call, header) if channels.call else None
     if match is None:
         return None
@@ -79,7 +80,7 @@ def _called(channels: Channels, header: str, tools: ToolSchemas) -> str | None:
 
 
 def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Waiting:
-    """A call's arguments; models leave them out if there are none."""
+    """Read a call's arguments; models omit them if there are none."""
     if (yield from _is_empty(source, channels)):
         sink.begin(name)
         sink.arguments("{}")
@@ -95,7 +96,8 @@ def _call(source: Source, sink: CallSink, channels: Channels, name: str) -> Wait
 
 
 def _is_empty(source: Source, channels: Channels) -> Generator[None, None, bool]:
-    """Whether the message ends here. The tag that ends it may be a stop token and not appear."""
+    """True if the message ends here. Its closing tag may be a stop token and not appear in the
+    text."""
     try:
         yield from source.space()
     except EndOfTextError:

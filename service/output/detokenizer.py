@@ -15,24 +15,25 @@ from service.checkpoint.vocabulary import REPLACEMENT, Vocabulary
 
 class Detokenizer(Protocol):
     def push(self, token_id: int) -> str:
-        """The text that this token completes; empty while a character is still partial."""
+        """Return the text that this token completes; empty while a character is incomplete."""
 
     def flush(self) -> str:
-        """Returns what was held back, as U+FFFD, at the end of the output."""
+        """At the end of the output, return an incomplete character as U+FFFD."""
 
 
 def new_detokenizer(
     vocabulary: Vocabulary, *, skip_special_tokens: bool, continues_text: bool
 ) -> Detokenizer:
-    """``continues_text``: the output continues the prompt's text, so a leading space that a decoder
-    would strip at the start of a text is kept."""
+    """``continues_text``: the output continues the prompt's text, so keep a leading space that a
+    decoder would strip at the start of a text."""
     if vocabulary.byte_fallback is None:
         return ByteLevelDetokenizer(vocabulary, skip_special_tokens)
     return PieceDetokenizer(vocabulary, skip_special_tokens, at_start=not continues_text)
 
 
 class ByteLevelDetokenizer:
-    """Tokens are byte strings (GPT-2, Llama 3, Qwen): one UTF-8 decoder over their stream."""
+    """For tokens that are byte strings (GPT-2, Llama 3, Qwen): one UTF-8 decoder for the whole
+    stream."""
 
     __slots__ = ("_decoder", "_partial", "_size", "_skipped", "_table", "_text")
 
@@ -42,7 +43,7 @@ class ByteLevelDetokenizer:
         self._size = len(self._table)
         self._skipped = vocabulary.special_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._partial = False  # whether the decoder holds the start of a character
+        self._partial = False  # the decoder holds the start of a character
 
     def push(self, token_id: int) -> str:
         if token_id in self._skipped or token_id >= self._size:
@@ -61,10 +62,9 @@ class ByteLevelDetokenizer:
 
 
 class PieceDetokenizer:
-    """Tokens are text pieces, some single bytes written ``<0xNN>`` (SentencePiece style).
+    """For tokens that are text pieces, some single bytes written ``<0xNN>`` (SentencePiece style).
 
-    A run of byte tokens is text if it is valid UTF-8 as a whole; otherwise each of its bytes is
-    one U+FFFD.
+    A run of byte tokens is text if it is valid UTF-8 as a whole; otherwise each byte is one U+FFFD.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
-"""The ordered, typed events of one choice. What any API sends is encoded from these alone.
+"""The ordered, typed events of one choice, from which every API's responses are encoded.
 
-Every event but ``Finished`` covers output tokens ``[start, end)``; spans of consecutive events
-touch and never overlap. A token that completes two events belongs to the first; the second is
+Every event but ``Finished`` covers output tokens ``[start, end)``; spans of consecutive events are
+contiguous and never overlap. A token that completes two events belongs to the first; the second is
 then empty (``start == end``).
 """
 
@@ -23,7 +23,7 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallBegin(msgspec.Struct, frozen=True, gc=False):
-    """``index`` counts the choice's tool calls from 0; ``id`` is minted here and nowhere else."""
+    """``index`` counts the choice's tool calls from 0; ``id`` is created here and never changes."""
 
     index: int
     id: str
@@ -33,7 +33,7 @@ class ToolCallBegin(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
-    """A further piece of the arguments' JSON text, exactly as the model wrote it."""
+    """A piece of the arguments' JSON text, exactly as the model wrote it."""
 
     index: int
     text: str

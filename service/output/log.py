@@ -1,7 +1,7 @@
-"""The events of a choice, folded into a whole answer.
+"""Folds the events of a choice into a complete answer.
 
-Streaming reads the log as it grows; a whole answer is ``fold`` over the same log, so the two cannot
-differ.
+A stream reads the log as it grows; a complete answer is ``fold`` over the same log, so the two
+cannot differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FoldedCall:
 
 
 def shown_tokens(events: list[Event]) -> int:
-    """How many output tokens the events cover; the rest made no text."""
+    """Return how many output tokens the events cover; the rest produced no text."""
     return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
 
 
@@ -36,7 +36,7 @@ def reasoning_tokens(events: list[Event]) -> int:
 
 @dataclass(slots=True)
 class Folded:
-    """``shown_tokens``: see the function of that name."""
+    """One choice as a complete answer. ``shown_tokens``: see the function of that name."""
 
     content: str = ""
     reasoning: str = ""
@@ -46,7 +46,7 @@ class Folded:
 
 
 def fold(events: list[Event]) -> Folded:
-    """What a whole answer says of one choice."""
+    """Combine the events of one choice into a complete answer."""
     folded = Folded()
     content: list[str] = []
     reasoning: list[str] = []

@@ -1,9 +1,9 @@
-"""Output text to events, incrementally: the one parser, run by a format's description.
+"""Incrementally parses output text into events, according to a format's description.
 
-The same text cut anywhere gives the same events once adjacent deltas are joined. Half a tag is
-held back until it is a tag or a false alarm. Text without any tag goes out untouched. White space
-next to a tag goes out as it is if there is text of its kind before and after it; at the start and
-the end of a kind's text it belongs to the tag.
+The same text split anywhere gives the same events once adjacent deltas are joined. A partial tag is
+held back until it is complete or ruled out. Text without any tag passes through unchanged. White
+space next to a tag is kept if there is text of the same kind before and after it; at the start or
+end of that text it counts as part of the tag.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from service.output.tags import FormatTags, Meaning
 
 
 class OutputParser:
-    """Feed text in order, then call ``finish`` once. Both append to ``log`` what became certain.
+    """Feed text in order, then call ``finish`` once. Both append events to ``log`` as soon as they
+    are certain.
 
-    Feed either each token's text by ``feed_token``, or, where text is held back in between, push
-    every piece to ``spans`` and ``feed`` what comes through. ``opening``: what the prompt's end
-    left open. For ``tools``, ``one_token`` and ``special`` see ``FormatTags``.
+    Either pass each token's text to ``feed_token``, or, if text is held back in between, push every
+    piece to ``spans`` and pass the released text to ``feed``. ``opening``: what the end of the
+    prompt left open. For ``tools``, ``one_token`` and ``special`` see ``FormatTags``.
     """
 
     def __init__(
@@ -52,33 +53,33 @@ class OutputParser:
         self._readers = Readers(output_format, self.calls, looks_for_calls=tools is not None)
         self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
-        self._calls_here = True  # calls may come in this message
-        self._shown = True  # False: the message is for somebody else, its text is dropped
-        # White space that comes now belongs to a tag.
+        self._calls_here = True  # this message may contain calls
+        self._shown = True  # False: the message has another recipient, drop its text
+        # White space that comes next belongs to a tag.
         self._after_tag = opening is not Opening.TEXT
-        # What the output may begin with when the tag that opens reasoning is lost.
+        # What the output may begin with if the opening reasoning tag is missing.
         starts = self._reasoning if opening is Opening.TEXT else None
         self._bare_reasoning = "" if starts is None else starts.bare
         self._bare_calls = self._tags is not None and bool(self._tags.bare)
-        # An answer begins here: calls or reasoning without their tag may come.
+        # At the start of an answer, calls or reasoning may come without their opening tag.
         self._fresh = self._bare_calls or bool(self._bare_reasoning)
         self._held = ""
-        self._offset = 0  # characters of the text that events or dropped tags account for
-        self._end = 0  # tokens that events account for
-        self._malformed = False  # a call was; others may come after it
-        self._opening_shown = False  # a tag that opened no call is text, and so is its closing one
+        self._offset = 0  # characters of text covered by events or dropped tags
+        self._end = 0  # tokens covered by events
+        self._malformed = False  # a call was malformed; others may follow it
+        self._opening_shown = False  # a tag opened no call: it and its closing tag are text
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
-        self._begun: set[type[Event]] = set()  # the kinds of text of which there was some
-        self._gaps: dict[type[Event], str] = {}  # white space before the next text of a kind
+        self._begun: set[type[Event]] = set()  # the kinds of text emitted so far
+        self._gaps: dict[type[Event], str] = {}  # pending white space, by the kind of text
         self._watch()
         if opening is Opening.HEADER:
             self._start_header(0, "")
 
     def feed_token(self, text: str, tokens: int) -> None:
-        """``text``, not empty, is what the ``tokens``-th output token completed."""
+        """Feed the non-empty text that the ``tokens``-th output token completed."""
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None
         if free and self._shown and (text in self._plain or self._table.is_plain(text)):
-            # Nothing before it is open, so its span needs no looking up.
+            # Nothing is pending, so the span is known without a lookup.
             self._events.append(self._kind(text, self._end, tokens))
             self._end = tokens
             return
@@ -101,8 +102,8 @@ class OutputParser:
             pass
 
     def finish(self, *, truncated: bool) -> None:
-        """No more text comes. ``truncated``: the model was cut off (``length``), so an unfinished
-        call is still a call and not text."""
+        """End the text. ``truncated``: the model was cut off (``length``), so an unfinished call
+        remains a call instead of becoming text."""
         while self._reading is not None:
             self._reading.source.end(truncated=truncated)
             if self._read(self._reading, truncated=truncated):
@@ -111,7 +112,7 @@ class OutputParser:
         dropped = self._table.unfinished(self._held) if truncated else 0
         self._emit_text(self._take_held(len(self._held) - dropped))
 
-    # --- one step of the machine: True while there may be more to do -----------------------------
+    # --- one step of the machine: True if there may be more to do ---------------------------------
 
     def _step(self) -> bool:
         return self._step_text() if self._reading is None else self._read(self._reading)
@@ -139,7 +140,7 @@ class OutputParser:
         return True
 
     def _step_start(self) -> bool | None:
-        """Where a stretch of text begins. None: it goes on as text."""
+        """Handle the start of a stretch of text. None: it is ordinary text."""
         rest = self._held.lstrip()
         if self._after_tag:
             self._leave_gap(len(self._held) - len(rest))
@@ -163,7 +164,7 @@ class OutputParser:
         return None
 
     def _enter(self, tag: str) -> None:
-        """Act on the tag that comes next, perhaps with white space before it."""
+        """Process the next tag, which may follow white space."""
         if self._events and type(self._events[-1]) is self._kind:
             self._begun.add(self._kind)
         start = self._held.index(tag)
@@ -205,7 +206,8 @@ class OutputParser:
     # --- readings --------------------------------------------------------------------------------
 
     def _start_calls(self, size: int, tag: str = "", meaning: Meaning = Meaning.CALLS) -> None:
-        """``size``: of the white space and tag before the calls. ``tag``: see ``Readers.calls``."""
+        """``size``: length of the white space and tag before the calls. ``tag``: see
+        ``Readers.calls``."""
         source, gap = self._take_source(size)
         self._reading = self._readers.calls(source, gap, size, tag, meaning)
 
@@ -222,7 +224,8 @@ class OutputParser:
             self._drop(size)
 
     def _take_source(self, size: int) -> tuple[Source, str]:
-        """What is held, after its first ``size`` characters, and the gap before those."""
+        """Return a source for the held text, past its first ``size`` characters, and the gap before
+        it."""
         source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
         gap = self._gaps.get(self._kind, "")
@@ -232,7 +235,7 @@ class OutputParser:
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
-        """Let the reader go on with what has come. False: it waits for more."""
+        """Resume the reader with the text received. False: it needs more."""
         try:
             next(reading.reader)
         except (StopIteration, NotACallError, EndOfTextError) as error:
@@ -256,8 +259,7 @@ class OutputParser:
         self._after_tag = reading.subject is not Subject.MARK
 
     def _release(self, reading: OpenReading) -> None:
-        """What looked like a call is text. A later tag in it still counts, and so does another
-        call."""
+        """Treat what looked like a call as text. Later tags and calls in it still count."""
         raw = "" if reading.finds.call_open else reading.source.unsettled
         self._stop_reading(reading)
         self._after_tag = False
@@ -278,12 +280,12 @@ class OutputParser:
         self._fresh = False
         self._watch()
         if header.shown and not self._gaps.get(self._kind):
-            self._gaps[self._kind] = "\n"  # two messages are not one word
+            self._gaps[self._kind] = "\n"  # keep two messages from running into one word
 
     # --- text and its offsets --------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look for the tags that mean something in the present channel."""
+        """Select the tags that have a meaning in the current channel."""
         self._kind = ReasoningDelta if self._in_reasoning else TextDelta
         self._table = self._format_tags.table(
             in_reasoning=self._in_reasoning, calls=self._calls_here, malformed=self._malformed
@@ -299,7 +301,7 @@ class OutputParser:
         self._offset += size
 
     def _leave_gap(self, size: int) -> None:
-        """The white space that comes next belongs to a tag, unless text follows."""
+        """Let the next ``size`` characters of white space belong to a tag, unless text follows."""
         self._add_gap(self._held[:size])
         self._drop(size)
 

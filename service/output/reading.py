@@ -1,4 +1,4 @@
-"""A reading under way: a reader at work on calls, a header or a mark, and where its finds go."""
+"""A reading in progress: a parser for calls, a header or a mark, and the sink for what it finds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.output.tags import Meaning
 
 
 class Subject(enum.Enum):
-    """What is being read."""
+    """What a reading parses."""
 
     CALLS = enum.auto()
     HEADER = enum.auto()
@@ -28,7 +28,8 @@ class Subject(enum.Enum):
 
 
 class Header(NamedTuple):
-    """What follows it: reasoning or text, shown or not, with calls in it or not."""
+    """What a header says about the text that follows it: reasoning or text, shown or hidden, with
+    or without calls."""
 
     reasoning: bool
     shown: bool
@@ -37,8 +38,8 @@ class Header(NamedTuple):
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of one output so far. ``end``: the tokens that events account for; each event takes
-    those from there to the end of what was read."""
+    """The calls of one output so far. ``end``: the number of tokens that events cover; each event
+    covers the tokens from there to the end of the text consumed."""
 
     events: list[Event]
     spans: TokenSpans
@@ -50,7 +51,7 @@ class CallLog:
 
 
 class Finds:
-    """What one reading finds, a ``HeaderSink``. ``known_only``: only the request's own tools make a
+    """The ``HeaderSink`` of one reading. ``known_only``: only the request's own tools count as a
     call."""
 
     __slots__ = ("_arguments", "_known_only", "_log", "_source", "call_open", "calls", "header")
@@ -58,7 +59,7 @@ class Finds:
     def __init__(self, source: Source, log: CallLog, *, known_only: bool = False) -> None:
         self.calls = 0
         self.call_open = False
-        self.header: Header | None = None  # once it is read
+        self.header: Header | None = None  # set once it has been read
         self._source = source
         self._log = log
         self._known_only = known_only
@@ -97,8 +98,8 @@ class Finds:
 
 @dataclass(frozen=True, slots=True)
 class OpenReading:
-    """``opened``: characters of the tag, and white space before it, that began the reading.
-    ``gap_before``: white space that was waiting for text then."""
+    """``opened``: length of the tag that began the reading, with the white space before it.
+    ``gap_before``: white space that was pending at that time."""
 
     subject: Subject
     source: Source
@@ -113,15 +114,15 @@ class OpenReading:
 
     @property
     def is_unfinished_tag(self) -> bool:
-        """At the end of the text: what comes between calls, or after the last, is an unfinished
-        tag. An unfinished header means nothing, but text without a header is text."""
+        """True if, at the end of the text, what is left is an unfinished tag: between calls, after
+        the last call, or in a header. (Text without a header is text.)"""
         is_header = self.subject is Subject.HEADER and self.opened > 0
         return is_header or self.found_calls
 
 
 class Readers:
-    """Begins the readings of one output. ``gap``: see ``OpenReading.gap_before``; ``size``: the
-    characters already read from ``source``."""
+    """Starts the readings of one output. ``gap``: see ``OpenReading.gap_before``; ``size``: the
+    characters already consumed from ``source``."""
 
     def __init__(self, form: OutputFormat, log: CallLog, *, looks_for_calls: bool) -> None:
         self.form = form
@@ -130,7 +131,8 @@ class Readers:
         self._tools = log.tools if looks_for_calls else None
 
     def calls(self, source: Source, gap: str, size: int, tag: str, meaning: Meaning) -> OpenReading:
-        """``tag``: the one that comes next and begins the first call; it is text if none does."""
+        """``tag``: the next tag, with which the first call begins; it becomes text if there is no
+        call."""
         assert self._tags is not None
         tools = self._log.tools
         opened = size + len(tag)
@@ -140,7 +142,7 @@ class Readers:
         return OpenReading(Subject.CALLS, source, reader, finds, opened, gap)
 
     def header(self, source: Source, gap: str, size: int, opened: str) -> OpenReading:
-        """``opened``: the tag that began it."""
+        """``opened``: the tag that began the header."""
         assert self.form.channels is not None
         finds = Finds(source, self._log)
         reader = read_header(source, finds, self.form.channels, self._tags, self._tools, opened)
@@ -151,7 +153,7 @@ class Readers:
         return OpenReading(Subject.MARK, source, reader, Finds(source, self._log), size, gap)
 
     def may_resume(self, reading: OpenReading, text: str) -> bool:
-        """Whether further calls may be looked for after ``text``, which turned out to hold none."""
+        """True if further calls may follow ``text``, which turned out not to contain one."""
         if reading.subject is not Subject.CALLS:
             return False
         if reading.opened > 0 or reading.found_calls:

@@ -1,4 +1,4 @@
-"""Maps positions in the output text back to the tokens that made it."""
+"""Maps offsets in the output text to the tokens that produced it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 
 
 class TokenSpans:
-    """Text is pushed as tokens complete it. Look offsets up in rising order."""
+    """Push text as tokens complete it; look up offsets in increasing order."""
 
     __slots__ = ("_ends", "_last", "_start", "total")
 
@@ -17,13 +17,13 @@ class TokenSpans:
         self._ends: deque[tuple[int, int]] = deque()
 
     def push(self, characters: int, tokens: int) -> None:
-        """``characters`` (at least 1) more were completed by the ``tokens``-th output token."""
+        """Record that the ``tokens``-th output token completed ``characters`` (at least 1) more."""
         self.total += characters
         self._last = tokens
         self._ends.append((self.total, tokens))
 
     def tokens_before(self, offset: int) -> int:
-        """How many tokens it takes to make the first ``offset`` characters."""
+        """Return how many tokens are needed for the first ``offset`` characters."""
         ends = self._ends
         if offset >= self.total:
             ends.clear()
@@ -34,7 +34,7 @@ class TokenSpans:
         return ends[0][1]
 
     def is_one_piece(self, offset: int, size: int) -> bool:
-        """Whether one token completed the ``size`` characters from ``offset`` on."""
+        """True if a single token completed the ``size`` characters from ``offset`` on."""
         start = self._start
         for end, _ in self._ends:
             if offset < end:

@@ -1,4 +1,4 @@
-"""Finds stop strings in a stream of text, also across pieces."""
+"""Finds stop strings in a stream of text, even if they are split across pieces."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 
 
 class StopAutomaton:
-    """Which end of the text so far begins a stop string, in constant time per character however the
-    strings overlap (Aho and Corasick, 1975).
+    """Tracks which suffix of the text begins a stop string, in constant time per character however
+    the strings overlap (Aho and Corasick, 1975).
 
-    A state is the number of the longest such end; 0: no end does. ``lengths[state]`` counts its
-    characters, ``complete[state]`` is the longest stop string that it ends with.
+    A state is the index of the longest such suffix; 0: there is none. ``lengths[state]`` is its
+    length in characters, ``complete[state]`` the longest stop string that it ends with.
     """
 
     __slots__ = ("_edges", "_fails", "complete", "firsts", "lengths")
@@ -39,7 +39,7 @@ class StopAutomaton:
         self.complete[state] = stop
 
     def _link(self) -> None:
-        """For each state the next shorter one; shorter states first."""
+        """Set each state's failure link, shorter states first."""
         queue = list(self._edges[0].values())
         for state in queue:
             for char, following in self._edges[state].items():
@@ -49,7 +49,7 @@ class StopAutomaton:
                 queue.append(following)
 
     def step(self, state: int, char: str) -> int:
-        """The state after one more character."""
+        """Return the state after one more character."""
         while True:
             following = self._edges[state].get(char)
             if following is not None:
@@ -61,15 +61,15 @@ class StopAutomaton:
 
 @functools.lru_cache(maxsize=8)
 def _automaton(stops: tuple[str, ...]) -> StopAutomaton:
-    """Shared by all choices of a request."""
+    """Return the automaton, which all choices of a request share."""
     return StopAutomaton(stops)
 
 
 class StopMatcher:
     """Releases text as soon as it can no longer belong to a stop string.
 
-    Of several stop strings the first to be complete wins; of those complete at the same character,
-    the longest. After a match nothing more may be pushed.
+    The stop string that is complete first wins; if several are complete at the same character, the
+    longest. Push nothing after a match.
     """
 
     __slots__ = ("_automaton", "_held", "_include", "_state", "matched")
@@ -83,7 +83,7 @@ class StopMatcher:
         self.matched: str | None = None
 
     def push(self, piece: str) -> str:
-        """Returns the text released; sets ``matched`` when a stop string is complete."""
+        """Return the text released; set ``matched`` when a stop string is complete."""
         automaton = self._automaton
         if automaton is None or (self._state == 0 and automaton.firsts.isdisjoint(piece)):
             return piece
@@ -102,6 +102,6 @@ class StopMatcher:
         return text[:cut]
 
     def flush(self) -> str:
-        """Returns the text held back, at the end of the output."""
+        """Return the text still held back, at the end of the output."""
         held, self._held = self._held, ""
         return held

@@ -1,4 +1,4 @@
-"""Which tags of a format mean something at a point of the output, and how they are found."""
+"""Which tags of a format have a meaning at a given point of the output, and how to find them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import Stop, Stops
 from service.output.spans import TokenSpans
 
-# Tokens' texts in which no tag can begin, by the tags' first characters. Tokens are few, so nearly
-# every look-up succeeds, and costs a third of the search that it spares.
+# Token texts in which no tag can begin, by the tags' first characters. There are few distinct
+# tokens, so nearly every lookup hits and costs a third of the search that it saves.
 _PLAIN_TEXTS: dict[str, set[str]] = {}
 _MOST_PLAIN_TEXTS = 100_000
 
@@ -22,19 +22,19 @@ _MOST_PLAIN_TEXTS = 100_000
 class Meaning(enum.Enum):
     """What a tag does."""
 
-    REASONING = enum.auto()  # what follows is reasoning
+    REASONING = enum.auto()  # reasoning follows
     TEXT = enum.auto()
     NOTHING = enum.auto()
-    MARK = enum.auto()  # nothing either, but the white space around it is the text's
+    MARK = enum.auto()  # like NOTHING, but the white space around it belongs to the text
     CALLS = enum.auto()
-    INNER_CALL = enum.auto()  # a call's own tag, without the one around it
-    NEXT_CALL = enum.auto()  # a further call after one that was malformed
+    INNER_CALL = enum.auto()  # a call's own tag, without the surrounding one
+    NEXT_CALL = enum.auto()  # another call after a malformed one
     HEADER = enum.auto()
 
 
 class TagTable:
-    """The tags that mean something now. ``one_token``: those that are tokens of their own; spelled
-    by several tokens they are just text. ``plain``: texts known to hold no part of a tag."""
+    """The tags that have a meaning now. ``one_token``: those that are single tokens; spelled out in
+    several tokens they are just text. ``plain``: texts known to contain no part of a tag."""
 
     def __init__(self, meanings: dict[str, Meaning], one_token: Set[str]) -> None:
         tags = sorted(meanings, key=len, reverse=True)
@@ -48,7 +48,7 @@ class TagTable:
         self._trigger = re.compile(rf"[{starts}]|\s\Z") if tags else None
 
     def is_plain(self, text: str) -> bool:
-        """Whether neither a tag nor white space before one can begin in this text."""
+        """True if neither a tag nor white space before one can begin in this text."""
         if self._trigger is not None and self._trigger.search(text) is not None:
             return False
         if len(self.plain) < _MOST_PLAIN_TEXTS:
@@ -56,7 +56,8 @@ class TagTable:
         return True
 
     def first(self, text: str, offset: int, spans: TokenSpans) -> tuple[int, str] | None:
-        """The first tag and its place in ``text``, which begins at ``offset`` of the output."""
+        """Return the first tag and its position in ``text``, which begins at ``offset`` of the
+        output."""
         if self._search is None:
             return None
         start = 0
@@ -69,8 +70,8 @@ class TagTable:
         return None
 
     def possible(self, text: str) -> int:
-        """Length of the longest end of ``text`` that may turn out to begin a tag, with the white
-        space before it."""
+        """Return the length of the longest suffix of ``text`` that may begin a tag, including the
+        white space before it."""
         if not self.meanings:
             return 0
         partial = 0
@@ -82,7 +83,7 @@ class TagTable:
         return len(text) - len(text[: len(text) - partial].rstrip())
 
     def unfinished(self, text: str) -> int:
-        """The same where no more text comes: 0 for words, which may be the text's own."""
+        """Like ``possible``, at the end of the text; 0 for words, which may be ordinary text."""
         size = self.possible(text)
         half_tag = text[len(text) - size :].lstrip()
         is_tag = len(half_tag) > 1 and not "".join(half_tag.split()).isalnum()
@@ -92,8 +93,8 @@ class TagTable:
 @dataclass(frozen=True, slots=True)
 class FormatTags:
     """The tags of a format for one request. ``tools``: those that may be called; None: calls are
-    not looked for. ``one_token``: see ``TagTable``; ``special``: those of them that no text is
-    about."""
+    not parsed. ``one_token``: see ``TagTable``; ``special``: those of them that never occur in
+    ordinary text."""
 
     form: OutputFormat
     tools: ToolSchemas | None
@@ -102,7 +103,8 @@ class FormatTags:
     _tables: dict[tuple[bool, bool, bool], TagTable] = field(default_factory=dict)
 
     def table(self, *, in_reasoning: bool, calls: bool, malformed: bool) -> TagTable:
-        """``calls``: they may come in this message. ``malformed``: one was, others may follow."""
+        """``calls``: this message may contain calls. ``malformed``: a call was malformed, others
+        may follow."""
         calls = calls and self.tools is not None and self.form.tool_call is not None
         key = in_reasoning, calls, malformed
         table = self._tables.get(key)
@@ -112,7 +114,7 @@ class FormatTags:
         return table
 
     def stops(self, spans: TokenSpans) -> Stops:
-        """What ends a call that has no end of its own."""
+        """Return the tags that end a call which has no end of its own."""
 
         def kind(tag: str, offset: int) -> Stop:
             if tag not in self.one_token:
@@ -132,7 +134,7 @@ class FormatTags:
     def _meanings(
         self, in_reasoning: bool, calls: bool, malformed: bool
     ) -> Iterable[tuple[str, Meaning]]:
-        """Later ones go before earlier ones."""
+        """Yield tags with their meanings; later ones override earlier ones."""
         form = self.form
         yield from ((tag, Meaning.NOTHING) for tag in form.ignored)
         misplaced = self._misplaced(in_reasoning, calls)
@@ -156,7 +158,7 @@ class FormatTags:
             yield from ((tag, Meaning.CALLS) for tag in form.tool_call.opens)
 
     def _misplaced(self, in_reasoning: bool, calls: bool) -> Iterable[str]:
-        """Tags that close what is not open, or open what is."""
+        """Yield tags that close something not open, or open something already open."""
         form = self.form
         if form.reasoning is not None:
             yield from form.reasoning.opens if in_reasoning else form.reasoning.closes
@@ -169,5 +171,5 @@ def _is_word(tag: str) -> bool:
 
 
 def _is_markup(tag: str) -> bool:
-    """Whether no sentence holds it by chance."""
+    """True if ordinary text cannot contain it by chance."""
     return not _is_word(tag) and any(map(str.isalnum, tag))

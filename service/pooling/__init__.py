@@ -1,1 +1,1 @@
-"""Texts to vectors and scores: what the routes for them share."""
+"""Converts texts to vectors and scores; shared by the routes for them."""

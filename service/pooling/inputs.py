@@ -1,4 +1,4 @@
-"""From a request's texts, pairs of texts or token ids to what the engine takes."""
+"""Converts a request's texts, pairs of texts or token ids to the engine's inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Text = str | tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """``second_text``: tokens before a pair's second text, for models that tell them apart."""
+    """``second_text``: the number of tokens before a pair's second text, for models that
+    distinguish them."""
 
     token_ids: Sequence[int]
     second_text: int | None = None
@@ -22,8 +23,8 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """``limit``: the most tokens that are kept, special ones counted; ``keep``: which end of the
-    text, or of a pair's second text."""
+    """``limit``: the maximum number of tokens kept, including special ones; ``keep``: which end of
+    the text, or of a pair's second text."""
 
     limit: int
     keep: Literal["start", "end"] = "start"
@@ -55,10 +56,10 @@ def encode_texts(
     add_special_tokens: bool = True,
     truncated: Truncation | None = None,
 ) -> list[Input]:
-    """Token ids of each. ``names``: how the request calls them.
+    """Encode texts. ``names``: their names in the request.
 
-    Raises ContextTooLongError for a text that has surely more tokens than ``longest`` and is not
-    to be truncated, InvalidRequestError for what is no Unicode text.
+    Raises ContextTooLongError for a text that certainly has more tokens than ``longest`` and is not
+    to be truncated, InvalidRequestError if it is not Unicode.
     """
     inputs = []
     for text, name in zip(texts, names, strict=True):
@@ -78,8 +79,8 @@ def encode_texts(
 
 
 def _of_use(text: Text, tokenizer: Tokenizer, longest: int, truncated: Truncation | None) -> Text:
-    """As much of a long text as truncation may leave; of a pair, of its second text, and of its
-    first as much as can be left at all. Raises TooManyTokensError."""
+    """Return as much of a long text as truncation may keep; for a pair, as much of its second text,
+    and as much of its first as may be kept at all. Raises TooManyTokensError."""
     if truncated is None:
         for one in (text,) if isinstance(text, str) else text:
             tokenizer.check_within(one, longest)
@@ -103,9 +104,9 @@ def _input(encoded: EncodedText, truncated: Truncation | None) -> Input:
 
 
 def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> list[int]:
-    """Which tokens a truncation keeps. ``text_of_token``: of each token the text it belongs to (0,
-    or 1 for a pair's second), None for a special one. Special tokens stay, and so does a pair's
-    first text, unless there is no room for even those."""
+    """Return which tokens a truncation keeps. ``text_of_token``: for each token the text it belongs
+    to (0, or 1 for a pair's second), None for a special one. Special tokens are kept, and so is a
+    pair's first text, unless there is no room even for those."""
     last = max((text for text in text_of_token if text is not None), default=0)
     body = [place for place, text in enumerate(text_of_token) if text == last]
     surplus = len(text_of_token) - truncated.limit
@@ -116,14 +117,14 @@ def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> l
 
 
 def truncate_ids(ids: list[int], truncated: Truncation | None) -> list[int]:
-    """Token ids that a client sent: none of them counts as special."""
+    """Truncate token ids that a client sent; none of them counts as special."""
     if truncated is None or len(ids) <= truncated.limit:
         return ids
     return ids[-truncated.limit :] if truncated.keep == "end" else ids[: truncated.limit]
 
 
 def check_lengths(inputs: Sequence[Input], names: Sequence[str], *, longest: int) -> None:
-    """``names``: how the request calls each. Raises InvalidRequestError for an input without
+    """``names``: the inputs' names in the request. Raises InvalidRequestError for an input without
     tokens, ContextTooLongError for one that is too long."""
     for one, name in zip(inputs, names, strict=True):
         count = len(one.token_ids)

@@ -1,4 +1,4 @@
-"""A request for vectors, and its life in the engine."""
+"""A request for vectors, from submission to its result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from service.tenants.caller import Caller
 
 @dataclass(frozen=True, slots=True)
 class PoolingRequest:
-    """``most_open``: how many inputs may be in the engine at once, and ``most_open_tokens``: of how
-    many tokens together (a single input may have more), so that a long list neither fills the queue
-    nor delays others' requests by more than a few steps. The rest as in ``engine.messages.Embed``.
-    """
+    """``most_open``: how many inputs may be in the engine at once, and ``most_open_tokens``: how
+    many tokens they may have together (a single input may have more), so that a long list neither
+    fills the queue nor delays other requests by more than a few steps. The rest as in
+    ``engine.messages.Embed``."""
 
     request_id: str
     inputs: Sequence[Input]
@@ -34,7 +34,7 @@ class PoolingRequest:
 
 
 class PooledTexts:
-    """Await ``vectors``, then (always) ``close``."""
+    """Await ``vectors``, then always call ``close``."""
 
     def __init__(self, link: EngineLink, request: PoolingRequest, caller: Caller) -> None:
         self.request = request
@@ -46,8 +46,8 @@ class PooledTexts:
         self._open_tokens = 0
 
     async def vectors(self) -> list[bytes]:
-        """A vector for each input, in their order: little-endian float32. Raises QuireError when
-        one of them failed; the others are of no use then."""
+        """Return a vector for each input, in order, as little-endian float32. Raises QuireError
+        when one of them failed; the others are then discarded."""
         inputs = self.request.inputs
         found: list[bytes] = [b""] * len(inputs)
         while True:
@@ -65,7 +65,7 @@ class PooledTexts:
                     found[index] = _vector(sequence)
 
     def _has_room(self, index: int) -> bool:
-        """Whether this input may join those that are in the engine."""
+        """True if this input may be submitted in addition to the open ones."""
         if not self._open:
             return True
         tokens = self._open_tokens + len(self.request.inputs[index].token_ids)
@@ -97,13 +97,13 @@ class PooledTexts:
         self._open_tokens += sequence.prompt_tokens
 
     def close(self) -> None:
-        """Stop whatever still runs. Safe to call twice."""
+        """Abort everything still running. Safe to call twice."""
         self._link.abort(list(self._open.values()))
         self._open = {}
 
     @property
     def prompt_tokens(self) -> int:
-        """Of the inputs that reached the engine, so of all once ``vectors`` has returned."""
+        """Tokens of the inputs that reached the engine, so of all once ``vectors`` has returned."""
         return sum(sequence.prompt_tokens for sequence in self._submitted)
 
     @property
@@ -111,7 +111,8 @@ class PooledTexts:
         return sum(sequence.cached_tokens for sequence in self._submitted)
 
     def record(self) -> Finished | None:
-        """What all inputs cost together, as of one sequence; None if none reached the engine."""
+        """Return the usage of all inputs together, as of one sequence; None if none reached the
+        engine."""
         if not self._submitted:
             return None
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What vectors say of pairs of texts."""
+"""Scores of text pairs, computed from their vectors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from array import array
 
 
 def floats_of(vector: bytes) -> array[float]:
-    """The engine's little-endian float32."""
+    """Decode the engine's little-endian float32."""
     return array("f", vector)
 
 
 def cosine(one: array[float], other: array[float]) -> float:
-    """Of two vectors of length 1, hence their product; rounding is kept out of the bounds."""
+    """Return the cosine of two vectors of length 1, which is their dot product, clipped to [-1,
+    1]."""
     product: float = sum(map(operator.mul, one, other))
     return min(1.0, max(-1.0, product))

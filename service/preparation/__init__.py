@@ -1,5 +1,5 @@
-"""From a request's body to what the engine is asked for, on the event loop or in a child process.
+"""Converts a request's body to what the engine needs, on the event loop or in a child process.
 
-``steps`` says what is done, by pure functions; ``jobs`` what goes to such a process and comes back;
-``processes`` owns them in the API worker; ``python -m service.preparation`` is one.
+``steps`` defines the work as pure functions; ``jobs`` the messages to and from such a process;
+``processes`` manages the processes in the API worker; ``python -m service.preparation`` runs one.
 """

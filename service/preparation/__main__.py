@@ -1,9 +1,9 @@
 """``python -m service.preparation``: prepares requests for an API worker, one at a time.
 
-A process of its own, because nothing can interrupt a chat template or a tokenizer: whoever started
-this one ends it when a job takes too long or is wanted no more. It reads jobs from standard input
-and answers each on standard output, in frames of ``engine.messages``; it ends with its input. Its
-memory is bounded beyond what the tokenizer takes.
+This is a separate process because a chat template or a tokenizer cannot be interrupted: the parent
+kills it when a job takes too long or is no longer needed. It reads jobs from standard input and
+answers each on standard output, in frames of ``engine.messages``; it ends with its input. Its
+memory beyond the tokenizer's is limited.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NICENESS = 5
 
 
 def answer_jobs(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer until the input ends."""
+    """Answer jobs until the input ends."""
     decoder: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
 
     def stage(name: str, param: str | None) -> None:
@@ -82,7 +82,7 @@ def _send(sink: BinaryIO, reply: Reply | None) -> None:
 
 
 def _bound_memory() -> None:
-    """From now on the process may grow by so much."""
+    """Limit how much the process may grow from now on."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         most = pages * resource.getpagesize() + MAX_MEMORY_BYTES
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--reasoning-parser", default="auto")
     options = parser.parse_args(argv)
     watch_parent(lambda: os._exit(0))
-    # Threads of its own would take the cores of the engine.
+    # Its threads would compete with the engine for cores.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)

@@ -14,7 +14,7 @@ def _decode(body: bytes, limits: Limits, ignored: Ignored) -> ChatRequest:
 
 
 def _decode_grpc(body: bytes, limits: Limits, ignored: Ignored) -> ChatRequest:
-    from service.wire.protobuf.decode import read_chat  # only where there is gRPC
+    from service.wire.protobuf.decode import read_chat  # imported only if gRPC is installed
 
     return read_chat(body, max_choices=limits.max_choices, ignored=ignored)
 

@@ -31,7 +31,7 @@ def _decode(body: bytes, limits: Limits, ignored: Ignored) -> CompletionRequest:
 
 
 def _decode_grpc(body: bytes, limits: Limits, ignored: Ignored) -> CompletionRequest:
-    from service.wire.protobuf.decode import read_completion  # only where there is gRPC
+    from service.wire.protobuf.decode import read_completion  # imported only if gRPC is installed
 
     return read_completion(body, max_choices=limits.max_choices, ignored=ignored)
 
@@ -43,7 +43,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
     limit = request.max_tokens
     if limit is None:
         limit = default_max_tokens(checkpoint.defaults, left, DEFAULT_MAX_TOKENS)
-    # The best are told by how likely the model holds them.
+    # Ranking outputs requires the log-probabilities of their tokens.
     ranking = 0 if request.ranks else None
     reported = ranking if request.logprobs is None else request.logprobs
     n = request.best_of or request.n or 1
@@ -56,7 +56,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
         request,
         checkpoint,
         vocab_size=work.job.engine.vocab_size,
-        # Without any output wanted the engine still computes one token; it is not shown.
+        # If no output is requested, the engine still computes one token, which is not shown.
         max_tokens=min(max(limit, 1), left),
         logprobs=reported,
         prompt_logprobs=of_prompts,
@@ -86,7 +86,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
 
 
 def _prompts(request: CompletionRequest, work: Work) -> tuple[list[list[int]], list[str]]:
-    """Token ids of every prompt, and their texts where they are to be echoed."""
+    """Return the token ids of every prompt, and their texts if they are to be echoed."""
     tokenizer, context = work.checkpoint.tokenizer, work.context
     ids: list[list[int]] = []
     texts: list[str] = []
@@ -122,7 +122,7 @@ def _prompts(request: CompletionRequest, work: Work) -> tuple[list[list[int]], l
 
 
 def _is_cut(text: str, kept: list[int], request: CompletionRequest, work: Work) -> bool:
-    """Whether truncation has left out something of a text."""
+    """True if truncation has removed part of a text."""
     wanted = request.truncate_prompt_tokens
     size = work.context - 1 if wanted == -1 else wanted
     if size is None or len(kept) < size:

@@ -1,4 +1,4 @@
-"""Token ids of texts and conversations that no model is run on."""
+"""Tokenizes texts and conversations without running the model."""
 
 from __future__ import annotations
 

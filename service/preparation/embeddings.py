@@ -16,7 +16,7 @@ def _decode(body: bytes, _limits: Limits, ignored: Ignored) -> EmbeddingRequest:
 
 
 def _decode_grpc(body: bytes, _limits: Limits, ignored: Ignored) -> EmbeddingRequest:
-    from service.wire.protobuf.decode import read_embedding  # only where there is gRPC
+    from service.wire.protobuf.decode import read_embedding  # imported only if gRPC is installed
 
     return read_embedding(body, ignored)
 
@@ -48,8 +48,8 @@ def _finish(request: EmbeddingRequest, work: Work) -> PreparedEmbeddings:
 
 
 def _check_dimensions(request: EmbeddingRequest, work: Work) -> None:
-    """Raises WrongTaskError for a model without embeddings, InvalidRequestError for a length that
-    its embeddings cannot be cut to."""
+    """Raise WrongTaskError for a model without embeddings, InvalidRequestError for a length that
+    its embeddings cannot be truncated to."""
     engine = work.job.engine
     size = engine.embedding_size
     if not size:

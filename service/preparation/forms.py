@@ -1,7 +1,7 @@
-"""The form that an output must have: written as grammars, then tried before the engine gets it.
+"""The constraints on an output: written as grammars, then compiled before they go to the engine.
 
-Grammars are written where requests are prepared (``form_of``); they are tried, and a fault traced
-to the field that it is in, by the API worker (``tried_constraint``).
+Grammars are written where requests are prepared (``form_of``); the API worker compiles them and
+traces errors to the field at fault (``tried_constraint``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.formats import PLAIN, OutputFormat
 from service.preparation.jobs import Asked, EasedForm, Form, FormJob, Noted, PartForm
 
 _MOST_FREED = 8
-# Tools whose grammars are tried alone to name the one at fault.
+# Tools whose grammars are compiled alone to find the one at fault.
 _MOST_PARTS = 32
 _MOST_PART_CHARS = 2 * 1024 * 1024
 
@@ -37,7 +37,7 @@ _request_decoder = msgspec.json.Decoder(ConstraintRequest)
 
 
 class WriteForm(NamedTuple):
-    """What of a FormJob differs from question to question."""
+    """The fields of a FormJob that vary between jobs for the same request."""
 
     lark: str | None = None
     exact: bool = True
@@ -46,7 +46,7 @@ class WriteForm(NamedTuple):
 
 
 def asked_of(request: ConstraintRequest, *, plain: bool = False) -> Asked | None:
-    """None where the output's form is free. Raises InvalidRequestError."""
+    """Return the output's constraints; None if there are none. Raises InvalidRequestError."""
     if not asks_anything(request):
         return None
     asked = Asked(request=msgspec.json.encode(request), plain=plain)
@@ -58,7 +58,7 @@ def asked_of(request: ConstraintRequest, *, plain: bool = False) -> Asked | None
 
 
 def form_of(job: FormJob, checkpoint: Checkpoint, noted: Noted) -> Form:
-    """The grammars of what is asked. Raises InvalidRequestError for what cannot be enforced."""
+    """Write a job's grammars. Raises InvalidRequestError for what cannot be enforced."""
     output_format = PLAIN if job.asked.plain else checkpoint.output_format
     what = WriteForm(job.lark, job.exact, job.eased, job.parts)
     return write_form(job.asked, what, output_format, checkpoint.tokenizer.token_id, noted)
@@ -67,7 +67,7 @@ def form_of(job: FormJob, checkpoint: Checkpoint, noted: Noted) -> Form:
 def write_form(
     asked: Asked, what: WriteForm, output_format: OutputFormat, token_ids: TokenIds, noted: Noted
 ) -> Form:
-    """As ``form_of``."""
+    """Write the grammars for ``form_of``."""
     request = _request_decoder.decode(asked.request)
     if what.lark is not None and isinstance(request.answer, Grammar):
         answer = Grammar(text=what.lark, param=request.answer.param, syntax="lark")
@@ -107,9 +107,10 @@ def _eased(
 
 
 def _freed(request: ConstraintRequest, error: InvalidRequestError) -> ConstraintRequest:
-    """Without the one grammar that cannot be enforced inside this model's calls; at most a few.
+    """Return the request without the one grammar that cannot be enforced inside this model's calls;
+    at most a few may be dropped.
 
-    Raises ``error`` where that is not what went wrong.
+    Raises ``error`` if that is not the cause.
     """
     bound = sum(tool.input is not None for tool in request.tools)
     unenforceable = isinstance(error.__cause__, CannotFlattenError)
@@ -123,8 +124,8 @@ def _freed(request: ConstraintRequest, error: InvalidRequestError) -> Constraint
 
 
 def _alone(request: ConstraintRequest) -> PartForm | None:
-    """The answer's form: behind reasoning, or beside calls, one that no text has would show only
-    when it is too late."""
+    """Return the answer's grammar alone: after reasoning, or as an alternative to calls, a grammar
+    that matches no text would only be noticed when it is too late."""
     if request.answer is None:
         return None
     alone = build_constraint(ConstraintRequest(answer=request.answer), PLAIN, _no_tokens)
@@ -164,10 +165,12 @@ async def tried_constraint(
     trial: GrammarTrial,
     owner: str = "",
 ) -> Formed:
-    """What the engine is told. ``write`` has the grammars written; ``owner`` waits for trials.
+    """Return the constraint for the engine. ``write`` writes the grammars; ``owner``: who waits for
+    their compilation.
 
-    Raises InvalidRequestError, naming the field, for what cannot be enforced or does not compile
-    within its bounds; OverloadedError when too many wait; InternalError when it cannot be tried.
+    Raises InvalidRequestError, naming the field, for what cannot be enforced or compiled within the
+    limits; OverloadedError when too many are waiting; InternalError when grammars cannot be
+    compiled.
     """
     try:
         lark = await _in_lark(asked, trial, owner)
@@ -183,7 +186,7 @@ async def tried_constraint(
             if await trial.try_out(easier.constraint, owner) is None:
                 return Formed(easier.constraint, [*form.freed, *easier.left_out])
         if form.loose:
-            # A schema that nobody called strict shall not make a call impossible.
+            # A schema that is not marked strict must not make a call impossible.
             loose = (await write(WriteForm(lark, exact=False))).constraint
             if (
                 loose is not None
@@ -200,7 +203,7 @@ async def tried_constraint(
 
 
 async def _in_lark(asked: Asked, trial: GrammarTrial, owner: str) -> str | None:
-    """The GBNF grammar, if one is asked for, in Lark's notation."""
+    """Return the request's GBNF grammar, if any, in Lark's notation."""
     if asked.gbnf is None:
         return None
     text, error = await trial.to_lark(asked.gbnf, owner)
@@ -218,7 +221,7 @@ async def _culprit(
     trial: GrammarTrial,
     owner: str,
 ) -> str:
-    """The field whose grammar fails also when it stands alone."""
+    """Return the field whose grammar fails even on its own."""
     answer = form.answer
     if answer is not None and await trial.try_out(answer.constraint, owner) is not None:
         return answer.param

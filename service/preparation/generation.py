@@ -1,4 +1,4 @@
-"""What every API of conversations does the same: from its task to what the engine generates."""
+"""The steps shared by all conversation APIs: from an API's task to what the engine generates."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from service.wire.sampling import (
 from service.wire.structured_output import constraint_request
 from service.wire.task import Task
 
-# Arguments of all tools whose types the parser is told.
+# Limit for the typed arguments of all tools together.
 _MAX_TYPED_ARGUMENTS = 16_384
 
 
 def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | None]:
-    """The token limit is cut to the context that is left. Raises InvalidRequestError."""
+    """Return the generation and its constraints. The token limit is cut to the remaining context.
+    Raises InvalidRequestError."""
     conversation, sampling = task.conversation, task.sampling
     text = rendered(conversation, work.checkpoint, work.stage)
     ids = prompt_ids(
@@ -96,7 +97,7 @@ def _constraint(task: Task, text: str, opening: Opening, work: Work) -> Constrai
 
 
 def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:
-    """The tools, each with no more of its schema than the parser reads: its arguments' types."""
+    """Reduce the tools' schemas to what the parser needs: the types of their arguments."""
     if tools is None:
         return None
     left = _MAX_TYPED_ARGUMENTS
@@ -116,7 +117,8 @@ def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:
 def asked_form(
     request: ConstraintRequest, generation: GenerationRequest, *, plain: bool = False
 ) -> Asked | None:
-    """Raises InvalidRequestError where no form can be had."""
+    """Return the output's constraints, if any. Raises InvalidRequestError if they are not
+    supported."""
     asked = forms.asked_of(request, plain=plain)
     if asked is not None and generation.length_penalty is not None:
         raise InvalidRequestError(

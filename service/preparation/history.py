@@ -1,4 +1,4 @@
-"""What a Responses request refers to among stored responses."""
+"""Resolves a Responses request's references to stored responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_i?\d{1,6}\Z")
 
 
 def needs_of(request: ResponsesRequest, noted: Noted) -> Needs | None:
-    """The stored responses that it refers to; None if it stands for itself."""
+    """Return the stored responses that the request refers to; None if there are none."""
     referred = dict.fromkeys(
         f"resp_{match[1]}"
         for item in own_items(request)
@@ -36,7 +36,7 @@ def needs_of(request: ResponsesRequest, noted: Noted) -> Needs | None:
 
 
 def conversation_of(stored: History) -> list[JsonObject]:
-    """All items up to and including the answer."""
+    """Return all items up to and including the answer."""
     output = msgspec.json.decode(stored.body, type=_Output).output
     return [*stored_items(stored.context), *stored_items(stored.input), *output]
 
@@ -54,8 +54,8 @@ def resolved(
     history: list[JsonObject],
     referred: dict[str, History],
 ) -> list[JsonObject]:
-    """``items`` with each item_reference replaced by what it refers to, in ``history`` or in one of
-    the responses ``referred``. Raises InvalidRequestError or NotFoundError."""
+    """Return ``items`` with each item_reference replaced by its target, in ``history`` or in one of
+    the ``referred`` responses. Raises InvalidRequestError or NotFoundError."""
     if not any(map(_is_reference, items)):
         return items
     known = {item["id"]: item for item in history if isinstance(item.get("id"), str)}

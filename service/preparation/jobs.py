@@ -1,5 +1,5 @@
-"""What is to be prepared, and what comes of it: what the API worker and its preparation processes
-tell each other, as typed messages in frames of ``engine.messages``."""
+"""The typed messages between the API worker and its preparation processes: jobs and their results,
+in frames of ``engine.messages``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from service.wire.texts.rerank import RerankRequest, ScoreRequest
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``names`` are those under which the model is asked for, its own first. ``refuse_unknown``:
-    unknown fields are an error."""
+    """``names``: the model's names, the primary one first. ``refuse_unknown``: unknown fields are
+    an error."""
 
     names: tuple[str, ...]
     max_choices: int
     refuse_unknown: bool = False
 
     def model_name(self, asked: str | None) -> str:
-        """The name to answer under. Raises ModelNotFoundError."""
+        """Return the name to use in the answer. Raises ModelNotFoundError."""
         if asked is None:
             return self.names[0]
         if asked not in self.names:
@@ -43,20 +43,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noted(msgspec.Struct):
-    """What is known of a request before anything can go wrong with its prompt: for its record."""
+    """Facts for the request's record, noted before its prompt is processed and can cause an
+    error."""
 
     model: str = ""
     stream: bool = False
     client_request_id: str | None = None
     ignored: list[str] = []
-    meant: dict[str, str] = {}  # what unknown fields seem to be misspellings of
+    meant: dict[str, str] = {}  # unknown fields and what they may be misspellings of
 
 
-# --- what is to be prepared ----------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """``step``: what is done, one of ``steps.STEPS``. ``body`` as it came (a protobuf message for
+    """``step``: what to do, one of ``steps.STEPS``. ``body``: as received (a protobuf message for
     gRPC's jobs). ``engine``: the loaded model."""
 
     step: str
@@ -68,7 +69,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def size(self) -> int:
-        """Bytes that there is work on."""
+        """Bytes to process."""
         return len(self.body)
 
 
@@ -86,11 +87,11 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponsesJob(Job, frozen=True, kw_only=True):
-    """``stored``: what it refers to has been looked up. ``previous``: what its
-    ``previous_response_id`` names. ``referred``: stored responses by id, for references to their
-    items. ``response_id``: the answer's own. ``compacts``: whatever it says, a summary is asked
-    for. ``remembered``: its items are kept even if it is not stored. ``created``: Unix time, for a
-    WebSocket message that only says what the next one continues."""
+    """``stored``: the stored responses it refers to have been looked up. ``previous``: the response
+    that its ``previous_response_id`` names. ``referred``: stored responses by id, for references to
+    their items. ``response_id``: the answer's own. ``compacts``: generate a summary, regardless of
+    the request. ``remembered``: its items are kept even if it is not stored. ``created``: Unix
+    time, for a WebSocket message that only sets what the next one continues."""
 
     owner: str
     response_id: str
@@ -108,7 +109,7 @@ class ResponsesJob(Job, frozen=True, kw_only=True):
 
 
 class ItemsJob(Job, frozen=True, kw_only=True):
-    """A page of the items that a stored response was asked with; ``body`` is empty."""
+    """A page of a stored response's input items; ``body`` is empty."""
 
     stored: History
     limit: int
@@ -121,9 +122,9 @@ class ItemsJob(Job, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The form that an output must have, still to be made a grammar. ``request``: a
-    ConstraintRequest as JSON. ``gbnf``: a grammar to be put into Lark's notation first, of the
-    field ``gbnf_param``. ``plain``: the output is text, whatever the model's format."""
+    """The constraints on an output, not converted to a grammar yet. ``request``: a
+    ConstraintRequest as JSON. ``gbnf``: a grammar to convert to Lark's notation first, from the
+    field ``gbnf_param``. ``plain``: the output is text, regardless of the model's format."""
 
     request: bytes
     plain: bool = False
@@ -132,9 +133,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormJob(Job, frozen=True, kw_only=True):
-    """The grammar of ``asked``; ``body`` is empty. ``lark``: its GBNF grammar in Lark's notation;
-    ``exact``: as in ``build_constraint``; ``eased``: also with less asked of the answer;
-    ``parts``: of each tool alone, too."""
+    """Write the grammar of ``asked``; ``body`` is empty. ``lark``: its GBNF grammar in Lark's
+    notation; ``exact``: as in ``build_constraint``; ``eased``: also write less demanding versions
+    of the answer's form; ``parts``: also write a grammar for each tool alone."""
 
     asked: Asked
     lark: str | None = None
@@ -150,17 +151,17 @@ class FormJob(Job, frozen=True, kw_only=True):
 AnyJob = Job | ResponsesJob | ItemsJob | FormJob
 
 
-# --- what comes of it ----------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """``noted``: as it was when the request was read."""
+    """``noted``: the facts noted when the request was read."""
 
     noted: Noted
 
 
 class PreparedGeneration(Prepared, frozen=True, kw_only=True):
-    """``asked`` None: the output's form is free."""
+    """``asked`` None: the output is unconstrained."""
 
     generation: GenerationRequest
     asked: Asked | None = None
@@ -171,7 +172,7 @@ class PreparedChat(PreparedGeneration, frozen=True, kw_only=True):
 
 
 class PreparedCompletion(PreparedGeneration, frozen=True, kw_only=True):
-    """``texts``: those of the prompts that are to be echoed."""
+    """``texts``: the prompts to be echoed."""
 
     request: CompletionRequest
     texts: list[str]
@@ -183,8 +184,8 @@ class PreparedMessages(PreparedGeneration, frozen=True, kw_only=True):
 
 
 class Needs(Prepared, frozen=True, kw_only=True, tag=True):
-    """A request that refers to stored responses: ``previous`` by ``previous_response_id``, those
-    in ``referred`` by references to their items."""
+    """A request that refers to stored responses: ``previous`` by ``previous_response_id``, those in
+    ``referred`` by references to their items."""
 
     request: ResponsesRequest
     previous: str | None
@@ -193,7 +194,7 @@ class Needs(Prepared, frozen=True, kw_only=True, tag=True):
 
 class PreparedResponse(PreparedGeneration, frozen=True, kw_only=True, tag=True):
     """``items``: the request's own, as they are listed and stored; ``context``: those before them;
-    ``said``: what of both the user said, where a conversation is compacted; all are JSON.
+    ``said``: the user messages among both, if the conversation is compacted; all are JSON.
     ``compacts``: the answer is a summary."""
 
     request: ResponsesRequest
@@ -206,21 +207,21 @@ class PreparedResponse(PreparedGeneration, frozen=True, kw_only=True, tag=True):
 
     @property
     def size(self) -> int:
-        """Bytes of JSON in it, which are kept until the answer is there."""
+        """Bytes of JSON in it, which are kept until the answer is complete."""
         parts = (self.items, self.context, self.said, *msgspec.structs.astuple(self.echoed))
         return sum(map(len, parts))
 
 
 class WarmedUp(Prepared, frozen=True, kw_only=True, tag=True):
-    """``history``: the whole conversation; ``events``: what the client is told, as SSE."""
+    """``history``: the whole conversation; ``events``: the response to the client, as SSE."""
 
     history: History
     events: bytes
 
 
 class PreparedInputs(Prepared, frozen=True, kw_only=True):
-    """Texts or pairs of texts to be put into vectors. ``num_firsts``: of scores by cosine, how many
-    inputs come before those they are compared with."""
+    """Texts or pairs of texts to embed or score. ``num_firsts``: for scores by cosine, the number
+    of inputs that precede those they are compared with."""
 
     inputs: list[Input]
     num_firsts: int = 0
@@ -239,7 +240,7 @@ class PreparedScore(PreparedInputs, frozen=True, kw_only=True):
 
 
 class Answered(Prepared, frozen=True, kw_only=True, tag=True):
-    """The whole answer's body."""
+    """The complete body of the answer."""
 
     body: bytes
 
@@ -250,17 +251,16 @@ class PartForm(msgspec.Struct, frozen=True):
 
 
 class EasedForm(msgspec.Struct, frozen=True):
-    """``left_out``: paths of what is asked and not enforced."""
+    """``left_out``: paths of what was requested but is not enforced."""
 
     constraint: Constraint
     left_out: list[str]
 
 
 class Form(Prepared, frozen=True, kw_only=True):
-    """``constraint``: of all that is asked; ``answer``: of the answer's form alone; ``freed``:
-    fields whose grammar is not enforced; ``left_out``: paths of what else is not; ``eased``: the
-    same with ever less asked of the answer. ``parts``: of each tool's alone. ``loose``: whether
-    there are tools that are not strict."""
+    """``constraint``: of the whole request; ``answer``: of the answer alone; ``freed``: fields
+    whose grammar is not enforced; ``left_out``: paths of anything else that is not; ``eased``: ever
+    less demanding versions. ``parts``: of each tool alone. ``loose``: some tools are not strict."""
 
     constraint: Constraint | None = None
     answer: PartForm | None = None
@@ -275,8 +275,8 @@ class Form(Prepared, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """First of all frames: what must not stand among a process's arguments, or is too long for
-    that. ``template_writes``: see ``Checkpoint``."""
+    """The first frame: what must not appear in a process's arguments or is too long for them.
+    ``template_writes``: see ``Checkpoint``."""
 
     signing_key: str
     sealing_key: bytes
@@ -284,22 +284,23 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):
-    """What begins now, for whoever ends this process because it takes too long."""
+    """The stage that begins now, to be named in the error if the process is killed for taking too
+    long."""
 
     name: str
     param: str | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """``result`` is what the job's step returned, without token ids: those of each prompt are
-    ``token_ids``, little-endian int32."""
+    """``result``: what the job's step returned, without token ids; ``token_ids`` holds those of
+    each prompt as little-endian int32."""
 
     result: msgspec.Raw
     token_ids: list[bytes] = []
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """``kind``: the name of a QuireError. ``trace``: of what nobody expected, for the log."""
+    """``kind``: the name of a QuireError. ``trace``: of an unexpected exception, for the log."""
 
     kind: str
     message: str
@@ -307,7 +308,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     noted: Noted
     trace: str = ""
     retry_after: int | None = None
-    is_last: bool = False  # the process cannot go on
+    is_last: bool = False  # the process cannot continue
 
 
 Reply = Stage | Done | Failed
@@ -320,7 +321,7 @@ def failure(error: QuireError, noted: Noted) -> Failed:
 
 
 def error_of(failed: Failed) -> QuireError:
-    """The error that the step raised."""
+    """Return the error that the step raised."""
     kind: Any = getattr(errors, failed.kind, InternalError)
     made: QuireError = kind(failed.message, param=failed.param, retry_after=failed.retry_after)
     return made

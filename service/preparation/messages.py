@@ -29,7 +29,7 @@ def _finish(request: MessagesRequest, work: Work) -> PreparedMessages:
     return PreparedMessages(
         noted=work.noted,
         request=request,
-        # In a text the quotes would be escaped.
+        # Quotes inside a text would be escaped.
         speaks_of_caching=b'"cache_control"' in work.job.body,
         generation=generation,
         asked=asked,

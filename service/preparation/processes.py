@@ -1,7 +1,7 @@
-"""The preparation processes of an API worker: two at most that work, at which owners take turns,
-and a spare. They start when first needed, or with the worker where every conversation needs one. A
-job that takes too long, or whose client leaves, ends its process. The spare takes its place, so
-that the next job does not wait for a process to start."""
+"""The preparation processes of an API worker: at most two working ones, which owners use in turn,
+and a spare. They start on demand, or with the worker if every conversation needs one. A job that
+takes too long, or whose client leaves, ends its process; the spare replaces it, so that the next
+job does not wait for a process to start."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from service.supervision.child_worker import (
 )
 from service.tenants.turns import Turns
 
-# Bodies up to this are prepared on the event loop, where that takes no longer than this small.
+# Bodies up to this size are prepared on the event loop, if that is always fast.
 IN_LOOP_BYTES = 4 * 1024
 JOB_SECONDS = 10.0
-# A job that nobody wants any more may end by itself so long: a new process costs more.
+# How long an abandoned job may run to finish by itself: a new process costs more.
 _GRACE_SECONDS = 0.25
 _PROCESSES = 2
 _SPARES = 1
@@ -52,8 +52,8 @@ _log = get_logger()
 
 
 class Preparation:
-    """``model``: what requests are prepared with on the event loop. ``arguments``: the processes'
-    own."""
+    """``model``: for preparing requests on the event loop. ``arguments``: those of the
+    processes."""
 
     def __init__(self, model: Model, arguments: tuple[str, ...], setup: Setup) -> None:
         self.model = model
@@ -82,24 +82,24 @@ class Preparation:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """The ids of the running processes."""
         return [process.pid for process in self._processes if process.pid is not None]
 
     async def warm_up(self) -> None:
-        """Start a process where every conversation goes through one, so that the first client does
-        not wait for that."""
+        """If every conversation goes through a process, start one, so that the first client does
+        not wait for it."""
         if self.model.checkpoint.has_own_template:
             return
         async with self._turns.turn("", 0):
             self._give_back(await self._take())
 
     async def _take(self) -> ChildWorker:
-        """An idle process: one that runs, if there is one or becomes one before another has
-        started. If that leaves none idle, the next one is started at once."""
+        """Return an idle process: one that is running, or the first that becomes available. If that
+        leaves none idle, the next one is started at once."""
         if self._ready.empty() and self._stopped:
             self._begin(self._stopped.pop())
         process = await self._ready.get()
-        while process.pid is None and not self._ready.empty():  # it was killed as it lay idle
+        while process.pid is None and not self._ready.empty():  # it was killed while idle
             self._begin(process)
             process = self._ready.get_nowait()
         if self._ready.empty() and self._stopped and not self._starting:
@@ -119,7 +119,7 @@ class Preparation:
     async def _start(self, process: ChildWorker) -> None:
         try:
             await process.start()
-        except (ChildStartError, ChildKilledError) as error:  # whoever takes it tries again
+        except (ChildStartError, ChildKilledError) as error:  # the job that takes it tries again
             _log.error("a preparation process failed to start", error=str(error))
 
     def _give_back(self, process: ChildWorker) -> None:
@@ -128,19 +128,19 @@ class Preparation:
         elif self._closed:
             self._stopped.append(process)
         else:
-            self._begin(process)  # before anybody asks for it
+            self._begin(process)  # before it is needed
 
     def is_quick(self, job: Job) -> bool:
-        """Whether the event loop does it: little work, by nobody's template but our own."""
+        """True if the event loop can do the job: it is small and uses no template but our own."""
         template_is_ours = self.model.checkpoint.has_own_template
         uses_template = STEPS[job.step].uses_template
         return job.size <= IN_LOOP_BYTES and (template_is_ours or not uses_template)
 
     async def run(self, job: Job, noted: Noted, owner: str) -> Prepared:
-        """What the job's step returns or raises, done in a process. ``noted`` gains what the step
-        noted. Raises OverloadedError when too much waits, InvalidRequestError for what takes more
-        time or memory than it may, and HelperKilledError when somebody else has killed
-        the process, twice."""
+        """Run a job in a process and return or raise what its step does. ``noted`` gains what the
+        step noted. Raises OverloadedError when too much is waiting, InvalidRequestError for a job
+        that exceeds its time or memory limit, and HelperKilledError when the process was killed
+        from outside twice."""
         frame = msgspec.msgpack.encode(job)
         begun = asyncio.Event()
         work = asyncio.create_task(self._in_turn(frame, noted, owner, begun))
@@ -154,7 +154,7 @@ class Preparation:
         return result
 
     def _abandon(self, work: asyncio.Task[Done], seconds: float) -> None:
-        """Its client has left: end it, after a while."""
+        """End a job whose client has left, after ``seconds``."""
         self._abandoned.add(work)
         ending = asyncio.get_running_loop().call_later(seconds, work.cancel)
 
@@ -162,7 +162,7 @@ class Preparation:
             ending.cancel()
             self._abandoned.discard(work)
             if not work.cancelled():
-                work.exception()  # nobody is there to be told
+                work.exception()  # no one is waiting for it
 
         work.add_done_callback(ended)
 
@@ -238,7 +238,7 @@ def _copy(source: Noted, target: Noted) -> None:
 def arguments_for(
     directory: Path, *, tool_call_parser: str, reasoning_parser: str
 ) -> tuple[str, ...]:
-    """Of a preparation process."""
+    """Return the command-line arguments of a preparation process."""
     return (
         *("--model", str(directory)),
         *("--tool-call-parser", tool_call_parser),

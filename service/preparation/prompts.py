@@ -1,5 +1,5 @@
-"""Text to token ids, within what the model can take: a text that is surely too long is not encoded
-whole."""
+"""Converts text to token ids within the model's limits. A text that is certainly too long is not
+encoded in full."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input, check_lengths
 from service.wire.sampling import SamplingFields, truncated
 
-# Beside the variables that a template itself reads, clients may set these whatever the template.
+# Clients may set these variables with any template, besides those that the template itself reads.
 _COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})
 _RESERVED_VARIABLES = frozenset(
     {"messages", "tools", "add_generation_prompt", "continue_final_message"}
 )
-# Token ids of all prompts of one request.
+# Limit for the token ids of all prompts of one request.
 MAX_PROMPT_TOKENS = 1 << 22
-# What /tokenize and count_tokens encode at most, if the context is no longer.
+# The most that /tokenize and count_tokens encode, unless the context is longer.
 _MAX_COUNTED_CHARS = 1 << 20
 _COUNTED_CHARS_PER_TOKEN = 8
 
 Announce = Callable[[str, str | None], None]
-"""Gets what begins: a name, and the request's field that it is about."""
+"""Called at the start of a stage with its name and the request field that it concerns."""
 
 
 def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Announce) -> str:
-    """The prompt's text by the checkpoint's template.
+    """Return the prompt's text, rendered by the checkpoint's template.
 
-    Raises InvalidRequestError, also for what the template itself raises.
+    Raises InvalidRequestError, including for errors that the template itself raises.
     """
     template = checkpoint.template
     param = conversation.param
@@ -58,7 +58,7 @@ def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Announce
 
 
 def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:
-    """Raises InvalidRequestError for a variable that no template of this model reads, and
+    """Raises InvalidRequestError for a variable that this model's template does not read, and
     TemplateError."""
     known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
     for name in conversation.variables:
@@ -72,8 +72,8 @@ def _template_variables(conversation: Conversation, template: ChatTemplate) -> d
 def encoded(
     text: str, checkpoint: Checkpoint, *, context: int, param: str, add_special_tokens: bool
 ) -> list[int]:
-    """Raises ContextTooLongError for a text that has surely more tokens than ``context``; one with
-    a few more may pass. InvalidRequestError for what is no Unicode text."""
+    """Encode a text. Raises ContextTooLongError if it certainly has more tokens than ``context``,
+    though a few more may pass; InvalidRequestError if it is not Unicode."""
     try:
         return checkpoint.tokenizer.encode_within(
             text, context, add_special_tokens=add_special_tokens
@@ -97,7 +97,8 @@ def prompt_ids(
     param: str,
     add_special_tokens: bool,
 ) -> list[int]:
-    """The token ids that ``truncate_prompt_tokens`` leaves. Raises as ``encoded`` does."""
+    """Return the token ids that remain after ``truncate_prompt_tokens``. Raises as ``encoded``
+    does."""
     wanted = sampling.truncate_prompt_tokens
     size = context - 1 if wanted == -1 else wanted
     if size is None or size >= context:
@@ -121,7 +122,7 @@ def prompt_ids(
 
 
 def room(prompt_tokens: int, context: int, param: str) -> int:
-    """Tokens left for output. Raises ContextTooLongError."""
+    """Return the tokens left for output. Raises ContextTooLongError."""
     if prompt_tokens >= context:
         raise ContextTooLongError(
             f"This model's maximum context length is {context} tokens, but your {param} resulted "
@@ -132,7 +133,7 @@ def room(prompt_tokens: int, context: int, param: str) -> int:
 
 
 def check_together(prompt_tokens: int, param: str) -> None:
-    """Raises ContextTooLongError for more token ids than one request may bring."""
+    """Raise ContextTooLongError for more token ids than one request may have."""
     if prompt_tokens > MAX_PROMPT_TOKENS:
         raise ContextTooLongError(
             f"All '{param}' together may have at most {MAX_PROMPT_TOKENS} tokens.", param=param
@@ -140,13 +141,13 @@ def check_together(prompt_tokens: int, param: str) -> None:
 
 
 def check_inputs(inputs: list[Input], names: list[str], context: int, param: str) -> None:
-    """Raises ContextTooLongError for an input that is too long, or all of them together."""
+    """Raise ContextTooLongError if an input is too long, or all of them together."""
     check_lengths(inputs, names, longest=context)
     check_together(sum(len(one.token_ids) for one in inputs), param)
 
 
 def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:
-    """Raises InvalidRequestError for an id that is no token."""
+    """Raise InvalidRequestError for an id outside the vocabulary."""
     if ids and max(ids) >= vocab_size:
         raise InvalidRequestError(
             f"'{param}' contains token id {max(ids)}, but the largest id is {vocab_size - 1}.",
@@ -155,7 +156,7 @@ def check_token_ids(ids: list[int], vocab_size: int, param: str) -> None:
 
 
 def check_counted(text: str, context: int, param: str) -> None:
-    """Raises InvalidRequestError for a text that is too long only to be counted."""
+    """Raise InvalidRequestError for a text that is too long even to be counted."""
     most = max(_MAX_COUNTED_CHARS, _COUNTED_CHARS_PER_TOKEN * context)
     if len(text) > most:
         raise InvalidRequestError(
@@ -165,6 +166,6 @@ def check_counted(text: str, context: int, param: str) -> None:
 
 
 def most_conversation_chars(checkpoint: Checkpoint, context: int) -> int:
-    """What no conversation that fits the context has more characters than: each token is as long
-    as the longest."""
+    """Return an upper bound on the characters of a conversation that fits the context: each token
+    is as long as the longest one."""
     return max(1 << 20, context * checkpoint.tokenizer.longest_token)

@@ -1,4 +1,4 @@
-"""``/v1/responses``, over HTTP and WebSocket, and what is asked about responses."""
+"""``/v1/responses``, over HTTP and WebSocket, and related requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from service.wire.responses.request import (
 )
 from service.wire.task import Task
 
-# Left for the answer when truncation has to make room and the request does not say how much.
+# Reserved for the answer when truncation has to make room and the request does not say how much.
 _ANSWER_ROOM = 1024
 
 
@@ -84,8 +84,8 @@ def _finish(request: ResponsesRequest, work: Work) -> PreparedResponse | Needs:
         logprobs=wanted.engine_logprobs,
         answer=text_shape(wanted),
         tools=read.toolbox.shapes(),
-        # The client reads a custom tool's text itself, and agents send grammars with every
-        # request: where no call is demanded, one that is not enforced is reported, not refused.
+        # The client parses a custom tool's text itself, and agents send grammars with every
+        # request. If no call is required, an unenforceable grammar is reported instead of rejected.
         may_free=wanted.tool_choice in (None, "auto"),
     )
     generation, asked = generation_of(task, work)
@@ -160,8 +160,8 @@ def _finish_input_tokens(request: ResponsesRequest, work: Work) -> Answered | Ne
 
 
 def _shortened(request: ResponsesRequest, conversation: Conversation, work: Work) -> Conversation:
-    """The conversation without its oldest turns, as few of them as make it fit the context with
-    room for an answer; without all but the last if even that is too long."""
+    """Return the conversation without its oldest turns, dropping as few as needed to leave room for
+    an answer in the context. If even the last turn alone is too long, it alone is kept."""
     left = min(request.max_output_tokens or _ANSWER_ROOM, work.context // 2)
 
     def fits(cut: Conversation) -> bool:

@@ -16,7 +16,7 @@ from service.preparation.work import Step, Work
 from service.wire.decode import Ignored
 from service.wire.texts.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
 
-# A body of some megabytes may ask for one long text to be read with each of thousands.
+# A body of a few megabytes may request that one long text be combined with each of thousands.
 MAX_JOINED_CHARS = 1 << 24
 
 
@@ -57,7 +57,8 @@ class _Pairs:
     second_field: str
 
     def joined(self) -> Iterable[tuple[str, str]]:
-        """Raises InvalidRequestError where a text that all are paired with is too long for that."""
+        """Return the pairs. Raises InvalidRequestError if a text is too long to be combined with
+        all others."""
         if len(self.firsts) > 1:
             return zip(self.firsts, self.seconds, strict=True)
         [first] = self.firsts
@@ -75,7 +76,7 @@ class _Pairs:
 def _scored_inputs(
     pairs: _Pairs, request: RerankRequest | ScoreRequest, work: Work
 ) -> tuple[list[Input], int]:
-    """The inputs, and how many of them come before those they are compared with; none where a
+    """Return the inputs, and the number of them that precede those they are compared with; 0 if the
     model reads both texts of a pair together."""
     engine = work.job.engine
     if not (engine.num_scores or engine.embedding_size):
@@ -104,7 +105,7 @@ def _scored_inputs(
     return inputs, 0 if across else len(pairs.firsts)
 
 
-# Documents are returned unless the request says otherwise; not so in Cohere's second version.
+# Documents are returned by default, except in Cohere's second version.
 RERANK, RERANK_V2 = (
     Step(name, _decode_rerank, partial(_finish_rerank, returns_documents=returns), PreparedRerank)
     for name, returns in (("rerank", True), ("rerank_v2", False))

@@ -1,5 +1,5 @@
-"""A step's result on its way from a preparation process: compact. The worker gets token ids as
-arrays, and of the request only what answers are made with."""
+"""Compact messages with a step's result. The worker receives token ids as arrays, and only those
+parts of the request that answers need."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from service.wire.responses.request import ResponsesRequest
 from service.wire.texts.embeddings import EmbeddingRequest
 from service.wire.texts.rerank import RerankRequest, ScoreRequest
 
-# A field of more bytes does not travel, unless it is one that answers tell back.
+# Larger fields are not sent, unless answers include them.
 _SMALL_FIELD_BYTES = 16 * 1024
-# Token ids taken in between two turns of the event loop.
+# Token ids to unpack before letting the event loop run.
 _IDS_AT_ONCE = 256 * 1024
 
 
@@ -42,7 +42,7 @@ def packed(result: Prepared) -> Done:
 
 
 async def unpacked(job: Job, done: Done) -> Prepared:
-    """Lets the event loop turn where there is much."""
+    """Unpack a result, letting the event loop run in between if it is large."""
     result: Prepared = msgspec.msgpack.decode(done.result, type=STEPS[job.step].result)
     if isinstance(result, PreparedInputs):
         inputs = [
@@ -64,12 +64,12 @@ async def unpacked(job: Job, done: Done) -> Prepared:
     return msgspec.structs.replace(result, generation=generation)
 
 
-# --- requests without what made the prompt -------------------------------------------------------
+# --- requests without their prompts ---------------------------------------------------------------
 
 _NO_MESSAGE = Message(role="user", content="")
 _NO_FUNCTION = FunctionDefinition(name="_")
 
-# What stands for the fields that must be there and that answers do not read.
+# Placeholders for required fields that answers do not read.
 _STUBS: dict[type[msgspec.Struct], dict[str, Any]] = {
     ChatRequest: {"messages": [_NO_MESSAGE]},
     CompletionRequest: {"prompt": ""},
@@ -79,13 +79,15 @@ _STUBS: dict[type[msgspec.Struct], dict[str, Any]] = {
     RerankRequest: {"query": ""},
     ScoreRequest: {"text_1": "", "text_2": ""},
 }
-# Fields that answers tell back, however large; and those of which they only ask whether they are.
+# Fields that answers include regardless of size, and fields of which they only need to know whether
+# they are set.
 _TOLD: dict[type[msgspec.Struct], frozenset[str]] = {RerankRequest: frozenset({"documents"})}
 _PRESENT: dict[type[msgspec.Struct], dict[str, Any]] = {ChatRequest: {"functions": [_NO_FUNCTION]}}
 
 
 def lightened(request: msgspec.Struct) -> msgspec.Struct:
-    """The request without what only the prompt was made of: for the encoders of answers."""
+    """Return the request without what was only needed for the prompt, for the encoders of
+    answers."""
     kind = type(request)
     changes = dict(_STUBS.get(kind, {}))
     told, present = _TOLD.get(kind, frozenset()), _PRESENT.get(kind, {})
@@ -111,5 +113,5 @@ def _is_small(value: Any) -> bool:
         return True
     try:
         return len(msgspec.msgpack.encode(value)) <= _SMALL_FIELD_BYTES
-    except (TypeError, ValueError, OverflowError, RecursionError):  # no message could hold it
+    except (TypeError, ValueError, OverflowError, RecursionError):  # it cannot be encoded
         return False

@@ -1,5 +1,5 @@
-"""Every step by its name: from each API's body to what its route needs, by pure functions, the same
-on the event loop and in a preparation process."""
+"""Every step by its name: pure functions from each API's body to what its route needs, the same on
+the event loop and in a preparation process."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ STEPS: Final[dict[str, Step[Any]]] = {
 
 
 def perform(work: Work) -> Prepared:
-    """The job's step. Raises QuireError."""
+    """Run the job's step. Raises QuireError."""
     made: Prepared = STEPS[work.job.step].perform(work)
     return made

@@ -1,4 +1,5 @@
-"""One job with all that it is done with, and the two halves of doing it: what a ``Step`` is."""
+"""A job with everything needed to do it, and the two halves of doing it, which make up a
+``Step``."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _Made_co = TypeVar("_Made_co", bound=Prepared, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What requests are prepared with."""
+    """What is needed to prepare requests."""
 
     checkpoint: Checkpoint
     signer: Signer
@@ -26,12 +27,12 @@ class Model:
 
 
 def no_stage(name: str, param: str | None) -> None:
-    """Nobody listens."""
+    """Ignore the stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job, what is noted of its request, and what it is done with."""
+    """A job, the facts noted about its request, and what is needed to do it."""
 
     job: Job
     noted: Noted
@@ -49,9 +50,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[_Made_co]):
-    """How the jobs of one ``name`` are done. ``decode`` reads a body, None where there is none;
-    ``finish`` makes everything else of it. ``result``: its type, to read it from a preparation
-    process. ``job``: the type of the job, where it has fields of its own."""
+    """How to do the jobs of one ``name``. ``decode`` parses the body, None if there is none;
+    ``finish`` does everything else. ``result``: its type, for decoding it from a preparation
+    process. ``job``: the type of the job, if it has additional fields."""
 
     name: str
     decode: Callable[[bytes, Limits, Ignored], Any] | None
@@ -61,7 +62,7 @@ class Step(Generic[_Made_co]):
     uses_template: bool = False
 
     def read(self, body: bytes, limits: Limits, noted: Noted) -> Any:
-        """The request, after noting what its record says of it. Raises QuireError."""
+        """Return the request, after noting facts for its record. Raises QuireError."""
         if self.decode is None:
             return None
         request = self.decode(body, limits, ignored_of(limits, noted))
@@ -71,10 +72,10 @@ class Step(Generic[_Made_co]):
         return request
 
     def perform(self, work: Work) -> _Made_co:
-        """Both halves. Raises QuireError."""
+        """Run both halves. Raises QuireError."""
         return self.finish(self.read(work.job.body, work.job.limits, work.noted), work)
 
 
 def ignored_of(limits: Limits, noted: Noted) -> Ignored:
-    """Notes what of a request does nothing here, as it is found."""
+    """Return a collector that notes the request's ignored fields as they are found."""
     return Ignored(refuse=limits.refuse_unknown, names=noted.ignored, meant=noted.meant)

@@ -1,1 +1,1 @@
-"""What HTTP and gRPC share: one request from its key to its answer, without either library."""
+"""Code shared by HTTP and gRPC: one request from its key to its answer, without either library."""

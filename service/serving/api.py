@@ -1,4 +1,4 @@
-"""The APIs that answer with generated text, a row each, and how serving any of them begins."""
+"""The table of APIs that answer with generated text, and the common start of serving them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _Encoder = TypeVar("_Encoder")
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[_Made, _Encoder]):
-    """``operation``: as telemetry names it. ``id_prefix``: of answers' ids; empty where they have
-    none. ``encoder``: what makes the answer of the running generation."""
+    """``operation``: the name in telemetry. ``id_prefix``: of the answers' ids; empty if they have
+    none. ``encoder``: creates the answer's encoder for the running generation."""
 
     operation: str
     id_prefix: str
@@ -47,11 +47,12 @@ class Begun(NamedTuple, Generic[_Encoder]):
 
 
 async def begin(api: Api[_Made, _Encoder], body: bytes, client: Client) -> Begun[_Encoder]:
-    """Prepare a request and start its generation. Raises QuireError; nothing runs then."""
+    """Prepare a request and start its generation. Raises QuireError, in which case nothing is
+    running."""
     record = client.exchange.record
     record.operation = api.operation
     preparing = prepare(api.step, body, client, admit=client.admit)
-    del body  # it may be large, and an answer may take long
+    del body  # it may be large, and the answer may take long
     prepared = await preparing
     generation = await start(prepared, client)
     if api.id_prefix:
@@ -87,7 +88,8 @@ def _completion(prepared: PreparedCompletion, generation: Generation, client: Cl
 def _messages(prepared: PreparedMessages, generation: Generation, client: Client) -> Answer:
     request, engine = prepared.request, client.services.engine
     thinking = request.thinking
-    # Caching needs no asking; a client that mentions it is told what was written.
+    # Caching does not have to be requested; clients that mention it get the number of tokens
+    # cached.
     reports_writes = prepared.speaks_of_caching and engine.prefix_caching
     return MessagesAnswer(
         generation,

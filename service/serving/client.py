@@ -1,4 +1,4 @@
-"""The client of one request: what may be done for it, and when it leaves."""
+"""The client of one request: its permissions, and when it leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """``left`` returns when it leaves; None where that cancels the work anyway."""
+    """``left`` returns when the client leaves; None if that cancels the work anyway."""
 
     services: Services
     exchange: Exchange
@@ -24,31 +24,32 @@ class Client:
 
     @property
     def owner(self) -> str:
-        """Whose key it is: who takes turns with others, and to whom what it makes belongs."""
+        """The key's digest: the unit of fair sharing, and the owner of what the request creates."""
         return self.exchange.caller.owner
 
     def admit(self) -> None:
-        """The gate before generation. Raises as ``Admission.check`` does."""
+        """Check a generation request. Raises as ``Admission.check`` does."""
         self.services.admission.check(self.exchange.caller)
 
     def admit_open(self) -> None:
-        """The gate before any work of the engine. Raises as ``Admission.check_open`` does."""
+        """Check any request for the engine. Raises as ``Admission.check_open`` does."""
         self.services.admission.check_open(self.exchange.caller)
 
     async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
-        """What ``work`` returns or raises; ClientGoneError as soon as it leaves."""
+        """Return or raise what ``work`` does; raise ClientGoneError as soon as the client
+        leaves."""
         if self.left is None:
             return await work
         return await unless_left(self.left(), work)
 
 
 async def unless_left(leaving: Awaitable[None], work: Awaitable[_Result]) -> _Result:
-    """What ``work`` returns or raises; ClientGoneError as soon as ``leaving`` returns."""
+    """Return or raise what ``work`` does; raise ClientGoneError as soon as ``leaving`` returns."""
     left = asyncio.ensure_future(leaving)
     working = asyncio.ensure_future(work)
     try:
         await asyncio.wait({left, working}, return_when=asyncio.FIRST_COMPLETED)
-        # A server reports it once: a second wait for it would never end.
+        # The server reports it only once: waiting for it again would never end.
         if not working.done() or (left.done() and working.exception() is None):
             raise ClientGoneError("The client left before the answer was complete.")
         return working.result()

@@ -19,11 +19,11 @@ from service.wire.decode import Ignored
 
 
 class Exchange:
-    """What one counted request has come to so far. ``patience`` is how many seconds its client may
-    leave a write waiting, ``receive_timeout`` how many it may pause while it sends a body,
-    ``keep_alive`` after how many of silence its stream gets a comment. ``ignored``: which parts of
-    the request do nothing here; a header and the log line name them. ``upload_room``: where its
-    body arrives; ``answer_room``: where what it keeps for its answer counts."""
+    """The state of one counted request. ``patience``: seconds that its client may block a write;
+    ``receive_timeout``: seconds that it may pause while sending a body; ``keep_alive``: seconds of
+    silence after which its stream gets a comment. ``ignored``: parts of the request that have no
+    effect here; a header and the log line name them. ``upload_room`` limits the arriving body,
+    ``answer_room`` what is kept for its answer."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class Exchange:
         self.pooled: PooledTexts | None = None
         self.drain = drain
         self.upload_room = upload_room
-        self.held = 0  # bytes beyond those that are free
+        self.held = 0  # bytes beyond the free allowance
         self._answer_room = answer_room
         self._holds = contextlib.ExitStack()
         self._telemetry = telemetry
 
     @property
     def headers(self) -> dict[str, str]:
-        """For every response of this exchange."""
-        # Anthropic's clients look for the second.
+        """Headers for every response of this exchange."""
+        # Anthropic's clients expect the second.
         headers = {"x-request-id": self.record.request_id, "request-id": self.record.request_id}
         if self.ignored.names:
             headers["x-quire-ignored"] = self.ignored.summary()
@@ -70,7 +70,7 @@ class Exchange:
         return headers
 
     def began(self, generation: Generation) -> None:
-        """The engine works for this exchange from now on."""
+        """Record that the engine now works on this exchange."""
         self.generation = generation
         request, record = generation.request, self.record
         self._report_priority(request.priority)
@@ -80,15 +80,15 @@ class Exchange:
         record.top_p = request.params.top_p
 
     def began_pooling(self, pooled: PooledTexts) -> None:
-        """The engine makes vectors for this exchange from now on."""
+        """Record that the engine now computes vectors for this exchange."""
         self.pooled = pooled
         self._report_priority(pooled.request.priority)
         self.record.generates = False
 
     def hold(self, size: int) -> None:
-        """So many bytes are kept for the answer, until this exchange has ended.
+        """Count ``size`` bytes as kept for the answer, until this exchange has ended.
 
-        Raises OverloadedError when all exchanges keep too much together.
+        Raises OverloadedError when all exchanges together keep too much.
         """
         if self._answer_room is not None:
             self._holds.enter_context(self._answer_room.arriving(self.caller))(size)
@@ -99,13 +99,14 @@ class Exchange:
             self.ignored.add("priority")
 
     def detach(self) -> Callable[[], None]:
-        """The work goes on when the response has been sent. The caller must call what is returned
-        when it ends."""
+        """Let the work continue after the response has been sent. The caller must call the returned
+        function when the work ends."""
         self.detached = True
         return self._close
 
     def close(self) -> None:
-        """The response has been sent, or cannot be; the end, unless the work goes on."""
+        """End the exchange, because its response was sent or cannot be, unless the work
+        continues."""
         if not self.detached:
             self._close()
 
@@ -119,13 +120,14 @@ class Exchange:
         self.record.outcome = outcome
 
     def fail(self, error: QuireError) -> None:
-        """The answer, or the rest of the stream, is this error. The first outcome stays."""
+        """Record that the answer, or the rest of the stream, is this error. The first outcome is
+        kept."""
         if not self.record.outcome:
             self.record.outcome = error.outcome
             self.record.error = type(error).__name__
 
     def cut(self, error: QuireError) -> None:
-        """The answer was ready, but its client does not take it."""
+        """Record that the client did not read a complete answer."""
         self.record.outcome = ""
         self.fail(error)
 
@@ -135,7 +137,7 @@ class Exchange:
             self._telemetry.first_token(self.record)
 
     def finish(self) -> None:
-        """Nothing more can be sent. What has no outcome by now was left by its client."""
+        """End the exchange. Without an outcome so far, the client must have left."""
         record, generation = self.record, self.generation
         record.outcome = record.outcome or "client_gone"
         record.ended_time = time.monotonic()

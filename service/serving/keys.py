@@ -1,4 +1,4 @@
-"""The API keys of a server, and who a request's key says is calling."""
+"""A server's API keys, and the caller identified by a request's key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.tenants.caller import Caller
 
 
 class KeyRing:
-    """Knows the keys by their SHA-256 digests only. ``hurried``: those of ``keys`` whose requests
-    may go ahead of others'; a key that is the only one may too."""
+    """Holds only the keys' SHA-256 digests. ``hurried``: the ``keys`` whose requests may be
+    prioritized over others'; a server's only key may always be."""
 
     def __init__(self, keys: Iterable[str], hurried: Iterable[str] = ()) -> None:
         self._digests = list(dict.fromkeys(_digest(key.encode()) for key in keys))
@@ -22,8 +22,9 @@ class KeyRing:
         return bool(self._digests)
 
     def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
-        """Whose key ``Authorization: Bearer`` or else ``x-api-key`` bears. All keys are compared,
-        each in constant time. Raises UnauthorizedError unless it is a known one."""
+        """Return the caller whose key is in ``Authorization: Bearer`` or else ``x-api-key``. All
+        keys are compared, each in constant time. Raises UnauthorizedError if the key is missing or
+        unknown."""
         key = _presented_key(authorization, api_key)
         if not key:
             raise UnauthorizedError(
@@ -49,7 +50,8 @@ def _digest(key: bytes) -> bytes:
 
 
 def _presented_key(authorization: bytes, api_key: bytes) -> bytes:
-    """The key of ``Authorization: Bearer``, or else of ``x-api-key``; empty if there is none."""
+    """Return the key in ``Authorization: Bearer``, or else in ``x-api-key``; empty if there is
+    none."""
     scheme, _, key = authorization.partition(b" ")
     if scheme.lower() != b"bearer" or not key.strip():
         key = api_key

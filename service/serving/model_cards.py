@@ -1,4 +1,4 @@
-"""What clients learn of the model."""
+"""The description of the model for clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from service.wire.models import ModelCard
 
 
 def model_card(services: Services, name: str) -> ModelCard:
-    """``name``: the one of the model's names that they ask for."""
+    """``name``: the one of the model's names that the client used."""
     ready = services.link.state.ready
     return ModelCard(
         id=name,

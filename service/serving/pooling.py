@@ -1,4 +1,4 @@
-"""Requests that the engine answers with vectors: submit texts and wait."""
+"""Serves requests for vectors: submits texts to the engine and waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Made = TypeVar("_Made", PreparedRerank, PreparedScore)
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """``vectors``: of each input in order, little-endian float32."""
+    """``vectors``: one for each input in order, as little-endian float32."""
 
     vectors: list[bytes]
     prompt_tokens: int
@@ -39,7 +39,7 @@ async def pooled_vectors(
     priority: int = 0,
     cache_salt: str = "",
 ) -> Pooled:
-    """Raises QuireError."""
+    """Compute the inputs' vectors. Raises QuireError."""
     engine = services.engine
     pooled = PooledTexts(
         services.link,
@@ -47,7 +47,7 @@ async def pooled_vectors(
             request_id=exchange.record.request_id,
             inputs=inputs,
             arrival_time=exchange.record.received_time,
-            # One step's worth runs while the next one's waits.
+            # One step's inputs run while the next step's wait.
             most_open=2 * engine.max_num_seqs,
             most_open_tokens=2 * engine.max_num_batched_tokens,
             dimensions=dimensions,
@@ -64,10 +64,11 @@ async def pooled_vectors(
 async def embed(
     step: Step[PreparedEmbeddings], body: bytes, client: Client
 ) -> tuple[EmbeddingRequest, Pooled]:
-    """A request of any API for vectors, and those. Raises QuireError."""
+    """Serve any API's request for embeddings; return the decoded request and the vectors. Raises
+    QuireError."""
     client.exchange.record.operation = "embeddings"
     preparing = prepare(step, body, client, admit=client.admit_open)
-    del body  # it may be large, and an answer may take long
+    del body  # it may be large, and the answer may take long
     prepared = await preparing
     wanted = prepared.request
     pooled = await client.unless_gone(
@@ -91,10 +92,10 @@ class Scored(NamedTuple, Generic[_Made]):
 
 
 async def score_pairs(step: Step[_Made], body: bytes, client: Client) -> Scored[_Made]:
-    """How well the two texts of each pair match. A cross-encoder reads both together; with any
-    other model that embeds, a score is the cosine of their embeddings. Raises QuireError."""
+    """Score how well the two texts of each pair match. A cross-encoder reads both together; with
+    any other embedding model, the score is the cosine of their embeddings. Raises QuireError."""
     preparing = prepare(step, body, client, admit=client.admit_open)
-    del body  # it may be large, and an answer may take long
+    del body  # it may be large, and the answer may take long
     prepared = await preparing
     wanted = prepared.request
     across = prepared.num_firsts == 0
@@ -118,5 +119,5 @@ async def _cosines(vectors: list[bytes], num_firsts: int) -> list[float]:
     scores = []
     for index, vector in enumerate(vectors[num_firsts:]):
         scores.append(cosine(firsts[0 if num_firsts == 1 else index], floats_of(vector)))
-        await asyncio.sleep(0)  # thousands of products would hold up others' streams
+        await asyncio.sleep(0)  # thousands of products would delay other streams
     return scores

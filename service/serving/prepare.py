@@ -1,4 +1,4 @@
-"""From a request's body to a running generation, or to what else its route needs."""
+"""Converts a request's body to a running generation, or to whatever else its route needs."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def prepare(
     admit: Callable[[], None] | None = None,
     **fields: Any,
 ) -> _Made:
-    """What a step makes of a body: here what is quick, everything else in a preparation process.
-    ``admit`` is asked before there is work; ``fields`` are the job's own.
+    """Run a step on a body: quick ones here, all others in a preparation process. ``admit`` is
+    called before any work; ``fields`` are additional fields of the job.
 
     Raises QuireError.
     """
@@ -88,10 +88,10 @@ def _note(noted: Noted, exchange: Exchange) -> None:
 
 
 async def start(prepared: PreparedGeneration, client: Client) -> Generation:
-    """The running generation, its output bound to the form that is asked for. What of the form
-    is not enforced is reported.
+    """Start the generation, constraining its output as requested. Constraints that are not enforced
+    are reported.
 
-    Raises QuireError; nothing runs then.
+    Raises QuireError, in which case nothing is running.
     """
     services, wanted = client.services, prepared.generation
     if prepared.asked is not None:

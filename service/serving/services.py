@@ -1,4 +1,4 @@
-"""What the routes work with: one instance per worker, made by ``service.app``."""
+"""The objects that routes use: one instance per worker, created by ``service.app``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from service.wire.responses.seal import ReasoningSeal
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """``names`` are those under which the model is asked for, its own first."""
+    """``names``: the model's names, the primary one first."""
 
     settings: ServiceSettings
     names: tuple[str, ...]
@@ -58,7 +58,8 @@ class Services:
 
     @property
     def tasks(self) -> tuple[str, ...] | None:
-        """What the loaded model does, of generate, embed and score; None while there is none."""
+        """The tasks that the loaded model supports, of generate, embed and score; None while none
+        is loaded."""
         ready = self.link.state.ready
         if ready is None:
             return None
@@ -70,7 +71,7 @@ class Services:
         return tuple(task for task, is_done in does.items() if is_done)
 
     def model_name(self, asked: str | None) -> str:
-        """The name to answer under. Raises ModelNotFoundError."""
+        """Return the name to use in the answer. Raises ModelNotFoundError."""
         if asked is None:
             return self.names[0]
         if asked not in self.names:
@@ -81,8 +82,8 @@ class Services:
         return asked
 
     def health(self) -> str:
-        """``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it dies
-        again and again) or ``silent`` (no message from it for too long)."""
+        """Return ``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it
+        dies repeatedly) or ``silent`` (no message from it for too long)."""
         if self.drain.draining:
             return "draining"
         phase = self.link.state.phase

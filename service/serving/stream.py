@@ -1,4 +1,4 @@
-"""Following a generation to its end: as the stream of any API, or until its answer is whole."""
+"""Follows a generation to its end: as a stream of any API, or until its answer is complete."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 class AnswerStream(Protocol[Piece_co]):
-    """What is sent (SSE bytes, say), in the order ``begin``, ``advance`` as often as needed, then
-    ``end``, or ``fail`` at any point: the API's own event that says the stream has not
-    succeeded. The pieces of an ``advance`` are made when they are asked for, each with bounded
-    work; an event may be in several."""
+    """Encodes a stream (as SSE bytes, for example). Call ``begin``, ``advance`` as often as needed,
+    then ``end``, or at any point ``fail``, which returns the API's event for a failed stream. The
+    pieces of an ``advance`` are encoded lazily, each with bounded work; an event may be split among
+    several."""
 
     def begin(self) -> Piece_co: ...
 
@@ -34,8 +34,9 @@ class AnswerStream(Protocol[Piece_co]):
 
 
 class Answer(Protocol):
-    """``follow`` is called as tokens arrive, ``whole`` (perhaps twice) at the end: the answer's
-    JSON in pieces that are made when they are asked for, each with bounded work."""
+    """Encodes a complete answer. Call ``follow`` as tokens arrive and ``whole`` (possibly twice) at
+    the end; it returns the answer's JSON in pieces that are encoded lazily, each with bounded work.
+    """
 
     def follow(self, choices: list[Choice]) -> None: ...
 
@@ -44,13 +45,13 @@ class Answer(Protocol):
     def stream(self) -> AnswerStream[bytes]: ...
 
 
-# Awaited when an answer is ready, before its end is sent. False: what the end says has become
-# untrue, so it is made anew. Raises QuireError where the end must not be sent as a success.
+# Awaited when an answer is ready, before its end is sent. False: what the end says is no longer
+# true, so it must be encoded again. Raises QuireError if the end must not be sent as a success.
 Commit = Callable[[], Awaitable[bool]]
 
 
 async def complete(exchange: Exchange, generation: Generation, answer: Answer) -> None:
-    """Returns once all of the answer is generated. Raises QuireError when the engine fails."""
+    """Return once the whole answer is generated. Raises QuireError when the engine fails."""
     while not generation.done:
         answer.follow(await generation.advance())
         if generation.first_token_time is not None:
@@ -63,7 +64,7 @@ async def stream_events(
     stream: AnswerStream[Piece],
     commit: Commit | None = None,
 ) -> AsyncGenerator[Piece, None]:
-    """The stream's pieces, to its own last event, of success or of failure."""
+    """Yield the stream's pieces, up to its own last event, for success or failure."""
     try:
         opening = stream.begin()
         if opening:
@@ -102,7 +103,7 @@ async def stream_events(
 
 
 def outcome_of(generation: Generation) -> str:
-    """The request's outcome is its first choice's finish reason."""
+    """Return the request's outcome, which is its first choice's finish reason."""
     finished = generation.choices[0].finished
     assert finished is not None
     return finished.reason

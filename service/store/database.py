@@ -1,7 +1,7 @@
-"""The database of stored responses: what the store asks of it, said in SQL.
+"""The database of stored responses: the store's operations in SQL.
 
-What this module imports takes longer to load than all else in a worker: ``service.store.store``
-imports it in a thread, when the worker already answers.
+This module's imports take longer to load than everything else in a worker, so
+``service.store.store`` imports it in a thread while the worker already answers.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ResponseRepository(SQLAlchemyAsyncRepository[ResponseRow]):
 
 
 class Database:
-    """Connects when first used. Each method is one transaction and raises one of ``FAILURES`` when
-    the database does not answer."""
+    """Connects on first use. Each method is one transaction and raises one of ``FAILURES`` when the
+    database does not respond."""
 
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
@@ -60,14 +60,14 @@ class Database:
         )
 
     def explain(self, error: Exception) -> str:
-        """What the driver says is wrong, without the password, the statement and its values."""
+        """Return the driver's error message, without the password, the statement and its values."""
         cause = error.orig or error if isinstance(error, StatementError) else error
         password = self._engine.url.password
         said = str(cause).partition("\n")[0]  # PostgreSQL's details show rows
         return f"{type(cause).__name__}: {said.replace(password, '…') if password else said}"
 
     async def bring_up_to_date(self) -> None:
-        """Run the migrations that are missing."""
+        """Run the missing migrations."""
         await bring_up_to_date(self._engine)
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Database:
             return msgspec.structs.replace(record, abandoned=row.lease_until < int(now or 0))
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Whether there was one of this owner's."""
+        """Delete a response; True if this owner had it."""
         async with self._sessions() as session:
             stored = await session.execute(
                 delete(ResponseRow).where(ResponseRow.id == response_id, ResponseRow.owner == owner)
@@ -96,9 +96,9 @@ class Database:
     async def write(
         self, records: Sequence[StoredResponse], gone: Collection[str], *, lease: int
     ) -> int:
-        """Keep these, in place of what had their ids; how many bytes they take. Those whose ids are
-        in ``gone`` by the end, as it may grow meanwhile, are not kept. Those that are still being
-        worked on get a lease of ``lease`` seconds."""
+        """Store these records, replacing any with the same ids; return their size in bytes. Records
+        whose ids are in ``gone``, which may grow meanwhile, are not kept. Those still in progress
+        get a lease of ``lease`` seconds."""
         rows = await asyncio.to_thread(lambda: [to_row(record) for record in records])
         size = sum(row.size for row in rows)
         async with self._sessions() as session:
@@ -112,7 +112,7 @@ class Database:
         return size
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
-        """By the database's clock, which is one for all replicas; theirs may differ."""
+        """Set leases by the database's clock, because the replicas' clocks may differ."""
         if ids:
             await session.execute(
                 update(ResponseRow)
@@ -123,13 +123,13 @@ class Database:
     async def sweep(
         self, *, responses: int, size: int, running: Collection[str], lease: int
     ) -> None:
-        """Drop what has expired and, beyond ``responses`` or ``size`` bytes, the oldest of whoever
-        has most; give those that are still being worked on, ``running``, a lease of ``lease``
+        """Delete expired responses and, beyond ``responses`` or ``size`` bytes, the oldest ones of
+        the largest owners; renew the lease of those in progress, ``running``, for ``lease``
         seconds.
 
-        Each owner's responses are counted from its newest on. Those that come first by that count
-        stay, whoever's they are: so an owner loses some only where it has more than its share, and
-        what others do not use of theirs is everybody's.
+        Each owner's responses are numbered from its newest on. The lowest numbers are kept,
+        regardless of owner: so an owner only loses responses if it has more than its share, and the
+        others' unused shares are available to all.
         """
         now = int(time.time())
         newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
@@ -177,7 +177,7 @@ def _make_engine(url: URL) -> AsyncEngine:
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:
-    """With the write-ahead log, a lost machine may lose the last moment, never the file."""
+    """With the write-ahead log, a machine failure may lose the last moment, but never the file."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()

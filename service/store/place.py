@@ -1,5 +1,5 @@
-"""Where responses are stored, read off the setting without the libraries that go there: those take
-longer to load than all else that a worker starts with."""
+"""Parses the setting for where responses are stored, without importing the database libraries:
+those take longer to load than everything else that a worker starts with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BACKENDS: dict[str, Backend] = {
     "postgresql": "postgresql",
 }
 _URL = re.compile(r"(?P<name>[\w+]+)://(?P<rest>.*)", re.DOTALL)
-# What SQLAlchemy will find in it: a password may hold anything but an @.
+# The parts that SQLAlchemy will find: a password may contain anything but an @.
 _REST = re.compile(
     r"([^:/]*(:[^@]*)?@)?"  # user and password
     r"(\[[^/?]+\]|[^:/?]+)?(:(?P<port>[^/?]*))?"
@@ -28,7 +28,7 @@ _REST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """``url`` as the operator wrote it; None: SQLite's default file. ``file``: SQLite's, else
+    """``url``: as the operator wrote it; None: SQLite's default file. ``file``: SQLite's, else
     None."""
 
     backend: Backend
@@ -37,15 +37,15 @@ class StorePlace:
 
 
 def state_dir() -> Path:
-    """Where a server keeps what outlives it, by the XDG convention."""
+    """Return the directory for a server's persistent files, by the XDG convention."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "quire"
 
 
 def store_place(text: str) -> StorePlace:
-    """``text`` as operators write it; empty: a file in ``state_dir``.
+    """Parse the operator's ``text``; empty: a file in ``state_dir``.
 
-    Raises ValueError for what is neither SQLite nor PostgreSQL.
+    Raises ValueError for anything other than SQLite or PostgreSQL.
     """
     if not text:
         return StorePlace("sqlite", None, state_dir() / "responses.sqlite3")
@@ -53,11 +53,11 @@ def store_place(text: str) -> StorePlace:
     if url is None:
         raise ValueError("the store's URL is not valid; an example is postgresql://host/name")
     rest = _REST.match(url["rest"])
-    assert rest is not None  # all of it is optional
+    assert rest is not None  # all parts are optional
     if rest["port"] is not None:
         try:
             int(rest["port"])
-        except ValueError:  # the URL may hold a password: no message quotes any of it
+        except ValueError:  # the URL may hold a password: no message may quote any of it
             raise ValueError("the port in the store's URL is not a number") from None
     backend = _BACKENDS.get(url["name"].partition("+")[0])
     database = unquote(rest["database"] or "")
@@ -67,7 +67,7 @@ def store_place(text: str) -> StorePlace:
 
 
 def secret_dir(place: StorePlace | None) -> Path:
-    """The folder for what must be kept beside the store."""
+    """Return the folder for files that belong with the store."""
     if place is not None and place.file is not None:
         return place.file.absolute().parent
     return state_dir()

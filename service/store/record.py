@@ -1,4 +1,4 @@
-"""A stored response, as the service knows it."""
+"""A stored response, as the service sees it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ RUNNING = ("queued", "in_progress")
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
-    before them; each a JSON list. ``events``: the stream as it was sent, where one was kept.
-    ``owner``: the digest of the key that made it. ``abandoned``: it was still in progress, and
-    whoever worked on it has not said so for as long as that counts."""
+    before them; each a JSON list. ``events``: the stream as it was sent, if it was kept. ``owner``:
+    the digest of the key that created it. ``abandoned``: it was still in progress, and its lease
+    has expired."""
 
     id: str
     owner: str
@@ -28,12 +28,12 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def background(self) -> bool:
-        """Whether it was asked for in the background. The body may be megabytes: nothing else of it
-        is made objects."""
+        """True if it is a background response. Decodes only this field, because the body may be
+        megabytes."""
         return msgspec.json.decode(self.body, type=_Asked).background
 
     def failed(self, error: JsonObject) -> StoredResponse:
-        """The same, ended by this error."""
+        """Return a copy that ended with this error."""
         response = msgspec.json.decode(self.body, type=dict[str, msgspec.Raw])
         body = msgspec.json.encode({**response, "status": "failed", "error": error})
         return msgspec.structs.replace(self, status="failed", body=body)

@@ -1,4 +1,4 @@
-"""The database's URL, and bringing its schema up to date."""
+"""The database's URL, and schema migrations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def database_url(place: StorePlace) -> URL:
-    """With the driver that we use."""
+    """Return the URL with the driver that we use."""
     driver = _DRIVERS[place.backend]
     if place.url is None:
         return URL.create(driver, database=str(place.file))
@@ -33,7 +33,7 @@ def database_url(place: StorePlace) -> URL:
 
 
 async def bring_up_to_date(engine: AsyncEngine) -> None:
-    """Run the migrations that are missing, one replica at a time."""
+    """Run the missing migrations, one replica at a time."""
     config = SQLAlchemyAsyncConfig(
         engine_instance=engine,
         alembic_config=AlembicAsyncConfig(
@@ -47,8 +47,8 @@ async def bring_up_to_date(engine: AsyncEngine) -> None:
 
 
 def _write_ahead(file: str) -> None:
-    """Readers beside one writer, from now on: the file remembers. Not at each connection, as it
-    needs the file alone for a moment and does not wait for it."""
+    """Let readers work in parallel with one writer; the setting is stored in the file. Not done at
+    each connection, as it briefly needs exclusive access and does not wait for it."""
     with closing(sqlite3.connect(file, timeout=10)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
@@ -61,7 +61,7 @@ async def _file_lock(url: URL) -> AsyncIterator[None]:
     assert url.database is not None
     path = Path(url.database)
     await asyncio.to_thread(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
-    # Made here, as SQLite would let others read it; its side files take after it.
+    # Created here, because SQLite would let others read it; its side files inherit the mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The secret that seals what clients carry for us, kept beside the store."""
+"""The secret that seals data which clients hold for us, kept with the store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _log = get_logger()
 
 
 def load_secret(given: str | None, folder: Path) -> bytes:
-    """``given`` (a setting), else the one in ``folder``, made there at the first start. Where that
-    cannot be kept, one that lasts as long as the process."""
+    """Return ``given`` (a setting), else the secret in ``folder``, created at the first start. If
+    it cannot be stored, return one that lasts as long as the process."""
     if given:
         return given.encode()
     path = folder / "seal.key"
@@ -30,7 +30,7 @@ def load_secret(given: str | None, folder: Path) -> bytes:
 
 
 def _read_or_make(path: Path) -> bytes:
-    """Made whole under another name, so that a start at the same time never reads half of it."""
+    """Written under another name first, so that a concurrent start never reads half of it."""
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,9 +1,9 @@
-"""Responses kept beyond their request: bounded, expiring, owned.
+"""Responses kept beyond their request: limited in number and size, expiring, with an owner.
 
-One writer takes what is pending to the database in batches, beside the streams. ``save`` leaves a
-record with it and never waits; ``put`` also waits until it is written. Either can be read at once
-(from memory). When the database is unavailable, ``available`` is False and what needs it fails with
-that reason; it is tried again until it is back.
+One writer task moves pending records to the database in batches, independently of the streams.
+``save`` queues a record and never waits; ``put`` also waits until it is written. In both cases the
+record can be read immediately (from memory). When the database is unavailable, ``available`` is
+False and operations that need it fail with that reason; it is retried until it is back.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _CLOSE_SECONDS = 5.0
 _MOST_PENDING = 4096
 _MOST_PENDING_BYTES = 256 * 1024 * 1024
 _BATCH = 64
-_SWEEP_SHARE = 64  # sweep early once a 64th of what may be kept is new
+_SWEEP_SHARE = 64  # sweep early once a 64th of the limit is new
 _AWAY = "The response store is unavailable; retry."
-# Clients name any; what no row can have need not reach the database, and NUL must not.
+# Clients may name any id; ids that cannot exist need not reach the database, and NUL must not.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _log = get_logger()
@@ -44,8 +44,8 @@ _log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Beyond ``responses`` or ``bytes`` the oldest go, first those of owners that have more than
-    their share; each goes after ``ttl`` seconds."""
+    """Beyond ``responses`` or ``bytes`` the oldest are deleted, starting with owners that exceed
+    their share; each is deleted after ``ttl`` seconds."""
 
     responses: int
     bytes: int
@@ -54,8 +54,8 @@ class StoreLimits:
 
 
 class ResponseStore:
-    """``open`` it on the event loop that uses it, ``close`` it there. ``place`` None: there is no
-    store, and nothing is kept."""
+    """``open`` and ``close`` it on the event loop that uses it. ``place`` None: there is no store,
+    and nothing is kept."""
 
     def __init__(self, place: StorePlace | None, limits: StoreLimits) -> None:
         self._place = place
@@ -64,15 +64,15 @@ class ResponseStore:
         self._pending: dict[str, StoredResponse] = {}
         self._pending_bytes = 0
         self._wake = asyncio.Event()
-        self._written: dict[str, asyncio.Future[None]] = {}  # somebody waits for these
+        self._written: dict[str, asyncio.Future[None]] = {}  # writes that are being waited for
         self._new_responses = self._new_bytes = 0  # since the last sweep
         self._running: set[str] = set()  # whose lease this process renews
-        self._deleted: set[str] = set()  # during the write of a batch
+        self._deleted: set[str] = set()  # while a batch is being written
         self._tasks: list[asyncio.Task[None]] = []
         self._up = False
         self._closing = False
         self._said_away = False  # since it last answered
-        self._loaded = asyncio.Event()  # what speaks to the database, with or without success
+        self._loaded = asyncio.Event()  # the database code, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
     @property
@@ -80,13 +80,13 @@ class ResponseStore:
         return self._up
 
     def open(self) -> None:
-        """Begins to load what speaks to the database, and to connect; never raises."""
+        """Start loading the database code, and connecting; never raises."""
         if self._place is not None:
             self._tasks = [asyncio.create_task(self._run(), name="response-store")]
 
     async def close(self) -> None:
-        """Writes what is pending, if the database takes it within seconds."""
-        # The task ends by itself where it can: cancelled amid a transaction, it might go on.
+        """Write what is pending, if the database accepts it within seconds."""
+        # Let the task end by itself if possible: cancelled within a transaction, it might continue.
         self._closing = True
         self._wake.set()
         running = set(self._tasks)
@@ -104,8 +104,8 @@ class ResponseStore:
                     await self._database.close()
 
     async def attempted(self) -> None:
-        """Returns once it is known whether the database is there: right after the start, the first
-        requests must not be told that it is not."""
+        """Return once it is known whether the database is available, so that right after the start
+        the first requests do not fail."""
         if not self._tasks or self._tried.is_set():
             return
         await self._loaded.wait()
@@ -116,7 +116,7 @@ class ResponseStore:
             self._tried.set()
 
     def require(self) -> None:
-        """Raises StoreUnavailableError unless what is saved will be kept."""
+        """Raise StoreUnavailableError unless saved records will be kept."""
         if self._place is None:
             raise StoreUnavailableError("This server stores no responses (--store-url none).")
         if not self._up:
@@ -125,9 +125,9 @@ class ResponseStore:
     # --- writing -----------------------------------------------------------------------------
 
     async def put(self, record: StoredResponse) -> None:
-        """Keep this, in place of what had its id, and return once it is written.
+        """Store a record, replacing any with the same id, and return once it is written.
 
-        Raises StoreUnavailableError; then it may all the same have been written.
+        Raises StoreUnavailableError; it may have been written nevertheless.
         """
         await self.attempted()
         self.require()
@@ -147,13 +147,14 @@ class ResponseStore:
             raise
 
     def _withdraw(self, record: StoredResponse) -> None:
-        """Nobody was told that this is stored: it shall not be found later."""
+        """Drop a record that was not reported as stored: it must not be found later."""
         if self._pending.get(record.id) is record:
             del self._pending[record.id]
         self._running.discard(record.id)
 
     def save(self, record: StoredResponse) -> bool:
-        """Keep this, in place of what had its id; false, and logged, where that cannot be."""
+        """Queue a record, replacing any with the same id; False, and logged, if that is
+        impossible."""
         if record.status in RUNNING:
             self._running.add(record.id)
         else:
@@ -174,7 +175,7 @@ class ResponseStore:
         return True
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Whether there was one. Raises StoreUnavailableError."""
+        """Delete a response; True if there was one. Raises StoreUnavailableError."""
         if not _ID.fullmatch(response_id):
             return False
         found = self._pending.get(response_id)
@@ -182,7 +183,7 @@ class ResponseStore:
         if owned:
             del self._pending[response_id]
             self._running.discard(response_id)
-            self._deleted.add(response_id)  # it may be on its way to the database just now
+            self._deleted.add(response_id)  # it may be on its way to the database right now
             self._tell(response_id)
         async with self._asked() as database:
             stored = await database.delete(response_id, owner)
@@ -191,7 +192,8 @@ class ResponseStore:
     # --- reading -----------------------------------------------------------------------------
 
     async def get(self, response_id: str, owner: str) -> StoredResponse | None:
-        """None where there is none that this owner may see. Raises StoreUnavailableError."""
+        """Return a response; None if there is none that this owner may see. Raises
+        StoreUnavailableError."""
         if not _ID.fullmatch(response_id):
             return None
         record = self._pending.get(response_id)
@@ -204,7 +206,7 @@ class ResponseStore:
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[Database]:
-        """The database; its failures inside become StoreUnavailableError."""
+        """Yield the database; its failures inside become StoreUnavailableError."""
         await self.attempted()
         self.require()
         assert self._database is not None
@@ -214,10 +216,10 @@ class ResponseStore:
             _log.warning("response store failed", error=self._reason(error))
             raise StoreUnavailableError(_AWAY) from error
 
-    # --- behind ------------------------------------------------------------------------------
+    # --- the writer task --------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, then write and sweep until closed; after a failure from the start."""
+        """Connect, then write and sweep until closed; after a failure start again."""
         while not self._closing:
             try:
                 await self._connect()
@@ -234,11 +236,12 @@ class ResponseStore:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _reason(self, error: Exception) -> str:
-        """For the log. The text of an error before there is a database may show the URL."""
+        """Return a reason to log. The text of an error before there is a database may show the
+        URL."""
         return type(error).__name__ if self._database is None else self._database.explain(error)
 
     def _tell(self, response_id: str, error: StoreUnavailableError | None = None) -> None:
-        """Those who wait for its write."""
+        """Wake those who wait for a record to be written."""
         future = self._written.pop(response_id, None)
         if future is None or future.done():
             return
@@ -246,7 +249,7 @@ class ResponseStore:
             future.set_result(None)
         else:
             future.set_exception(error)
-            future.exception()  # those who waited may have left: that is no fault to log
+            future.exception()  # avoids logging the error if those who waited have left
 
     async def _connect(self) -> None:
         assert self._place is not None
@@ -277,7 +280,7 @@ class ResponseStore:
 
     @property
     def _overfull(self) -> bool:
-        """Whether enough is new that the limits may be passed by more than a little."""
+        """True if the limits may be exceeded by more than a little."""
         limits = self.limits
         return (
             self._new_responses * _SWEEP_SHARE > limits.responses
@@ -303,7 +306,7 @@ class ResponseStore:
         )
 
     async def _sweep(self) -> None:
-        """Drop what is too old or too much, and keep alive what is still being worked on."""
+        """Delete what exceeds the limits, and renew the leases of responses in progress."""
         assert self._database is not None
         await self._database.sweep(
             responses=self.limits.responses,
@@ -315,8 +318,8 @@ class ResponseStore:
 
 
 async def _load_database(place: StorePlace) -> Database:
-    """In a thread of its own, for the first time it computes for a second, and one that the end of
-    the process does not wait for."""
+    """Load in a separate daemon thread, because the import takes a second and the end of the
+    process should not wait for it."""
     loaded: Future[Database] = Future()
 
     def load() -> None:

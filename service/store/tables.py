@@ -1,5 +1,5 @@
-"""The one table of stored responses, and how a response becomes a row of it. Times are seconds
-since the epoch."""
+"""The table of stored responses, and the conversion of responses to rows. Times are seconds since
+the epoch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from service.store.record import StoredResponse
 class ResponseRow(DefaultBase):
     """``body`` is the response object; ``input`` the request's own items, ``context`` those before
     them and ``events`` the stream, each zlib-compressed JSON or bytes. ``size`` counts all of
-    these. A row that is still being worked on is alive until ``lease_until`` by the
-    database's clock."""
+    these. A row still in progress is alive until ``lease_until`` by the database's clock."""
 
     __tablename__ = "quire_responses"
     __table_args__ = (
@@ -38,7 +37,7 @@ class ResponseRow(DefaultBase):
 
 
 def to_row(record: StoredResponse) -> ResponseRow:
-    """Compresses: for a thread."""
+    """Convert to a row. Compresses, so call it in a thread."""
     packed_input = zlib.compress(record.input)
     context = zlib.compress(record.context)
     body = zlib.compress(record.body)

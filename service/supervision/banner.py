@@ -15,7 +15,8 @@ def banner(
     note: str = "",
     grpc_port: int | None = None,
 ) -> str:
-    """Where the server listens and what to try, while ``model`` loads from ``path``."""
+    """Return the text: where the server listens and what to try, while ``model`` loads from
+    ``path``."""
     url = address.url
     key = " -H 'Authorization: Bearer '$QUIRE_API_KEY" if needs_key else ""
     lines = [

@@ -1,4 +1,4 @@
-"""Starting and ending the supervisor's children."""
+"""Starts and stops the supervisor's children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.02
 
 
 def package_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ``, with Quire's packages first on the import path."""
+    """Return ``environ`` with Quire's packages first on the import path."""
     paths = [str(_PACKAGES), *filter(None, [environ.get("PYTHONPATH")])]
     return {**environ, "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -25,8 +25,8 @@ def package_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def child_environment(
     environ: Mapping[str, str], extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a child. Settings are passed as arguments: a QUIRE_* variable that a flag
-    overrode here must not take effect there."""
+    """Return the environment of a child. Settings are passed as arguments, so that a QUIRE_*
+    variable overridden by a flag here has no effect there."""
     kept = {
         name: value for name, value in environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
@@ -40,8 +40,8 @@ def spawn(
     *,
     inherit: Sequence[int] = (),
 ) -> int:
-    """Run ``python -m module`` in a new process group (the terminal's Ctrl-C reaches only the
-    supervisor), with no input and the descriptors in ``inherit``. Returns its id."""
+    """Run ``python -m module`` in a new process group (so that the terminal's Ctrl-C reaches only
+    the supervisor), with no input and the descriptors in ``inherit``. Returns its process id."""
     argv = python_command("-m", module, *arguments)
     for descriptor in inherit:
         os.set_inheritable(descriptor, True)
@@ -61,17 +61,18 @@ def spawn(
 
 
 def ignores_hangup() -> bool:
-    """Whether this process was started by nohup or the like. Call before SIGHUP has a handler."""
+    """True if this process was started by nohup or the like. Call it before SIGHUP has a
+    handler."""
     return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def _hangup() -> list[signal.Signals]:
-    """If this process ignores hang-ups, its children do too."""
+    """Return SIGHUP, to be reset in children, unless this process ignores it."""
     return [] if ignores_hangup() else [signal.SIGHUP]
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a child and the processes it started. It may be gone already."""
+    """Signal a child and the processes it started. They may be gone already."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -79,8 +80,8 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def reap() -> list[tuple[int, int]]:
-    """Ids and exit codes (negative: the signal) of all children that ended, adopted ones too:
-    as process 1 of a container the supervisor inherits every orphan in it."""
+    """Return ids and exit codes (negative: the signal) of all children that ended, including
+    adopted ones: as process 1 of a container the supervisor inherits every orphan in it."""
     ended: list[tuple[int, int]] = []
     while True:
         try:
@@ -93,8 +94,8 @@ def reap() -> list[tuple[int, int]]:
 
 
 def await_end(pids: Sequence[int], seconds: float) -> list[int]:
-    """Reap these children as they end. Returns those that did not within ``seconds``: even one that
-    was killed may never end, as the kernel does not interrupt a process in a device driver."""
+    """Reap these children as they end. Returns those that did not end within ``seconds``: even a
+    killed process may never end, as the kernel does not interrupt it inside a device driver."""
     deadline = time.monotonic() + seconds
     left = list(pids)
     while True:
@@ -107,13 +108,13 @@ def await_end(pids: Sequence[int], seconds: float) -> list[int]:
 def _has_ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:  # reaped already
+    except ChildProcessError:  # already reaped
         return True
 
 
 def main_thread_ticks(pid: int) -> int | None:
-    """CPU time that the main thread of a process has used, in the kernel's ticks; None where it
-    cannot be read."""
+    """Return the CPU time used by a process's main thread, in kernel ticks; None if it cannot be
+    read."""
     try:
         # The name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
         fields = Path(f"/proc/{pid}/task/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -123,5 +124,5 @@ def main_thread_ticks(pid: int) -> int | None:
 
 
 def describe_exit(code: int) -> str:
-    """``status 1`` or ``SIGKILL``."""
+    """Return ``status 1`` or ``SIGKILL``."""
     return signal.Signals(-code).name if code < 0 else f"status {code}"

@@ -1,7 +1,7 @@
-"""A child process that answers one request at a time, in frames of ``engine.messages``, over its
-standard input and output. It is started when first needed, killed when it takes too long or its
-answer is no longer wanted, and started again for the next request. If it is killed from outside,
-the request is tried once more in a new process."""
+"""A child process that answers one request at a time over its standard input and output, in frames
+of ``engine.messages``. It is started on demand, killed when it takes too long or its answer is no
+longer needed, and restarted for the next request. If it is killed from outside, the request is
+retried once in a new process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from service.supervision.child_process import child_environment, describe_exit
 
 # A process that is not ready by then is killed.
 START_SECONDS = 60.0
-# When to retry a request whose process was killed twice: a new one has started by then.
+# When to retry a request whose process was killed twice: a new one should be up by then.
 KILLED_RETRY_SECONDS = 5
-# A process that closed its end of a pipe has ended by then.
+# A process that has closed its pipes ends within this time.
 _END_SECONDS = 10.0
-# Signals of a process that crashed: an allocation beyond its limit, a stack overflow. All others
-# come from outside: the out-of-memory killer, an operator.
+# Signals of a process that crashed by itself: an allocation beyond its limit, a stack overflow. All
+# others come from outside: the out-of-memory killer, an operator.
 _OWN_SIGNALS = frozenset(
     {
         *(signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL),
@@ -42,11 +42,11 @@ class ChildStartError(RuntimeError):
 
 
 class ChildTooSlowError(RuntimeError):
-    """It exceeded its time and was killed."""
+    """It exceeded its time limit and was killed."""
 
 
 class ChildDiedError(RuntimeError):
-    """It ended by itself before it answered: usually out of memory."""
+    """It ended by itself before it answered, usually because it ran out of memory."""
 
 
 class ChildKilledError(RuntimeError):
@@ -58,8 +58,8 @@ class _AnswerTooLongError(Exception):
 
 
 class ChildWorker:
-    """``module`` is run as ``python -m``. It is sent ``greeting`` first and replies with a frame of
-    any content when it is ready; from then on it answers frames."""
+    """Runs ``module`` with ``python -m``. The process first receives ``greeting`` and replies with
+    any frame when it is ready; after that it answers frames."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class ChildWorker:
         return self._child.pid
 
     async def start(self) -> None:
-        """Start it before the first request. Returns once it is ready. Raises ChildStartError or
-        ChildKilledError."""
+        """Start the process before the first request. Returns once it is ready. Raises
+        ChildStartError or ChildKilledError."""
         await self._running()
 
     async def ask(
         self, request: bytes, read: Callable[[bytes], _T | None], *, seconds: float
     ) -> _T:
-        """Returns the first result of ``read``, called with each frame of the answer, that is not
-        None. ``seconds`` count from when the process is ready.
+        """Return the first result of ``read`` other than None; it is called with each frame of the
+        answer. ``seconds`` count from when the process is ready.
 
         Raises ChildStartError, ChildTooSlowError, ChildDiedError or ChildKilledError, and what
         ``read`` raises.
@@ -127,7 +127,8 @@ class ChildWorker:
             raise
 
     async def _running(self) -> asyncio.subprocess.Process:
-        """A start is not cancelled with the request that caused it: the next one waits for it."""
+        """Return the running process. Cancelling a request does not cancel the start it caused,
+        because the next request waits for it."""
         if self._child is not None and self._child.returncode is None:
             return self._child
         if self._starting is None:
@@ -138,7 +139,7 @@ class ChildWorker:
     def _started(self, starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
         self._starting = None
         if not starting.cancelled():
-            starting.exception()  # those that still wait get it; this avoids a warning
+            starting.exception()  # retrieved to avoid a warning; waiting tasks get it too
 
     async def _start(self) -> asyncio.subprocess.Process:
         try:
@@ -199,7 +200,7 @@ def _kill(child: asyncio.subprocess.Process) -> None:
 
 
 async def _was_killed(child: asyncio.subprocess.Process) -> bool:
-    """Whether this process, whose pipes have closed, was killed from outside."""
+    """True if this process, whose pipes have closed, was killed from outside."""
     try:
         async with asyncio.timeout(_END_SECONDS):
             code = await child.wait()
@@ -214,7 +215,7 @@ async def _was_killed(child: asyncio.subprocess.Process) -> bool:
 
 
 async def _write(child: asyncio.subprocess.Process, frame: bytes) -> None:
-    """Returns once the pipe has taken nearly all of it."""
+    """Return once the pipe has accepted nearly all of it."""
     assert child.stdin is not None
     child.stdin.write(FRAME_HEADER.pack(len(frame)))
     child.stdin.write(frame)

@@ -1,7 +1,7 @@
-"""Whether a child process hangs, judged by its heartbeats (``engine.beats``). No clock, no I/O.
+"""Decides from heartbeats (``engine.beats``) whether a child process hangs. Without clock or I/O.
 
-Only time in which the supervisor itself was running counts: after a container was frozen, a machine
-suspended or the supervisor stopped, each child gets its full time again.
+Only time during which the supervisor itself was running counts: after a container was frozen, a
+machine suspended or the supervisor stopped, each child gets its full time again.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Silence:
         return self._seconds
 
     def forget(self) -> None:
-        """The process is replaced by another."""
+        """Start over, because the process was replaced."""
         self._value = None
         self._seconds = 0.0
 
 
 def worker_hangs(page: Page, silent: float, timeout: float) -> bool:
-    """``silent``: seconds without a beat. ``timeout`` 0: never."""
+    """``silent``: seconds without a beat. ``timeout`` 0 disables the check."""
     if timeout == 0:
         return False
     return silent >= (timeout if page[Sign.READY_AT] else STARTING_FACTOR * timeout)
 
 
 def engine_hangs(page: Page, silent: float, inactive: float, setting: float | None) -> bool:
-    """``silent``: seconds without a beat. ``inactive``: seconds in which, besides, its main thread
+    """``silent``: seconds without a beat. ``inactive``: seconds during which its main thread also
     used no CPU. ``setting``: seconds of silence allowed; None: 60, or longer if earlier steps took
     long; 0: never hangs. Loading may take any time."""
     if not page[Sign.READY_AT] or setting == 0:

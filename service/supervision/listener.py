@@ -10,7 +10,7 @@ BACKLOG = 2048
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
+    """Return a socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -28,7 +28,8 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """``host`` is what the socket is bound to; ``local_host`` reaches it from this machine."""
+    """``host``: the address the socket is bound to; ``local_host``: reaches it from this
+    machine."""
 
     host: str
     port: int

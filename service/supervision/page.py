@@ -1,4 +1,4 @@
-"""What a worker knows from its supervisor: whether it is alive, and how often the engine died."""
+"""What a worker knows about its supervisor: whether it is alive, and how often the engine died."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Supervision:
 
     @property
     def problem(self) -> str | None:
-        """Why requests should not wait for the next engine; None if they may."""
+        """The reason why requests should not wait for the next engine; None if they may."""
         page = self._page
         if page is None or page[Sign.FRUITLESS_DEATHS] < FAILING_DEATHS:
             return None
@@ -32,7 +32,7 @@ class Supervision:
         return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
 
     def is_hopeless(self, *, engine_is_lost: bool) -> bool:
-        """Whether only a restart of the whole server can help. A live supervisor restarts a dead
+        """True if only a restart of the whole server can help. A live supervisor restarts a dead
         engine and kills one that hangs; without a supervisor, a lost engine stays lost."""
         page = self._page
         if page is None:

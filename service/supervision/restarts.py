@@ -1,8 +1,8 @@
-"""When to restart a dead child process. Pure policy, no clock.
+"""Decides when to restart a dead child process. Pure policy, no clock.
 
-It is always restarted. The delay depends on whether it made progress before it died: an engine
-killed by each of many requests restarts at once each time; one that loads for a minute and dies as
-soon as it is ready does not.
+A child is always restarted. The delay depends on whether it made progress before it died: an engine
+killed by each of many requests is restarted at once each time; one that loads for a minute and dies
+as soon as it is ready is not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RestartPolicy:
     fruitless_deaths: int = 0
 
     def delay_after(self, *, progress: bool) -> float:
-        """Seconds to wait before the next start."""
+        """Return the seconds to wait before the next start."""
         if progress:
             self.fruitless_deaths = 0
             return DELAY_AFTER_PROGRESS_SECONDS

@@ -1,4 +1,4 @@
-"""The directory of one server's sockets, and the removal of those that killed servers left."""
+"""The directory for one server's sockets, and the removal of directories left by killed servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from observability.logging import get_logger
 
 _PREFIX = "quire-"
-# Held while its owner lives: the kernel releases it when that process ends, however it ends.
+# Held while its owner lives: the kernel releases it when that process ends, for any reason.
 _LOCK = "supervisor.lock"
 # A unix socket's path is limited to 107 bytes.
 _LONGEST = 80
@@ -28,8 +28,8 @@ class RuntimeDirectoryError(RuntimeError):
 
 @contextlib.contextmanager
 def runtime_directory() -> Iterator[Path]:
-    """A directory that only this user can enter, removed at the end. Directories of servers that
-    were killed are removed first. Raises RuntimeDirectoryError."""
+    """Yield a directory that only this user can enter, removed at the end. Directories of killed
+    servers are removed first. Raises RuntimeDirectoryError."""
     directory, lock = _create()
     try:
         yield directory
@@ -39,7 +39,7 @@ def runtime_directory() -> Iterator[Path]:
 
 
 def _create() -> tuple[Path, int]:
-    """The directory and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
+    """Return the directory and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
     try:
         base = _base()
         _sweep(base)
@@ -69,11 +69,11 @@ def _base() -> Path:
 
 
 def _locked(directory: Path) -> int:
-    """Returns the descriptor that holds the lock. Children do not inherit it."""
+    """Return the descriptor that holds the lock. Children do not inherit it."""
     unfinished = directory / f"{_LOCK}.new"
     lock = os.open(unfinished, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    unfinished.rename(directory / _LOCK)  # under its final name it is always held
+    unfinished.rename(directory / _LOCK)  # so that the final name is always locked
     return lock
 
 
@@ -86,7 +86,7 @@ def _sweep(base: Path) -> None:
 
 
 def _is_dead(directory: Path) -> bool:
-    """Whether it is certainly one of ours, of this user, and its owner has died."""
+    """True if it is certainly a directory of ours, of this user, whose owner has died."""
     try:
         found = directory.lstat()
         private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700

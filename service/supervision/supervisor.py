@@ -3,16 +3,16 @@
 It can be process 1 of a container: it reaps orphans and imports neither torch nor the web
 framework. It opens the listening socket before anything else, so that a port in use is reported at
 once and connections are not refused while a worker restarts. Children watch the supervisor and end
-when it does, however it ended.
+when it does, for whatever reason.
 
-A child that dies is restarted, always; if restarts do not help, liveness fails and an orchestrator
-starts the whole container again. A child that hangs is killed. Children report progress in pages of
-shared memory, see ``engine.beats``.
+A child that dies is always restarted; if restarts do not help, liveness fails, so that an
+orchestrator restarts the whole container. A child that hangs is killed. Children report progress in
+pages of shared memory, see ``engine.beats``.
 
 SIGTERM, SIGINT or SIGHUP (unless it was ignored from the start, as by nohup): the worker drains and
-stops, then the engine stops, then exit 0. The same again: everything is killed at once.
+stops, then the engine stops, then exit 0. After a second signal, everything is killed at once.
 
-Printing and logging cannot end or block the supervisor: threads do the writing.
+Printing and logging cannot end or block the supervisor, because threads do the writing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _log = get_logger()
 
 
 class _StopNowError(Exception):
-    """A second stop signal came while stopping."""
+    """A second stop signal arrived while stopping."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -73,15 +73,15 @@ class _StopNowError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Child:
-    """A process to keep alive: how to start it, and the state of the running one."""
+    """A process to keep alive: how to start it, and the state of the running process."""
 
     name: str
     module: str
     arguments: list[str]
     environ: dict[str, str]
     page: Page
-    silence: Silence  # of its beats
-    inactivity: Silence  # and of its main thread
+    silence: Silence  # without beats
+    inactivity: Silence  # of its main thread
     hangs: Callable[[Page, float, float], bool]  # called with the seconds of both
     inherit: tuple[int, ...] = ()
     policy: RestartPolicy = field(default_factory=RestartPolicy)
@@ -125,14 +125,15 @@ class _Child:
 
     @property
     def made_progress(self) -> bool:
-        """Since it started, or it was ready for a while and idle."""
+        """True if it made progress since it started, or has been ready for a while and may be
+        idle."""
         ready_at = self.page[Sign.READY_AT]
         is_healthy = ready_at > 0 and time.monotonic() - ready_at >= HEALTHY_SECONDS
         return self.page[Sign.PROGRESS] > 0 or is_healthy
 
 
 class Supervisor:
-    """``run`` it once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
+    """Call ``run`` once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
     below the banner's first line."""
 
     def __init__(
@@ -148,7 +149,7 @@ class Supervisor:
         self._stopping = False
         self._failure = ""
         self._was_ready = False  # at least once
-        self._loading_since: float | None = None  # None: ready, and reported so
+        self._loading_since: float | None = None  # None: ready, and reported as such
         self._stdout = line_writer(sys.stdout)
         self._stderr = line_writer(sys.stderr)
         self._page = Page()  # read by workers
@@ -188,7 +189,8 @@ class Supervisor:
                 for child in self._children:
                     child.start()
                 self._keep_alive(address, wakeups)
-                # The worker accepts while it drains; afterwards no client may wait in the backlog.
+                # The worker accepts connections while it drains; after that none may wait in the
+                # backlog.
                 listener.close()
                 self._stop(worker, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
                 self._stop(engine, ENGINE_STOP_SECONDS, wakeups)
@@ -251,7 +253,7 @@ class Supervisor:
         return worker, engine
 
     def _keep_alive(self, address: ServerAddress, wakeups: int) -> None:
-        """Until a stop signal comes or a child fails at its first start."""
+        """Run until a stop signal arrives or a child fails at its first start."""
         while not (self._stopping or self._failure):
             pending = self._loading_since is not None or any(
                 child.restart_at is not None for child in self._children
@@ -302,7 +304,7 @@ class Supervisor:
             "died", child=child.name, exit=describe_exit(code), lived_seconds=round(lived, 1)
         )
         if not self._was_ready and code > 0:
-            # It rejected its settings or its model: it would do so again.
+            # It rejected its settings or its model, and would do so again.
             self._failure = f"the {child.name} could not start ({describe_exit(code)}); see the log"
             return
         delay = child.policy.delay_after(progress=child.made_progress)
@@ -318,7 +320,7 @@ class Supervisor:
         self._loading_since = self._loading_since or time.monotonic()
 
     def _stop(self, child: _Child, timeout: float, wakeups: int) -> None:
-        """SIGTERM, and SIGKILL for what still runs ``timeout`` seconds later."""
+        """Send SIGTERM, and SIGKILL if the child still runs after ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         child.restart_at = None
         child.signal(signal.SIGTERM)
@@ -355,7 +357,8 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signal_pipe(self) -> Iterator[int]:
-        """A descriptor that becomes readable with each signal; restores the handlers at the end."""
+        """Yield a descriptor that becomes readable with each signal; restore the handlers at the
+        end."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)

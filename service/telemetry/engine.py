@@ -1,4 +1,4 @@
-"""What the API worker counts of the engine, from the messages of its link."""
+"""The engine's metrics, as counted by the API worker from the messages of its link."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FIELDS = tuple(total.field for metric in catalogue.METRICS for total in metric.
 class EngineTelemetry:
     """The engine's gauges, counters and step histograms, from its messages.
 
-    Messages come with every step, scrapes every few seconds: a message's state is only kept, and
-    gauges and counters are set from it by ``publish``. The engine reports totals since its start;
-    when one falls the engine was restarted, and counters go on from where they were.
+    Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
+    and ``publish`` sets gauges and counters from it. The engine reports totals since its start; if
+    one decreases, the engine was restarted, and counters continue from their previous values.
     """
 
     def __init__(self, metrics: MetricRegistry) -> None:
@@ -52,14 +52,15 @@ class EngineTelemetry:
             for total in metric.totals
         }
         self._state = _NO_STATE
-        self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of the engine's former lives
+        self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of earlier engines
         self._published = dict(self._earlier)
         self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
 
     def on_ready(self, ready: Ready, kept: Set[int]) -> None:
-        """``kept``: handles of sequences that it has from the engine before."""
+        """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
+        the last one."""
         self._keep_gaps(kept)
         self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
@@ -93,17 +94,17 @@ class EngineTelemetry:
         self._heard_at = time.time()
 
     def lost(self, kept: Set[int]) -> None:
-        """The link to the engine broke: what it held is gone, but for sequences that the next one
-        is handed (``kept``, by handle), whose streams see one long gap."""
+        """Record that the link to the engine broke: its sequences are gone, except for those handed
+        to the next engine (``kept``, by handle), whose streams see one long gap."""
         self._keep_gaps(kept)
         self._ready.set(0)
         self._is_lost = True
 
     def publish(self) -> None:
-        """Bring gauges and counters up to date, for a scrape."""
+        """Update gauges and counters for a scrape."""
         stats = _NO_STATE if self._is_lost else self._state
         self._running.set(stats.running)
-        # Queued since the last scheduling: nothing but the next step's budget holds them yet.
+        # Queued since the last scheduling: so far they only wait for the next step's budget.
         reason = stats.waiting_reason or WaitingReason.BUDGET
         for each, gauge in self._waiting.items():
             gauge.set(stats.waiting if each is reason else 0)
@@ -119,19 +120,19 @@ class EngineTelemetry:
         self._published = totals
 
     def _totals(self, stats: EngineStats) -> dict[str, float]:
-        """Of all lives up to this state of the engine."""
+        """Return the totals of all engines so far."""
         return {field: before + getattr(stats, field) for field, before in self._earlier.items()}
 
     def _keep_gaps(self, kept: Set[int]) -> None:
-        """Only the gaps of these go on."""
+        """Only keep measuring the gaps of these sequences."""
         last_token = self._last_token
         self._last_token = {handle: last_token[handle] for handle in kept if handle in last_token}
 
     def _observe_gaps(self, outputs: StepOutputs) -> None:
         now, last_token = outputs.time, self._last_token
         handles = array("q", outputs.handles)
-        # Most sequences had their last token in the same step as each other: few distinct gaps,
-        # and the work for each token is done in C.
+        # Most sequences had their previous token in the same step: there are few distinct gaps, and
+        # the work per token is done in C.
         for before, times in Counter(map(last_token.get, handles)).items():
             if before is not None:
                 self._gaps.observe(now - before, times)

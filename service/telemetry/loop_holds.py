@@ -1,4 +1,4 @@
-"""How long the event loop is held: the CPU time of its thread before it turns to a timer."""
+"""Measures how long the event loop is blocked: the CPU time of its thread between timer calls."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable
 
 INTERVAL_SECONDS = 0.02
-# A look that needs no wake-up of its own may come so much earlier, and the timer so much later.
+# A check that does not need its own wake-up may be early by this much, and the timer late.
 _SLACK_SECONDS = 0.005
 
 
 class LoopHolds:
     """Calls ``observe`` with CPU seconds, some 50 times a second while requests are open between
-    ``start`` and ``stop``. Most of what a look costs is waking the loop for it, so an idle server
-    is not woken, and a busy one looks when the engine has woken it anyway (``engine_spoke``). All
-    methods are called on the event loop."""
+    ``start`` and ``stop``. The main cost of a check is waking the loop, so an idle server is not
+    woken, and a busy one checks when an engine message has woken it anyway (``engine_spoke``). Call
+    all methods on the event loop."""
 
     def __init__(self, observe: Callable[[float], None]) -> None:
         self._observe = observe
         self._open = 0  # requests
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look_handle: asyncio.Handle | None = None
-        self._cpu_seconds = 0.0  # of the event loop's thread, when it was last looked at
-        self._earliest = math.inf  # loop time from when a message of the engine brings a look
+        self._cpu_seconds = 0.0  # of the event loop's thread, at the last check
+        self._earliest = math.inf  # loop time from which an engine message triggers a check
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -46,8 +46,8 @@ class LoopHolds:
         self._open -= 1
 
     def engine_spoke(self) -> None:
-        """A message of the engine is being processed, perhaps one of many in this turn of the loop:
-        the look waits for the next turn, or it would split this one's hold."""
+        """An engine message is being processed, perhaps one of many in this iteration of the loop:
+        check in the next iteration, so that this one's time is not split."""
         if self._loop is None or self._look_handle is None or self._loop.time() < self._earliest:
             return
         self._earliest = math.inf

@@ -1,6 +1,6 @@
-"""What the service tells whoever watches it: requests beginning and ending, the engine's words.
+"""The interface through which the service reports requests and engine messages to telemetry.
 
-``service.telemetry.requests`` implements this; the rest of the service knows only this protocol.
+``service.telemetry.requests`` implements it; the rest of the service uses only this protocol.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ class Telemetry(Protocol):
     """All calls come from the worker's event loop and must not block."""
 
     def request_started(self, record: RequestRecord) -> None:
-        """A request came in. May set ``trace_id`` and ``span_id`` on the record."""
+        """A request arrived. May set ``trace_id`` and ``span_id`` on the record."""
 
     def first_token(self, record: RequestRecord) -> None:
         """The first generated token reached the response, at ``record.first_token_time``."""
 
     def request_finished(self, record: RequestRecord) -> None:
-        """Called exactly once per started request, when its last byte is out or nobody listens."""
+        """Called exactly once per started request, after its last byte was sent or its client
+        left."""
 
     def on_step(self, message: StepOutputs | Heartbeat) -> None:
-        """The engine made a step, or says that it idles."""
+        """The engine completed a step, or reports that it is idle."""
 
     def on_state(self, state: EngineState) -> None:
         """The engine's state changed (connecting, loading, ready, lost)."""
 
     def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
-        """The metrics page, made as its pieces are asked for, and its content type, for a scraper
-        that accepts ``accept``."""
+        """Return the pieces of the metrics page, generated lazily, and its content type, for a
+        scraper that accepts ``accept``."""
 
 
 class NoTelemetry:
-    """Watches nothing."""
+    """Ignores everything."""
 
     def request_started(self, record: RequestRecord) -> None:
         return

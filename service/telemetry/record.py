@@ -1,6 +1,6 @@
-"""The record of one request, by HTTP or gRPC, from which its metrics, span and log line are read.
+"""The record of one HTTP or gRPC request, the source of its metrics, span and log line.
 
-The routes fill it in as the request goes; ``service.telemetry.requests`` reads it once, at the
+Routes fill it in while the request is served; ``service.telemetry.requests`` reads it once, at the
 end. It holds no content: no prompt, no output, no key.
 """
 
@@ -35,16 +35,16 @@ class RequestRecord:
     response_id: str = ""
     stream: bool = False
     choices: int = 1
-    generates: bool = True  # False: it asks for vectors or scores
+    generates: bool = True  # False: it requests vectors or scores
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
 
-    status: int = 0  # of HTTP; for gRPC the one that HTTP would have sent
-    grpc_status: int | None = None  # None: the request came by HTTP
+    status: int = 0  # HTTP status; for gRPC the equivalent one
+    grpc_status: int | None = None  # None: an HTTP request
     outcome: str = ""  # one of observability.outcomes.OUTCOMES
-    ignored: str | None = None  # paths of fields that did nothing, without their values
-    error: str | None = None  # what went wrong, without content
+    ignored: str | None = None  # paths of fields without effect, without their values
+    error: str | None = None  # the error, without content
     finish_reasons: list[str] = field(default_factory=list)
     prompt_tokens: int = 0
     cached_tokens: int = 0

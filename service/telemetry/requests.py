@@ -1,8 +1,8 @@
-"""What the API worker counts, traces and logs: of each request once, at its end, from its record;
-of the engine with each of its messages.
+"""The API worker's metrics, traces and logs: each request once, at its end, from its record; the
+engine with each of its messages.
 
-Implements ``service.telemetry.observer.Telemetry``. All calls come from the worker's event
-loop; none blocks.
+Implements ``service.telemetry.observer.Telemetry``. All calls come from the worker's event loop;
+none blocks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _log = get_logger()
 
 
 class Telemetry:
-    """``models``: the names the server answers to, the engine's own first. ``dropped_log_lines``
-    reads how many log lines were lost since the start."""
+    """``models``: the model's names, the primary one first. ``dropped_log_lines`` returns how many
+    log lines were lost since the start."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Telemetry:
     # --- requests -----------------------------------------------------------------------------
 
     def request_started(self, record: RequestRecord) -> None:
-        """Join the record to its caller's trace or a new one, and count it as in progress."""
+        """Join the record to its caller's trace or start a new one, and count it as in progress."""
         identity = self._tracer.begin(record.traceparent, record.tracestate)
         record.identity = identity
         record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
@@ -87,7 +87,7 @@ class Telemetry:
 
     def request_finished(self, record: RequestRecord) -> None:
         """Count, trace and log a request whose outcome and status are set. Sets ``ended_time`` if
-        nobody did."""
+        it is not set."""
         if not is_outcome(record.outcome):
             _log.error(
                 "request ended without a known outcome",
@@ -167,12 +167,13 @@ class Telemetry:
             lag.observe(max(0.0, loop.time() - due))
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
-        """The scrape page and its content type, in the format the Accept header asks for."""
+        """Return the scrape page and its content type, in the format that the Accept header
+        prefers."""
         pieces, content_type = self.exposition_pieces(accept)
         return b"".join(pieces), content_type
 
     def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
-        """The same page, made as its pieces are asked for."""
+        """Like ``exposition``, generating the pieces lazily."""
         pieces, content_type = self.metrics.exposition_pieces(accept)
 
         def current() -> Iterator[bytes]:
@@ -190,12 +191,12 @@ class Telemetry:
             self._dropped_before[signal] = now
 
     def close(self) -> None:
-        """Send the spans that are queued, for at most 2 s."""
+        """Send queued spans, for at most 2 s."""
         self._tracer.close()
 
 
 def log_fields(record: RequestRecord) -> dict[str, object]:
-    """The values of a request's canonical log line, by field name. Durations in milliseconds."""
+    """Return the values of a request's log line, by field name. Durations are in milliseconds."""
     scheduled = _earliest(record.sequences, "first_scheduled_time")
     return {
         "request_id": record.request_id,

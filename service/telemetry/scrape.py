@@ -1,9 +1,9 @@
-"""Metrics pages for everybody who asks, at a bounded cost.
+"""Serves metrics pages to any number of scrapers at a bounded cost.
 
-A page takes the event loop some 20 ms. It is made a little at a time, so that streams go on in
-between, and for all who wait for one together. Pages are made at once until ``BURST`` have been,
-then at ``PAGES_PER_SECOND``: whoever asks more often waits. A page is never older than the request
-for it, so that what was counted before is on it.
+A page takes about 20 ms of the event loop. It is generated in small pieces, so that streams
+continue in between, and shared by all who are waiting for one. Pages are generated immediately up
+to ``BURST``, then at ``PAGES_PER_SECOND``; more frequent requests wait. A page is never older than
+the request for it, so it includes everything counted before.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 BURST = 20
 PAGES_PER_SECOND = 5.0
 
-# The pieces of a page in the format that an Accept header asks for, and its content type. Nothing
-# is read before the first piece is asked for.
+# The pieces of a page in the format that an Accept header prefers, and its content type. Nothing is
+# read before the first piece is requested.
 Render = Callable[[str], tuple[Iterator[bytes], str]]
 
 
 class ScrapePages:
-    """All methods are called on one event loop."""
+    """Call all methods on one event loop."""
 
     def __init__(self, render: Render) -> None:
         self._render = render
@@ -31,19 +31,19 @@ class ScrapePages:
         self.made = 0
 
     async def page(self, accept: str) -> tuple[bytes, str]:
-        """A page that is made from now on, and its content type."""
+        """Return a page generated from now on, and its content type."""
         pieces, content_type = self._render(accept)
         task = self._next.get(content_type)
         if task is None:
             task = asyncio.create_task(self._make(content_type, pieces), name="metrics-page")
             self._next[content_type] = task
-        # One who leaves must not take the page from the others.
+        # A client that leaves must not cancel the page for the others.
         return await asyncio.shield(task), content_type
 
     async def _make(self, content_type: str, pieces: Iterator[bytes]) -> bytes:
         async with self._making:
             await self._turn()
-            del self._next[content_type]  # who asks from now on may have counted what is not on it
+            del self._next[content_type]  # later requests need a newer page
             made = []
             for piece in pieces:
                 made.append(piece)

@@ -1,6 +1,7 @@
-"""A request's record as spans: one for the request, and queue, prefill, decode for each choice.
+"""Converts a request's record to spans: one for the request, and queue, prefill, decode for each
+choice.
 
-Pure: the record in, finished spans out.
+Pure functions: the record in, finished spans out.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | 
 
 
 def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
-    """The phases of each choice. A phase that was cut short by the sequence's end ends there; a
-    phase never reached has no span."""
+    """Yield the phases of each choice. A phase cut short by the sequence's end ends there; a phase
+    that was never reached has no span."""
     for choice, sequence in enumerate(record.sequences):
         yield from _phases_of(record, choice, sequence)
 

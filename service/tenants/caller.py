@@ -1,4 +1,4 @@
-"""Who makes a request, and what that key may have where several keys share one server."""
+"""Who sends a request, and what its key is allowed if several keys share the server."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``owner``: the digest of the caller's key; empty where no key is needed. ``shares``: others
-    have keys too. ``may_hurry``: its requests may go ahead of others'."""
+    """``owner``: the digest of the caller's key; empty if no key is needed. ``shares``: others have
+    keys too. ``may_hurry``: its requests may be prioritized over others'."""
 
     owner: str = ""
     shares: bool = False
     may_hurry: bool = True
 
     def cache_salt(self, asked: str) -> str:
-        """The salt under which its prompts share blocks of the prefix cache. ``asked``: the salt in
-        the request.
+        """Return the salt under which the caller's prompts share blocks of the prefix cache.
+        ``asked``: the salt in the request.
 
         A cache hit must not reveal one key's prompts to another. The digest that keys the HMAC
-        cannot be computed without the API key itself, so no key can produce another's salt. There
-        is no state to lose: a restarted engine or worker computes the same salts.
+        cannot be computed without the API key itself, so no key can produce another's salt. This is
+        stateless: a restarted engine or worker computes the same salts.
         """
         if not self.shares:
             return asked
         return hmac.new(bytes.fromhex(self.owner), asked.encode(), hashlib.sha256).hexdigest()
 
     def priority(self, asked: int) -> int:
-        """The priority it gets; lower runs first."""
+        """Return the request's effective priority; lower runs first."""
         return asked if self.may_hurry else max(0, asked)
 
 
-# Where no key is needed.
+# For servers that need no key.
 ANYBODY = Caller()

@@ -1,10 +1,10 @@
-"""Taking turns at a few processes, so that one owner's many requests do not delay another's.
+"""Shares a few processes fairly, so that one owner's many requests do not delay another's.
 
 Each owner has a queue; owners are served in rotation. In a queue the smallest request goes first,
-except that one that has waited long goes before it. One process is never used for large requests,
-so small ones are always served. The queues are bounded in number and in bytes, all owners together:
-when they are full, the largest request of the owner with the most waiting is refused; if that is
-the newcomer's owner, the newcomer is.
+except that one that has waited long takes precedence. One process is never used for large requests,
+so small ones are always served. The queues of all owners together are bounded in number and in
+bytes: when they are full, the largest request of the owner with the most waiting requests is
+rejected; if that is the new request's owner, the new one is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from service.errors import OverloadedError
 
-# A request that has waited this long goes before smaller ones.
+# A request that has waited this long precedes smaller ones.
 _PATIENCE_SECONDS = 5.0
 _MAX_RETRY_AFTER_SECONDS = 120
-# The weight of the old average when a new turn is added to it.
+# The weight of the old average when a new duration is added.
 _KEPT_OF_AVERAGE = 0.8
 
 
@@ -43,9 +43,9 @@ class _Waiter:
 
 
 class Turns:
-    """``slots`` run at once, one fewer of those larger than ``large`` bytes. At most
-    ``most_waiting`` wait; the large ones, running and waiting, hold at most ``most_bytes`` (a
-    single one may be larger). ``what`` they wait for, in the words of the error."""
+    """At most ``slots`` run at once, one fewer of those larger than ``large`` bytes. At most
+    ``most_waiting`` wait; large ones, running and waiting, hold at most ``most_bytes`` (a single
+    one may be larger). ``what``: what they wait for, as named in the error."""
 
     def __init__(
         self, slots: int, *, large: int, most_waiting: int, most_bytes: int, what: str
@@ -58,7 +58,7 @@ class Turns:
         self._running = self._running_large = 0
         self._bytes = 0
         self._queues: OrderedDict[str, list[_Waiter]] = OrderedDict()  # in the order of their turns
-        self._seconds: float | None = None  # the average length of a turn
+        self._seconds: float | None = None  # the average duration of a turn
 
     @property
     def waiting(self) -> int:
@@ -66,9 +66,9 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, owner: str, size: int) -> AsyncIterator[None]:
-        """Holds a slot while the block runs. ``size``: the bytes that are held from now on.
+        """Hold a slot while the block runs. ``size``: the bytes held from now on.
 
-        Raises OverloadedError, at once or while it waits, when there is no room.
+        Raises OverloadedError, at once or while waiting, when there is no room.
         """
         waiter = _Waiter(owner, size, size > self._large)
         self._make_room(owner, waiter.counted)
@@ -84,7 +84,7 @@ class Turns:
             self._leave(waiter)
 
     def _leave(self, waiter: _Waiter) -> None:
-        """It has run, or has stopped waiting."""
+        """Remove a request that has run or stopped waiting."""
         if waiter in self._queues.get(waiter.owner, ()):
             self._forget(waiter)
         elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
@@ -101,14 +101,14 @@ class Turns:
             del self._queues[waiter.owner]
 
     def _make_room(self, owner: str, size: int) -> None:
-        """Raises OverloadedError when the newcomer is the one to be refused."""
+        """Raise OverloadedError if the new request is the one to be rejected."""
         while self._queues and (self.waiting >= self._most_waiting or self._lacks_bytes(size)):
             most = max(self._queues, key=lambda each: len(self._queues[each]))
             if len(self._queues[most]) <= len(self._queues.get(owner, ())):
                 raise self._overloaded()
             given_up = max(self._queues[most], key=lambda waiter: waiter.size)
             self._forget(given_up)
-            if not given_up.granted.done():  # its client may have left in this moment
+            if not given_up.granted.done():  # its client may have just left
                 given_up.granted.set_exception(self._overloaded())
         if self._lacks_bytes(size):
             raise self._overloaded()

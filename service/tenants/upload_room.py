@@ -1,5 +1,5 @@
-"""Bounds the memory of large bodies: those of requests while they arrive, and those of answers
-until they are sent."""
+"""Bounds the memory of large bodies: of requests while they arrive, and of answers until they are
+sent."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from service.errors import OverloadedError
 from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
-# Not counted, so that small requests are let in however many large ones are arriving.
+# Not counted, so that small requests are admitted however many large ones are arriving.
 FREE_BYTES = 64 * 1024
 _LEAST_BYTES = 128 * 1024 * 1024
 _LARGEST_BODIES = 4
 
-# Called with the bytes of each piece before they are kept. Raises OverloadedError.
+# Called with the size of each piece before it is kept. Raises OverloadedError.
 Gained = Callable[[int], None]
 
 
 class UploadRoom:
-    """At most ``most`` bytes, not counting the first ``FREE_BYTES`` of each body. Where several
-    keys share the server, each has a share. ``full``: the error's message."""
+    """At most ``most`` bytes, not counting the first ``FREE_BYTES`` of each body. If several keys
+    share the server, each has a share. ``full``: the error's message."""
 
     def __init__(
         self, most: int, *, full: str = "Too many large request bodies are arriving at once"
@@ -38,18 +38,18 @@ class UploadRoom:
 
     @classmethod
     def for_answers(cls, largest: int) -> UploadRoom:
-        """To requests of at most ``largest`` bytes each."""
+        """For answers to requests of at most ``largest`` bytes each."""
         most = cls.for_bodies(largest)._most
         return cls(most, full="Too many large responses are in progress or being sent")
 
     @property
     def held(self) -> int:
-        """Bytes counted, of all bodies that are arriving."""
+        """Bytes counted for all bodies."""
         return self._held.total()
 
     @contextlib.contextmanager
     def arriving(self, caller: Caller) -> Iterator[Gained]:
-        """While the body of one request arrives, or one answer is kept."""
+        """Count the body of one request while it arrives, or one answer while it is kept."""
         owner = caller.owner
         size = counted = 0
 

@@ -1,4 +1,4 @@
-"""How many sequences wait for the engine, by owner, and how many one owner may have."""
+"""Counts how many sequences wait for the engine, by owner, and how many one owner may have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class WaitingPlaces:
-    """Counts what waits, by owner. All operations are O(1)."""
+    """Counts waiting sequences by owner. All operations are O(1)."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -29,11 +29,11 @@ class WaitingPlaces:
         return self._counts[owner]
 
     def owners(self, *, beside: str) -> int:
-        """How many owners have something waiting, not counting ``beside``."""
+        """Return the number of owners with waiting sequences, without ``beside``."""
         return len(self._counts) - (beside in self._counts)
 
 
 def share(total: int, others: int) -> int:
-    """What one owner may have of ``total`` while ``others`` have some of it too: an equal share,
+    """Return what one owner may have of ``total`` while ``others`` have some too: an equal share,
     with one more share left free for the next owner. At least one."""
     return max(1, total // (others + 2))

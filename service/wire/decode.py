@@ -1,8 +1,8 @@
-"""Bytes to request structs: bounded, typed, with errors that name the field.
+"""Decodes request bodies to structs: bounded, typed, with errors that name the field.
 
-A body is first decoded strictly. One that fails is read once more, leniently (``leniency``): what
-a client sent beyond what we know is left out and reported rather than refused, as clients of
-"OpenAI-compatible" servers rely on.
+A body is first decoded strictly. If that fails it is decoded again leniently (``leniency``):
+unknown fields are dropped and reported rather than rejected, as clients of "OpenAI-compatible"
+servers expect.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _PATH = re.compile(r" - at `\$?\.?(.*)`\Z", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 
-# Clients send back what their own SDK, or another server, put into these: never refused.
+# Clients send back what their own SDK, or another server, added to these: never rejected.
 _HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
 _MAX_KEPT = 256
 _MAX_SHOWN = 32
 _MAX_NAME = 64
-# Clients and proxies refuse answers with large headers; a name may be escaped to many characters.
+# Clients and proxies reject responses with large headers; escaping can make names much longer.
 _MAX_SUMMARY = 2048
 _MAX_HINTS = 4
-_MAX_HINT = 64  # characters; a longer name is no misspelling
+_MAX_HINT = 64  # characters; a longer name is not a misspelling
 
 
 class Ignored:
-    """What a request holds that does nothing here, as paths in the request's order. ``refuse``: an
-    unknown field, other than in messages and tools, is an error instead."""
+    """The parts of a request that have no effect here, as paths in the request's order. ``refuse``:
+    an unknown field, other than in messages and tools, is an error instead."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Ignored:
         names: list[str] | None = None,
         meant: dict[str, str] | None = None,
     ) -> None:
-        """``names`` and ``meant`` are added to, where they are given."""
+        """``names`` and ``meant`` are added to, if given."""
         self.names: list[str] = [] if names is None else names
-        # What unknown fields seem to be misspellings of.
+        # Unknown fields and what they may be misspellings of.
         self.meant: dict[str, str] = {} if meant is None else meant
         self.refuse = refuse
 
     def add(self, *names: str) -> None:
-        """Each once, and not without bound: a message may hold a million parts."""
+        """Add each name once, up to a limit: a message may have a million parts."""
         for name in names:
             if len(self.names) >= _MAX_KEPT:
                 return
@@ -60,8 +60,8 @@ class Ignored:
                 self.names.append(name)
 
     def summary(self) -> str:
-        """For a header or a log line: bounded, printable, without a value. Fields of the request
-        itself come first, as what stands in its messages may be long."""
+        """Return a summary for a header or a log line: bounded, printable, without values. The
+        request's own fields come first, because those in its messages may be numerous."""
         names = sorted(dict.fromkeys(self.names), key=lambda name: "[" in name)
         shown = ", ".join(map(_shown, names[:_MAX_SHOWN]))
         if len(shown) > _MAX_SUMMARY:
@@ -69,7 +69,7 @@ class Ignored:
         return shown
 
     def hint(self) -> str:
-        """What was probably meant, for a header; empty where nothing is known."""
+        """Return what was probably meant, for a header; empty if nothing is known."""
         return ", ".join(f"{_shown(name)}: perhaps {meant}" for name, meant in self.meant.items())
 
 
@@ -78,7 +78,7 @@ def _shown(name: str) -> str:
 
 
 def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | None = None) -> _T:
-    """``ignored`` gains the paths of unknown fields.
+    """Decode a body. ``ignored`` gains the paths of unknown fields.
 
     Raises InvalidRequestError whose ``param`` is the path of the field at fault.
     """
@@ -122,7 +122,7 @@ def _unrecognized(name: str, kind: type[msgspec.Struct]) -> InvalidRequestError:
 
 
 def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
-    """The field of ``kind`` that ``name`` seems to be a misspelling of."""
+    """Return the field of ``kind`` that ``name`` may be a misspelling of."""
     if len(name) > _MAX_HINT:
         return None
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
@@ -130,7 +130,7 @@ def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
 
 
 def convert(value: Any, wanted: type[_T], at: str) -> _T:
-    """A part of a body that was decoded without a type; ``at`` is its path.
+    """Convert a part of a body that was decoded without a type; ``at`` is its path.
 
     Raises InvalidRequestError as ``decode`` does.
     """

@@ -1,4 +1,4 @@
-"""How each vendor's clients are told of an error: one shape per API, from one error tree."""
+"""The error format of each vendor's API, generated from one tree of errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from service.errors import NoThreadsError, QuireError
 
 ErrorShape = Callable[[QuireError, str], bytes]
-"""An error and the request's id to the body of the response."""
+"""Encodes an error and the request's id as the body of the response."""
 
-# Anthropic's vocabulary, by HTTP status; other client errors are invalid_request_error.
+# Anthropic's error types, by HTTP status; other client errors are invalid_request_error.
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -26,7 +26,7 @@ _ANTHROPIC_TYPES: Final = {
 
 
 class AnthropicErrorDetails(msgspec.Struct, frozen=True):
-    """What Anthropic's clients act on by themselves."""
+    """The details that Anthropic's clients act on automatically."""
 
     error_code: str
     unsupported: tuple[str, ...]
@@ -61,5 +61,5 @@ def anthropic_type(error: QuireError) -> str:
 
 
 def shape_for(path: str) -> ErrorShape:
-    """By path, so that also what no route takes is answered in its API's own shape."""
+    """Select the format by path, so that unknown paths are also answered in their API's format."""
     return anthropic_shape if path.startswith("/v1/messages") else openai_shape

@@ -1,13 +1,13 @@
-"""What vendors' servers take and a strict decoder does not, put into the form that it does.
+"""Converts what vendors' servers accept but a strict decoder does not.
 
-    a key that no field of ours has            left out, its path reported
+    an unknown key                             dropped, its path reported
     null for a field that has a default        the default
     8.0 where an integer is expected           8
     a field's other name (``other_names``)     the field
 
-Everything else is left as it is for the decoder to judge: no string and no boolean ever becomes a
-number. What to do with a value follows from the struct that it is decoded into; nothing has to be
-said twice.
+Everything else is left unchanged for the decoder to check: no string and no boolean ever becomes a
+number. The conversion of a value follows from the struct that it is decoded into, so nothing has to
+be declared twice.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-# Beyond so many names the rest is left out without a word; nobody reads them.
+# Further names are dropped silently.
 MAX_NAMES = 64
 
-# Where a value stands: the place around it, and its key or index there. Written out on demand only.
+# The place of a value: its parent's place, and its key or index there. Formatted only on demand.
 _Place = tuple["_Place | None", str | int] | None
 
 
 class _Plan(NamedTuple):
-    """What one place of a body may hold. ``records`` by their tag, or under None."""
+    """What one place of a body may contain. ``records`` by their tag, or under None."""
 
     takes_null: bool = False
     takes_int: bool = False
@@ -39,14 +39,14 @@ class _Plan(NamedTuple):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing that stands here can be mended."""
+        """True if nothing here can need conversion."""
         has_integers = self.takes_int and not self.takes_float
         return not (self.records or self.items or has_integers)
 
 
 class _Record(NamedTuple):
-    """A struct: its fields, those whose value may have to be mended, those for which null stands
-    for their default, and other names of fields."""
+    """A struct: its fields, those whose value may need conversion, those for which null means their
+    default, and other names of fields."""
 
     known: frozenset[str]
     inner: tuple[tuple[str, _Plan], ...]
@@ -55,8 +55,8 @@ class _Record(NamedTuple):
 
 
 def lenient(value: Any, kind: type[msgspec.Struct], unknown: list[str]) -> Any:
-    """``value``, a decoded body meant for ``kind``, as the strict decoder takes it (changed in
-    place); ``unknown`` gains the paths of keys that were left out, ``MAX_NAMES`` at most."""
+    """Convert ``value``, a decoded body meant for ``kind``, in place, so that the strict decoder
+    accepts it; ``unknown`` gains the paths of dropped keys, at most ``MAX_NAMES``."""
     return _mend(value, _plan_of(kind), None, unknown)
 
 
@@ -67,7 +67,7 @@ def _mend(value: Any, plan: _Plan, place: _Place, unknown: list[str]) -> Any:
         if record is not None:
             _mend_record(value, record, place, unknown)
     elif isinstance(value, list):
-        # A list that is too long is refused for that; it is not worth reading.
+        # A list that is too long is rejected anyway, so it is not worth processing.
         if plan.items is not None and (plan.longest is None or len(value) <= plan.longest):
             for index, item in enumerate(value):
                 _mend(item, plan.items, (place, index), unknown)
@@ -100,7 +100,7 @@ def _leave_out(value: dict[str, Any], record: _Record, place: _Place, unknown: l
 
 
 def _written(place: _Place) -> str:
-    """``messages[1].content``."""
+    """Format a path such as ``messages[1].content``."""
     path = ""
     while place is not None:
         place, key = place
@@ -108,7 +108,7 @@ def _written(place: _Place) -> str:
     return path.removeprefix(".")
 
 
-# --- plans, made once of the structs' own types ---------------------------------------------------
+# --- plans, derived once from the structs' types --------------------------------------------------
 
 
 @functools.cache
@@ -123,7 +123,7 @@ def _plan(info: inspect.Type) -> _Plan:
         case inspect.StructType():
             return _Plan(records={info.tag: _record(info)}, tag_field=info.tag_field)
         case inspect.ListType(item_type=item, max_length=longest):
-            # Numbers in a list may be a million; only records are worth walking to.
+            # A list may have a million numbers; only records are worth visiting.
             inside = _plan(item)
             return _Plan(items=inside if inside.records else None, longest=longest)
         case inspect.UnionType(types=types):

@@ -1,7 +1,7 @@
-"""Log probabilities in the shapes that OpenAI's APIs and vLLM have, as JSON in bounded pieces.
+"""Log probabilities in the formats of OpenAI's APIs and vLLM, as JSON in bounded pieces.
 
-They are by far the longest part of an answer that has them: what never changes of a token's JSON is
-made once and kept, and the structs below are only what the API's description is made from.
+They are by far the longest part of an answer that has them: the constant parts of a token's JSON
+are encoded once and cached, and the structs below only serve to describe the API.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from engine.messages import TokenLogprobs
 from service.checkpoint.vocabulary import Vocabulary
 
-# JSON has no minus infinity; a token that was masked out shows as this.
+# JSON has no minus infinity; a token that was masked out is reported with this.
 MIN_LOGPROB = -9999.0
 # Tokens and their alternatives encoded at a time: well under a millisecond.
 _SLICE_ENTRIES = 1024
@@ -52,8 +52,8 @@ PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class TextLogprobs(msgspec.Struct, frozen=True):
-    """The completions shape: parallel lists; ``text_offset`` counts characters of the choice's
-    text (prompt included where it is echoed)."""
+    """The completions format: parallel lists; ``text_offset`` counts characters of the choice's
+    text (including an echoed prompt)."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -62,8 +62,8 @@ class TextLogprobs(msgspec.Struct, frozen=True):
 
 
 class TextPart(NamedTuple):
-    """Tokens that follow each other in a choice's text. ``offset``: where the first one's text
-    begins. A token without logprobs is the prompt's first."""
+    """Consecutive tokens of a choice's text. ``offset``: where the first one's text begins. A token
+    without logprobs is the prompt's first."""
 
     tokens: Sequence[int]
     logprobs: Sequence[TokenLogprobs | None]
@@ -71,9 +71,9 @@ class TextPart(NamedTuple):
 
 
 class _Spelling(NamedTuple):
-    """JSON of one token. ``head`` and ``tail`` stand before and behind its logprob in the chat
-    shape; ``key`` names it in the completions shape, where its text must stand for no other
-    token: bytes that are no text are spelled out, as OpenAI's API does."""
+    """JSON of one token. ``head`` and ``tail`` surround its logprob in the chat format; ``key``
+    names it in the completions format, where texts must be unique: bytes that are not text are
+    spelled out, as OpenAI's API does."""
 
     head: bytes
     tail: bytes
@@ -87,13 +87,13 @@ _Write = Callable[[int, TokenLogprobs | None, int], bytes]
 
 @functools.lru_cache(maxsize=4)
 def logprob_writer(vocabulary: Vocabulary, *, by_id: bool = False) -> LogprobWriter:
-    """One for all answers: it remembers what it has spelled. ``by_id``: tokens are named by their
-    ids."""
+    """Return the writer shared by all answers, which caches encoded tokens. ``by_id``: tokens are
+    named by their ids."""
     return LogprobWriter(vocabulary.named_by_id() if by_id else vocabulary)
 
 
 class LogprobWriter:
-    """Writes JSON of one vocabulary's tokens. ``top``: how many likely tokens each entry tells."""
+    """Writes JSON of one vocabulary's tokens. ``top``: how many likely tokens each entry has."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -102,7 +102,7 @@ class LogprobWriter:
     def chat(
         self, tokens: Sequence[int], logprobs: Sequence[TokenLogprobs], top: int
     ) -> Iterator[bytes]:
-        """A ``ChatLogprobs``, one entry for each token."""
+        """Write a ``ChatLogprobs``, one entry for each token."""
         yield b'{"content":'
         yield from _array(self.chat_entries(tokens, logprobs, top))
         yield b',"refusal":null}'
@@ -110,11 +110,11 @@ class LogprobWriter:
     def chat_entries(
         self, tokens: Sequence[int], logprobs: Sequence[TokenLogprobs], top: int
     ) -> Entries:
-        """A ``ChatTokenLogprob`` for each token."""
+        """Write a ``ChatTokenLogprob`` for each token."""
         return _sliced(self._chat_entry, tokens, logprobs, top)
 
     def text(self, parts: Sequence[TextPart], top: int) -> Iterator[bytes]:
-        """A ``TextLogprobs`` of tokens in several parts."""
+        """Write a ``TextLogprobs`` of tokens in several parts."""
 
         def column(write: _Write, top: int) -> Iterator[bytes]:
             return _array(
@@ -136,8 +136,8 @@ class LogprobWriter:
     def prompt(
         self, prompt: Sequence[int], logprobs: Sequence[TokenLogprobs], top: int
     ) -> Iterator[bytes]:
-        """``PromptLogprobs``: by token id, for each prompt token; null for the first, which nothing
-        predicts."""
+        """Write ``PromptLogprobs``: by token id, for each prompt token; null for the first, which
+        is not predicted."""
 
         def entries() -> Entries:
             yield [b"null"]
@@ -146,7 +146,7 @@ class LogprobWriter:
         return _array(entries())
 
     def end_of(self, part: TextPart) -> int:
-        """Where the text of a part's last token ends."""
+        """Return where the text of a part's last token ends."""
         text_of = self._vocabulary.text_of
         return part.offset + sum(len(text_of(token)) for token in part.tokens)
 
@@ -182,7 +182,7 @@ class LogprobWriter:
         return b"{%b}" % b",".join([b"%b:%b" % pair for pair in likely.items()])
 
     def _free_key(self, token: int, taken: dict[bytes, bytes]) -> bytes:
-        """Two tokens may show as the same text; the likelier one has it."""
+        """If two tokens have the same text, the likelier one gets it."""
         key = self._spelling(token).key
         return b'"token_id:%d"' % token if key in taken else key
 
@@ -228,7 +228,7 @@ def _spelling_of(vocabulary: Vocabulary, token: int) -> _Spelling:
 
 
 def _with_own(token: int, entry: TokenLogprobs, top: int) -> list[tuple[int, bytes]]:
-    """The likeliest tokens, and ``token`` itself where it is none of them."""
+    """Return the likeliest tokens, plus ``token`` itself if it is not among them."""
     pairs = list(entry.pairs(top))
     if all(other != token for other, _ in pairs):
         pairs.append((token, entry.logprob))
@@ -237,7 +237,7 @@ def _with_own(token: int, entry: TokenLogprobs, top: int) -> list[tuple[int, byt
 
 
 def _numbers(logprobs: list[float]) -> list[bytes]:
-    """Encoded together, which takes a fraction of the time."""
+    """Encode numbers together, which takes a fraction of the time."""
     if min(logprobs) < MIN_LOGPROB:
         logprobs = [max(logprob, MIN_LOGPROB) for logprob in logprobs]
     return _json(logprobs)[1:-1].split(b",")

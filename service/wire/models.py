@@ -13,9 +13,9 @@ from service.errors import InvalidRequestError
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """``created``: Unix seconds at which this server began to serve it. ``max_model_len``: prompt
-    plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` where no model
-    computes the answers; ``tasks``: what can be asked of it, of generate, embed and score. All are
-    None while the model loads."""
+    plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` if no model is
+    loaded; ``tasks``: the supported ones of generate, embed and score. All are None while the model
+    loads."""
 
     id: str
     object: str = "model"
@@ -33,7 +33,7 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The same as Anthropic's clients know it."""
+    """The model card in Anthropic's format."""
 
     type: str = "model"
     id: str
@@ -52,7 +52,7 @@ class AnthropicModelList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of the list is asked for: after or before a model that it names."""
+    """The requested part of the list: after or before a model that it names."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
     after_id: str | None = None
@@ -71,7 +71,7 @@ def anthropic_model(card: ModelCard) -> AnthropicModel:
 
 
 def anthropic_models(cards: list[ModelCard], query: dict[str, str]) -> AnthropicModelList:
-    """Raises InvalidRequestError for a query that is none."""
+    """Raises InvalidRequestError for an invalid query."""
     known = {name: query[name] for name in ("limit", "after_id", "before_id") if name in query}
     try:
         page = msgspec.convert(known, ModelPage, strict=False)

@@ -1,8 +1,8 @@
-"""Parts of a message's content, as chat and Responses requests write them, made into text.
+"""Converts the content parts of chat and Responses messages to text.
 
-A model that reads text only cannot take a picture. In a user's message that is an error. In what a
-tool returned it is not the user who chose: there a sentence takes its place, so that the
-conversation can go on, and the caller is told.
+A text-only model cannot read an image. In a user's message that is an error. In a tool's output,
+which the user did not choose, it is replaced by a sentence, so that the conversation can continue,
+and reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TEXT_KINDS = frozenset(
     {"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal"}
 )
 _THINKING_KINDS = frozenset({"thinking", "redacted_thinking", "reasoning"})
-# Keys of text parts that say nothing to a model of text, whether it reads them or not.
+# Keys of text parts that have no meaning to a text model, even if it could see them.
 _IDLE_KEYS = frozenset({"annotations", "cache_control", "logprobs", "prompt_cache_breakpoint"})
 
 _MEDIA = {
@@ -27,12 +27,12 @@ _MEDIA = {
 
 
 def medium_of(kind: object) -> str | None:
-    """``image``, ``audio``, ``video`` or ``document`` for the type of a part that holds one."""
+    """Return ``image``, ``audio``, ``video`` or ``document`` for the type of a media part."""
     return _MEDIA.get(kind) if isinstance(kind, str) else None
 
 
 def stand_in(medium: str) -> str:
-    """What a model of text reads in place of a picture (or other medium) that a tool returned."""
+    """Return the text that replaces an image (or other medium) from a tool."""
     return f"[{medium}: this model reads text only]"
 
 
@@ -48,9 +48,9 @@ def is_thinking(part: dict[str, Any]) -> bool:
 
 
 def part_text(part: dict[str, Any], path: str, *, of_a_tool: bool = False) -> str:
-    """The text that a template gets for a part. ``of_a_tool``: it stands in what a tool returned.
+    """Return a part's text for the template. ``of_a_tool``: the part is in a tool's output.
 
-    Raises InvalidRequestError for a part that is no text.
+    Raises InvalidRequestError for a part that is not text.
     """
     kind = part.get("type")
     if not isinstance(kind, str) or kind not in _TEXT_KINDS:
@@ -68,7 +68,7 @@ def part_text(part: dict[str, Any], path: str, *, of_a_tool: bool = False) -> st
 
 
 def thinking_text(part: dict[str, Any]) -> str:
-    """What an assistant thought, of a part that holds it: as a text, or as parts of text."""
+    """Return an assistant's thoughts from a part that has them, as a text or as parts of text."""
     thought = part.get("thinking", part.get("text"))
     if isinstance(thought, list):
         texts = (each.get("text") for each in thought if isinstance(each, dict))
@@ -77,7 +77,8 @@ def thinking_text(part: dict[str, Any]) -> str:
 
 
 def ignored_in(part: dict[str, Any], path: str) -> list[str]:
-    """The paths of what is left out of a part: a medium whole, of a text what is not its text."""
+    """Return the paths of what is dropped from a part: a medium as a whole, or a text's other
+    fields."""
     kind = part.get("type")
     if medium_of(kind) is not None:
         return [f"{path}.{kind}"]

@@ -1,7 +1,7 @@
-"""JSON and events in bounded pieces, so that nothing long is encoded in one go.
+"""JSON and events in bounded pieces, so that nothing long is encoded at once.
 
-An envelope is encoded at once, with a hole for each part that may be long; what fills the holes is
-encoded when it is asked for.
+An envelope is encoded at once, with a hole for each part that may be long; the parts are encoded
+lazily.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 GATHERED_BYTES = 64 * 1024
 _MARK = b"\0"
 
-# Stands for a long part of an envelope, in any field. JSON text has no control characters, so that
-# it cannot be taken for anything else.
+# A placeholder for a long part of an envelope, in any field. JSON text has no control characters,
+# so it is unambiguous.
 HOLE: Any = msgspec.Raw(_MARK)
 
 
 def filled(envelope: bytes, fillings: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """The envelope, with what each of its holes stands for."""
+    """Yield the envelope with its holes filled."""
     first, *others = envelope.split(_MARK)
     yield first
     for filling, text in zip(fillings, others, strict=True):
@@ -29,7 +29,7 @@ def filled(envelope: bytes, fillings: Iterable[Iterable[bytes]]) -> Iterator[byt
 
 
 def array(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """A JSON array of items that come in pieces themselves."""
+    """Yield a JSON array whose items come in pieces."""
     comma = b"["
     for item in items:
         yield comma
@@ -39,8 +39,8 @@ def array(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
 
 
 def gathered(pieces: Iterable[bytes], size: int = GATHERED_BYTES) -> Iterator[bytes]:
-    """The same bytes, joined to pieces of about ``size`` bytes: the last may be shorter, and one
-    that was longer stays so."""
+    """Join the pieces to about ``size`` bytes each: the last may be shorter, and longer ones are
+    kept as they are."""
     held: list[bytes] = []
     length = 0
     for piece in pieces:

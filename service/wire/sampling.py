@@ -1,8 +1,8 @@
-"""The fields that chat and completion requests share, and how they become engine parameters.
+"""The fields that chat and completion requests share, and their conversion to engine parameters.
 
-Everything that could cost memory or time has a bound here, checked while the body is decoded.
-Fields of OpenAI that do not change the answer of a local model are accepted and ignored
-(``IgnoredFields``); fields that would change it and are not served are refused by name.
+Everything that could cost memory or time has a limit here, checked while the body is decoded.
+Fields of OpenAI's that do not change the answer of a local model are accepted and ignored
+(``IgnoredFields``); fields that would change it and are not supported are rejected by name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 
 MAX_TOP_LOGPROBS = 20
-# Numbers kept of one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
-# so many besides its alternatives.
+# Numbers kept for one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
+# this many in addition to its alternatives.
 MAX_LOGPROBS = 1 << 24
 TOKEN_LOGPROBS = 25
 MAX_BAD_WORDS_TOKENS = 2048  # of all bad words, each in both its spellings
-MAX_BEAMS = 10  # each beam's step asks for the likeliest tokens, twice as many as there are beams
+MAX_BEAMS = 10  # each beam's step requests the likeliest tokens, twice as many as there are beams
 _INT63 = 2**63 - 1
 
 Name = Annotated[str, Meta(max_length=512)]
@@ -41,7 +41,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Accepted because they do not change what a local model answers."""
+    """Accepted because they do not change a local model's answer."""
 
     user: Name | None = None
     metadata: Annotated[dict[str, Name], Meta(max_length=64)] | None = None
@@ -53,7 +53,7 @@ class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
-    """Fields from which SamplingParams are made. None: not given."""
+    """Fields from which SamplingParams are made. None: not set."""
 
     model: Name | None = None
     n: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -113,8 +113,8 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
 
 
 def refuse_unserved(request: msgspec.Struct, served: Mapping[str, Callable[[Any], bool]]) -> None:
-    """``served`` maps fields that are only partly served to a test for values that are; null is
-    always one. Raises InvalidRequestError naming the field."""
+    """``served`` maps partly supported fields to a test for supported values; null always is.
+    Raises InvalidRequestError naming the field."""
     for name, is_served in served.items():
         value = getattr(request, name)
         if value is not None and not is_served(value):
@@ -124,7 +124,7 @@ def refuse_unserved(request: msgspec.Struct, served: Mapping[str, Callable[[Any]
 
 
 def check_limits(request: SamplingFields, *, max_choices: int) -> None:
-    """What the request's own fields cannot say about each other. Raises InvalidRequestError."""
+    """Check constraints between the request's fields. Raises InvalidRequestError."""
     if request.n is not None and request.n > max_choices:
         raise InvalidRequestError(f"'n' may be at most {max_choices} on this server.", param="n")
     if request.stream_options is not None and not request.stream:
@@ -139,7 +139,7 @@ def check_limits(request: SamplingFields, *, max_choices: int) -> None:
         _check_beam_search(request)
 
 
-# What would change how likely an output is; a beam search compares outputs by the model alone.
+# Options that change how likely an output is; a beam search compares outputs by the model alone.
 _NOT_WITH_BEAMS = (
     *("logit_bias", "allowed_token_ids", "bad_words", "presence_penalty", "frequency_penalty"),
     *("min_tokens", "prompt_logprobs", "ignore_eos"),
@@ -181,7 +181,8 @@ def sampling_params(
     logprobs: int | None,
     prompt_logprobs: int | None = None,
 ) -> SamplingParams:
-    """The engine's parameters: the request's, else the checkpoint's defaults, else the API's.
+    """Return the engine's parameters: the request's, else the checkpoint's defaults, else the
+    API's.
 
     Raises InvalidRequestError for token ids outside the vocabulary.
     """
@@ -191,7 +192,7 @@ def sampling_params(
     top_p = _first(request.top_p, defaults.top_p, 1.0)
     top_k = _first(request.top_k, defaults.top_k, 0)
     if top_p <= 0:
-        # An empty nucleus still holds the most likely token.
+        # An empty nucleus still contains the most likely token.
         top_p, top_k = 1.0, 1
     if request.min_tokens is not None and request.min_tokens > max_tokens:
         raise InvalidRequestError(
@@ -229,10 +230,10 @@ def output_room(
     choices: int,
     logprobs: int | None,
 ) -> int:
-    """How many tokens each choice may have, of the ``room`` that the context leaves: fewer where
-    the logprobs of more could not be kept. ``wanted``: the limit that the request gives.
+    """Return how many tokens each choice may have, of the ``room`` left in the context: fewer if
+    the logprobs of more could not be kept. ``wanted``: the limit set in the request.
 
-    Raises InvalidRequestError where it wants more than that.
+    Raises InvalidRequestError if the request sets a higher limit.
     """
     if logprobs is None:
         return room
@@ -260,8 +261,8 @@ def check_prompt_logprobs(request: SamplingFields, tokens: int, logprobs: int | 
 
 
 def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int]:
-    """The prompt cut to ``truncate_prompt_tokens``; -1 stands for the whole context but one token
-    for the answer."""
+    """Cut the prompt to ``truncate_prompt_tokens``; -1 means the whole context minus one token for
+    the answer."""
     wanted = request.truncate_prompt_tokens
     if wanted is None:
         return ids
@@ -277,8 +278,8 @@ def truncated(ids: list[int], request: SamplingFields, context: int) -> list[int
 
 
 def default_max_tokens(defaults: SamplingDefaults, room: int, fallback: int | None = None) -> int:
-    """The limit when the request gives none: the checkpoint's, else the API's, else all the
-    context that is left."""
+    """Return the limit for a request without one: the checkpoint's, else the API's, else all of the
+    remaining context."""
     return max(1, min(room, defaults.max_new_tokens or fallback or room))
 
 
@@ -308,8 +309,8 @@ def _logit_bias(bias: dict[str, float], vocab_size: int) -> dict[int, float]:
 
 
 def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...], ...]:
-    """A word is banned both as a text's start and after a space. Raises InvalidRequestError for
-    words that are too long, each or together."""
+    """Ban words both at the start of a text and after a space. Raises InvalidRequestError for words
+    that are too long, individually or together."""
     sequences: dict[tuple[int, ...], None] = {}
     total = 0
     for word in words:

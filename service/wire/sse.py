@@ -1,4 +1,4 @@
-"""How OpenAI's streams end."""
+"""The ends of OpenAI's streams."""
 
 from __future__ import annotations
 
@@ -10,5 +10,6 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 def error_event(error: QuireError) -> bytes:
-    """SDKs raise on an ``error`` object; no ``[DONE]`` follows, so nobody takes it for success."""
+    """SDKs raise on an ``error`` object; no ``[DONE]`` follows, so it is not mistaken for
+    success."""
     return b"data: " + error.to_body() + b"\n\n"

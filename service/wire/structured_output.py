@@ -1,6 +1,6 @@
-"""The form of an answer, as requests ask for it: ``response_format``, ``structured_outputs``, the
-older ``guided_*`` fields, and SGLang's and llama.cpp's names. Several may be given where they say
-the same."""
+"""The requested form of an answer: ``response_format``, ``structured_outputs``, the older
+``guided_*`` fields, and SGLang's and llama.cpp's names. Several may be set if they mean the same.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class TextFormat(msgspec.Struct, frozen=True, tag="text", forbid_unknown_fields=
 
 
 class JsonObjectFormat(msgspec.Struct, frozen=True, tag="json_object", forbid_unknown_fields=True):
-    """Any JSON object; with ``schema``, as llama.cpp and others have it, one that matches it."""
+    """Any JSON object; with ``schema``, as in llama.cpp and others, one that matches it."""
 
     schema: dict[str, Any] | bool | None = None
 
 
 class NamedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Without ``strict`` what of the schema cannot be enforced is left out and reported."""
+    """Without ``strict``, parts of the schema that cannot be enforced are dropped and reported."""
 
     name: Annotated[str, Meta(max_length=512)] = ""
     description: str | None = None
@@ -60,7 +60,7 @@ ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """vLLM's extension. One kind of form, and whether JSON may have white space. ``backend`` and
-    ``disable_fallback`` choose among engines, of which there is one here."""
+    ``disable_fallback`` select an engine, of which there is only one here."""
 
     json: Schema | None = None
     json_object: bool | None = None
@@ -73,7 +73,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
-    """What chat and completion requests have in common here."""
+    """The fields that chat and completion requests share."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -81,18 +81,18 @@ class StructuredOutputFields(SamplingFields, frozen=True, kw_only=True):
     guided_regex: FormText | None = None
     guided_choice: Options | None = None
     guided_grammar: FormText | None = None
-    # SGLang's names, and llama.cpp's.
+    # SGLang's and llama.cpp's names.
     regex: FormText | None = None
     ebnf: FormText | None = None
     grammar: FormText | None = None
     json_schema: Schema | None = None
-    # Which engine enforces a form, and with which white space: one answer to both here.
+    # The engine that enforces a form, and its white space: neither can be chosen here.
     guided_decoding_backend: Any = None
     guided_whitespace_pattern: Any = None
 
 
 def idle_fields_of_form(fields: StructuredOutputFields) -> list[str]:
-    """What was asked of the form's engine and does nothing here."""
+    """Return the options of the form's engine that have no effect here."""
     names = ("guided_decoding_backend", "guided_whitespace_pattern")
     found = [name for name in names if getattr(fields, name) is not None]
     asked = fields.structured_outputs
@@ -102,9 +102,9 @@ def idle_fields_of_form(fields: StructuredOutputFields) -> list[str]:
 
 
 def answer_shape(fields: StructuredOutputFields) -> AnswerShape | None:
-    """The form asked for, None where text is free.
+    """Return the requested form, None if text is unconstrained.
 
-    Raises InvalidRequestError for more than one form, and for what is none.
+    Raises InvalidRequestError for more than one form, or an invalid one.
     """
     shapes = [
         shape
@@ -119,8 +119,8 @@ def answer_shape(fields: StructuredOutputFields) -> AnswerShape | None:
 
 
 def only_form(shapes: list[AnswerShape]) -> AnswerShape | None:
-    """The one form that all of them ask for, in whichever field. Raises InvalidRequestError for
-    two different ones."""
+    """Return the form if all fields request the same one. Raises InvalidRequestError if they
+    differ."""
     for other in shapes[1:]:
         if _says(other) != _says(shapes[0]):
             raise InvalidRequestError(
@@ -132,7 +132,7 @@ def only_form(shapes: list[AnswerShape]) -> AnswerShape | None:
 
 
 def _says(shape: AnswerShape) -> AnswerShape:
-    """The form alone: not where it stands in the request, nor how it is insisted on."""
+    """Return the form without its path in the request and its strictness."""
     if isinstance(shape, JsonSchema):
         return msgspec.structs.replace(shape, param="", strict=False)
     return msgspec.structs.replace(shape, param="")
@@ -187,7 +187,8 @@ def _of_fields(fields: StructuredOutputFields) -> list[AnswerShape]:
 
 
 def _shapes(given: dict[str, Any]) -> list[AnswerShape]:
-    """The forms that fields ask for; what kind of form a field holds, its name's end tells."""
+    """Return the forms requested by fields; the end of a field's name determines the kind of
+    form."""
     shapes: list[AnswerShape] = []
     for param, value in given.items():
         if value is None:
@@ -204,7 +205,7 @@ def _shapes(given: dict[str, Any]) -> list[AnswerShape]:
 
 
 def _schema(schema: Schema, param: str) -> dict[str, Any] | bool:
-    """The schema itself, where a client sent its JSON text."""
+    """Return the schema, parsing it if the client sent it as JSON text."""
     if not isinstance(schema, str):
         return schema
     try:
@@ -225,7 +226,7 @@ class _NamedChoice(msgspec.Struct, frozen=True):
 
 
 def tool_choice(asked: Any) -> ToolChoice:
-    """OpenAI's ``tool_choice`` of chat requests; absent it is ``auto``. Raises
+    """Parse OpenAI's ``tool_choice`` of chat requests; ``auto`` if absent. Raises
     InvalidRequestError."""
     match asked:
         case None:
@@ -253,8 +254,8 @@ def constraint_request(
     opening: Opening,
     reasoning_is_over: bool = False,
 ) -> ConstraintRequest:
-    """What a conversation's tools and an answer's form ask for together. ``tools`` stands for the
-    conversation's own; ``reasoning_is_over``: the prompt ends behind it."""
+    """Combine the constraints of a conversation's tools and of an answer's form. ``tools`` replaces
+    the conversation's own; ``reasoning_is_over``: the prompt ends after the reasoning."""
     return ConstraintRequest(
         answer=answer,
         tools=_function_shapes(conversation) if tools is None else tools,
@@ -278,6 +279,6 @@ def _function_shapes(conversation: Conversation) -> tuple[ToolShape, ...]:
 
 
 def _may_reason(conversation: Conversation) -> bool:
-    """Whether nobody switched reasoning off."""
+    """True unless reasoning is disabled."""
     variables = {**conversation.thinking_variables(), **conversation.variables}
     return variables.get("enable_thinking", variables.get("thinking")) is not False

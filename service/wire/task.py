@@ -1,4 +1,4 @@
-"""What a request of any conversation API comes to."""
+"""The common form of requests of all conversation APIs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from service.wire.sampling import SamplingFields
 
 
 class Task(NamedTuple):
-    """``logprobs`` as in SamplingParams. ``answer``: the form that the text must have; ``tools``:
-    the forms of calls, where the conversation's tools do not say all. ``may_free``: a form that
-    cannot be enforced is reported rather than refused."""
+    """``logprobs`` as in SamplingParams. ``answer``: the required form of the text; ``tools``: the
+    constraints on calls, if the conversation's tools are not sufficient. ``may_free``: a constraint
+    that cannot be enforced is reported rather than rejected."""
 
     conversation: Conversation
     sampling: SamplingFields

@@ -1,4 +1,5 @@
-"""Where a request's time went, for clients that ask (``timings: true``): the same on every API."""
+"""A breakdown of a request's time, for clients that request it (``timings: true``); the same in
+every API."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from service.generation.request import Generation
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Milliseconds since the request came, but ``mean_itl_ms``: mean time between two tokens of one
-    choice. Null for what was never reached. Rates are tokens a second, of all choices together."""
+    """Milliseconds since the request arrived, except ``mean_itl_ms``: mean time between two tokens
+    of one choice. Null for a phase that was never reached. Rates are tokens per second, of all
+    choices together."""
 
     queue_ms: float | None
     time_to_first_token_ms: float | None
@@ -22,7 +24,7 @@ class Timings(msgspec.Struct, frozen=True):
 
 
 def timings_of(generation: Generation) -> Timings:
-    """From the engine's own records, so far."""
+    """Compute the timings so far from the engine's records."""
     records = generation.records()
     arrival = generation.request.arrival_time
     scheduled = _least(record.first_scheduled_time for record in records)

@@ -25,8 +25,8 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage_of(generation: Generation, *, completion_tokens: int | None = None) -> Usage:
-    """What the generation has cost so far. ``completion_tokens`` overrides the count, for a
-    request that asked for no output."""
+    """Return the generation's usage so far. ``completion_tokens`` overrides the count, for a
+    request without output."""
     output = generation.output_tokens if completion_tokens is None else completion_tokens
     prompt = generation.prompt_tokens
     reasoning = sum(reasoning_tokens(choice.events) for choice in generation.choices)
@@ -40,8 +40,8 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
 
 
 def running_usage(prompt: int, told: int) -> bytes:
-    """The counts alone, as JSON, for a chunk of one choice: the tokens of its prompt, and how many
-    of its own the client has been told by then."""
+    """Return only the counts, as JSON, for a chunk of one choice: the tokens of its prompt, and how
+    many of its own have been sent by then."""
     return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % (
         prompt,
         told,

@@ -32,13 +32,13 @@ from service.store.record import StoredResponse
 from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.tools import Toolbox
 
-# Bytes of all stored responses that one request refers to.
+# Total size of the stored responses that one request may refer to.
 _MOST_REFERRED_BYTES = 32 * 1024 * 1024
 _MOST_REFERRED = 256
 
 
 class BegunResponse(NamedTuple):
-    """``said``: what of the conversation the user said, as JSON, where it is compacted."""
+    """``said``: the user's part of the conversation as JSON, if it is being compacted."""
 
     generation: Generation
     lifecycle: ResponseLifecycle
@@ -104,7 +104,8 @@ async def _warm_up(request: HttpCall, client: Client, message: Exchanged) -> Res
 async def begin_response(
     request: HttpCall, client: Client, *, compacts: bool = False
 ) -> BegunResponse:
-    """``compacts``: whatever the request says, a summary is asked for. Raises QuireError."""
+    """Start a response. ``compacts``: generate a summary, regardless of the request. Raises
+    QuireError."""
     record = client.exchange.record
     record.operation = "chat"
     response_id = f"resp_{uuid.uuid4().hex}"
@@ -118,9 +119,9 @@ async def begin_response(
         {"response_id": response_id, "compacts": compacts, "remembered": message is not None},
     )
     assert isinstance(prepared, PreparedResponse)
-    # Both what was read of the body and what is written from it.
+    # The body as read, and what is generated from it.
     client.exchange.hold(len(body) + prepared.size)
-    del body  # it may be large, and an answer may take long
+    del body  # it may be large, and the answer may take long
     lifecycle = await _affordable(
         lifecycle_of(prepared.request, resumable=wants_resumable(request)), client
     )
@@ -132,8 +133,8 @@ async def begin_response(
 
 
 async def _affordable(lifecycle: Lifecycle, client: Client) -> Lifecycle:
-    """What of it the server can do now. Raises OverloadedError for one run too many,
-    StoreUnavailableError where the response must be stored and cannot be."""
+    """Reduce the lifecycle to what the server can provide now. Raises OverloadedError if there are
+    too many runs, StoreUnavailableError if the response must be stored and cannot be."""
     store = client.services.store
     if lifecycle.runs:
         client.services.runs.check(client.exchange.caller)
@@ -189,7 +190,7 @@ async def with_stored(
     client: Client,
     fields: dict[str, Any],
 ) -> Prepared:
-    """What a request comes to, with what it refers to in the store. Raises QuireError."""
+    """Prepare a request together with the stored responses that it refers to. Raises QuireError."""
     fields = {**fields, "owner": client.owner}
     message = _exchanged(request)
     known = None if message is None else message.previous
@@ -204,8 +205,8 @@ async def with_stored(
 
 
 async def _found(needs: Needs, lookup: ResponseLookup, known: History | None) -> dict[str, Any]:
-    """The stored responses that a request refers to, as fields of its job; those that are not there
-    are left out. Raises QuireError for a history that cannot be continued, or too much of it."""
+    """Return the stored responses that a request refers to, as fields of its job; missing ones are
+    left out. Raises QuireError for a history that cannot be continued or is too large."""
     previous = known or await lookup.history(needs.previous)
     referred: dict[str, History] = {}
     size = 0 if previous is None else previous.size

@@ -1,4 +1,4 @@
-"""How long a response lives and who hears its end: decided once, when its request has been read."""
+"""How a response is stored and delivered, decided once when its request has been read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lifecycle(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Whether it outlives its connection."""
+        """True if it outlives its connection."""
         return self.background or self.delivery is Delivery.RESUMABLE_STREAM
 
     @property
@@ -50,8 +50,8 @@ class Lifecycle(NamedTuple):
 
 
 def lifecycle_of(request: ResponsesRequest, *, resumable: bool) -> Lifecycle:
-    """``resumable``: a header says that the client may come back for the stream. So does storing
-    it, if the request says that itself: storing is the default."""
+    """``resumable``: a header says that the client may return for the stream. An explicit request
+    to store the response means the same; the default does not."""
     if request.store or request.background:
         storage = Storage.REQUIRED
     else:
@@ -67,11 +67,11 @@ def lifecycle_of(request: ResponsesRequest, *, resumable: bool) -> Lifecycle:
 
 
 class ResponseLifecycle:
-    """Stores one response: when it begins, if it may outlive its request, and when it has ended.
-    The subject of its run, if it has one.
+    """Stores one response: when it begins, if it may outlive its request, and when it has ended. It
+    is also the listener of its run, if there is one.
 
-    ``record`` is what is stored, still without an answer; ``make_answer`` makes the encoder, which
-    reports its ending to the callable that it gets.
+    ``record`` is what is stored, still without an answer; ``make_answer`` creates the encoder,
+    which reports its ending to the callable that it is given.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ResponseLifecycle:
 
     @property
     def record(self) -> StoredResponse:
-        """As it is now."""
+        """The record in its current state."""
         status = "in_progress" if self._ending is None else self._ending.status
         return msgspec.structs.replace(self._record, status=status, body=self.body)
 
@@ -99,12 +99,12 @@ class ResponseLifecycle:
         return self.answer.stream().body if self._ending is None else self._ending.body
 
     def unstored(self) -> History | None:
-        """The conversation up to the answer, where that is complete and only here."""
+        """Return the conversation including the answer, if it is complete and not stored."""
         ended = self._ending is not None and self._ending.status in ("completed", "incomplete")
         return history_of(self.record) if ended and not self._is_stored else None
 
     async def begin(self) -> None:
-        """Its run is about to go: any replica may be asked for it.
+        """Store the response before its run starts, so that any replica can be asked for it.
 
         Raises StoreUnavailableError.
         """
@@ -117,7 +117,8 @@ class ResponseLifecycle:
             self._store.save(self.record)
 
     async def commit(self) -> bool:
-        """A Commit: any replica can be asked for it once the client knows how it ended.
+        """Store the response before the client learns how it ended, so that any replica can return
+        it. Implements ``Commit``.
 
         Raises NotStoredError if it must be stored and cannot be.
         """
@@ -143,7 +144,7 @@ class ResponseLifecycle:
         self._store.save(msgspec.structs.replace(self.record, events=events))
 
     def discard(self) -> None:
-        """Deleted while it was still going."""
+        """Record that it was deleted while still running."""
         self._is_stored = False
 
 

@@ -1,4 +1,4 @@
-"""Responses found again, here or in the store."""
+"""Finds responses running in this worker or stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.store.store import ResponseStore
 
 
 class ResponseLookup:
-    """Responses by id, running here or stored, of one owner."""
+    """Finds one owner's responses by id, whether running here or stored."""
 
     def __init__(self, store: ResponseStore, runs: RunRegistry, owner: str) -> None:
         self._store = store
@@ -35,8 +35,8 @@ class ResponseLookup:
         return record
 
     async def history(self, previous_id: str | None) -> History | None:
-        """What a request that names this one goes on from. Raises as ``find`` does, and
-        InvalidRequestError for one that has not ended."""
+        """Return the history that a request continues when it refers to this response. Raises as
+        ``find`` does, and InvalidRequestError for a response that has not ended."""
         if previous_id is None:
             return None
         record = await self.find(previous_id, "previous_response_id")
@@ -52,7 +52,7 @@ class ResponseLookup:
 
 
 def _died(record: StoredResponse) -> StoredResponse:
-    """Whoever worked on it is gone."""
+    """The process that worked on it is gone."""
     return record.failed(
         {"code": "server_error", "message": "The server ended before the response did."}
     )

@@ -1,5 +1,5 @@
-"""What WebSocket connections remember: the last response of each, as JSON, although it was not
-stored. All of them together have a bound; what was kept longest gives way."""
+"""The memory of WebSocket connections: the last response of each as JSON, even if it was not
+stored. Its total size is bounded; the oldest entries are dropped first."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple
 from service.http.responses.lifecycle import ResponseLifecycle
 from service.preparation.jobs import History
 
-# In the scope's state of a request that came as a message: its ``Exchanged``.
+# The key of a message's ``Exchanged`` in the state of its request's scope.
 ON_CONNECTION = "quire_on_connection"
 MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Exchanged:
-    """Between a connection and the route that serves a message of it. ``previous``: what the
-    message continues, if only its connection knows that. The route sets ``lifecycle``, or
-    ``history`` for a warm-up."""
+    """Shared by a connection and the route that serves one of its messages. ``previous``: what the
+    message continues, if only its connection has it. The route sets ``lifecycle``, or ``history``
+    for a warm-up."""
 
     previous: History | None
     warms_up: bool
@@ -27,7 +27,8 @@ class Exchanged:
     history: History | None = None
 
     def remembered(self) -> History | None:
-        """What the next message may continue; None where there is nothing, or the store has it."""
+        """Return what the next message may continue; None if there is nothing, or the store has
+        it."""
         return self.history if self.lifecycle is None else self.lifecycle.unstored()
 
 
@@ -45,7 +46,7 @@ class Memories:
         self._kept: dict[object, _Kept] = {}  # the oldest first
 
     def keep(self, connection: object, response_id: str, history: History) -> None:
-        """In place of what the connection had."""
+        """Replace the connection's entry."""
         self.forget(connection)
         self._kept[connection] = _Kept(response_id, history)
         self._size += history.size

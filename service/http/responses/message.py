@@ -15,7 +15,7 @@ _MOST_STREAM_ID = 256
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What of a message is for the connection; its request is read by the route."""
+    """The fields of a message that concern the connection; the route reads the request itself."""
 
     type: str | None = None
     stream_id: str | None = None
@@ -50,8 +50,8 @@ def _read_envelope(message: bytes) -> Envelope:
 
 
 class SocketMessage:
-    """One that has come; ``refusal``: why it is not kept. Its bytes count among those of the bodies
-    that arrive, until they are taken."""
+    """A received message; ``refusal``: why it is rejected. Its bytes count as an arriving body
+    until they are taken."""
 
     def __init__(self, room: UploadRoom, caller: Caller, event: Any, limit: int) -> None:
         text = event.get("text")
@@ -77,7 +77,7 @@ class SocketMessage:
         return _read_envelope(self._data)
 
     def take(self) -> bytes:
-        """Its bytes, which count no more; none the next time."""
+        """Return its bytes and stop counting them; empty on later calls."""
         data, self._data = self._data, b""
         self._place.close()
         return data

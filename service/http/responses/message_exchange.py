@@ -1,4 +1,5 @@
-"""A WebSocket message served as an HTTP request: its body, and its events as messages."""
+"""Serves a WebSocket message as an HTTP request: converts the message to a body and the events to
+messages."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from service.http.responses.message import SocketMessage
 
 
 class MessageAsBody:
-    """An ASGI receive: a message as the body, then nothing until the client leaves."""
+    """An ASGI receive that returns a message as the body, then waits until the client leaves."""
 
     def __init__(self, message: SocketMessage, left: asyncio.Event) -> None:
         self._message: SocketMessage | None = message
@@ -30,8 +31,8 @@ class MessageAsBody:
 
 
 class EventsAsMessages:
-    """An ASGI send that makes messages of a stream's events. ``error`` is what to say of a response
-    that is no stream."""
+    """An ASGI send that converts a stream's events to messages. ``error``: the message for a
+    response that is not a stream."""
 
     def __init__(self, say: Callable[[bytes], Any]) -> None:
         self.error: bytes | None = None
@@ -65,7 +66,7 @@ _ERROR_HEADERS = ("retry-after", "x-request-id", "x-quire-reason")
 
 
 def socket_error(status: int, body: bytes, headers: dict[str, str]) -> bytes:
-    """OpenAI's event for a request that failed before its response began."""
+    """Return OpenAI's event for a request that failed before its response began."""
     error = msgspec.json.decode(body)["error"]
     if status == 404 and error.get("param") == "previous_response_id":
         status, error["code"] = 400, "previous_response_not_found"

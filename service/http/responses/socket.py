@@ -1,13 +1,13 @@
 """``/v1/responses`` over WebSocket: many responses, one after another, on one connection.
 
-Each ``response.create`` message is the body of a ``POST /v1/responses`` with ``"stream": true``
-and is served by that very route, so that keys, admission, outcome, drain and patience are the
-same; its events go out as messages of JSON. What the connection adds is memory: the last response
-can be continued by ``previous_response_id`` although it was not stored.
+Each ``response.create`` message is the body of a ``POST /v1/responses`` with ``"stream": true`` and
+is served by the same route, so that keys, admission, outcome, drain and time limits are the same;
+its events are sent as JSON messages. What the connection adds is memory: the last response can be
+continued by ``previous_response_id`` even if it was not stored.
 
-A message is as large as a body may be, and counts as one that arrives until it is answered. The
-HTTP server hands over whole messages only: what it has of one until then is told by the kernel.
-Here only its few fields for the connection are read; nothing is made of the rest.
+A message may be as large as a body, and counts as an arriving body until it is answered. The HTTP
+server only delivers whole messages; how much of a partial one has arrived is known from the kernel.
+This module parses only the few fields that concern the connection.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from service.tenants.waiting_places import share
 
 PATH = "/v1/responses"
 
-# Messages read ahead while a response is on its way.
+# Messages read ahead while a response is being sent.
 _WAITING_MESSAGES = 2
-# Without a message. Clients come back after minutes, when their user has read.
+# Without a message. Clients return after minutes, when their user has finished reading.
 _IDLE_SECONDS = 3600.0
-# How often a message that is still arriving is counted.
+# How often the size of an arriving message is updated.
 _LOOK_SECONDS = 0.1
 
 # Close codes (RFC 6455, 7.4.1).
 _GOING_AWAY = 1001
 _TOO_BIG = 1009
 
-# Of the handshake, not of the requests on the connection.
+# Headers of the handshake, not of the requests on the connection.
 _HANDSHAKE = (
     *(b"connection", b"upgrade", b"content-length", b"content-type", b"content-encoding"),
     *(b"transfer-encoding", b"expect", b"x-quire-resumable"),
@@ -80,7 +80,7 @@ class ResponsesSockets:
         self._open: Counter[str] = Counter()  # by owner
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, from its handshake to its end."""
+        """Serve one connection, from its handshake to its end."""
         await receive()  # websocket.connect
         try:
             caller = self._check(scope)
@@ -115,7 +115,7 @@ class ResponsesSockets:
             self._connections.leave(peer)
 
     def _check(self, scope: Scope) -> Caller:
-        """Who connects. Raises QuireError."""
+        """Return the caller. Raises QuireError."""
         self._origins.check(scope)
         if scope["path"] not in (PATH, PATH.removeprefix("/v1")):
             raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
@@ -128,8 +128,8 @@ class ResponsesSockets:
         return caller
 
     def _check_places(self, caller: Caller) -> None:
-        """Where several keys share the server, one that has no connection is always let in, and
-        none has more than its share. Raises UpgradeRequiredError."""
+        """If several keys share the server, a key without connections is always admitted, and none
+        may exceed its share. Raises UpgradeRequiredError."""
         most = self._services.settings.max_websockets
         if not most:
             raise UpgradeRequiredError(
@@ -163,7 +163,7 @@ async def _refuse(send: Send, error: QuireError) -> None:
 
 
 class _Socket:
-    """One connection that was accepted."""
+    """An accepted connection."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Socket:
         received: Callable[[], int | None] = lambda: None,
         cut: Callable[[], None] = lambda: None,
     ) -> None:
-        """``received``: bytes that have been read from the client; ``cut`` ends the connection."""
+        """``received``: returns the bytes read from the client; ``cut`` closes the connection."""
         self._received = received
         self._cut = cut
         self._app = app
@@ -240,8 +240,8 @@ class _Socket:
                 counting.cancel()
 
     async def _count_arriving(self, gained: Gained) -> None:
-        """What has come of a message counts like a body that arrives. When there is no room for it,
-        or no more of it comes in time, the connection is cut: nothing else can stop it."""
+        """Count the received part of a message as an arriving body. If there is no room for it, or
+        it arrives too slowly, the connection is cut, as there is no other way to stop it."""
         loop = asyncio.get_running_loop()
         seconds = self._services.settings.receive_timeout
         began = seen = self._received()
@@ -263,7 +263,8 @@ class _Socket:
                 return
 
     async def _next(self) -> SocketMessage | None:
-        """None when the client has left, says nothing for too long, or the server shuts down."""
+        """Return the next message; None when the client has left, is idle for too long, or the
+        server shuts down."""
         drain = self._services.drain
         if drain.draining:
             await self._close(_GOING_AWAY)
@@ -330,18 +331,18 @@ class _Socket:
         await self._say(socket_error(error.status, error.to_body(), error.headers()), lane)
 
     async def _say(self, event: bytes, lane: str | None) -> None:
-        """One event; ``lane`` is told back to the client that named it."""
+        """Send one event; ``lane`` is returned to the client that named it."""
         if lane is not None:
             event = b'{"stream_id":%b,' % msgspec.json.encode(lane) + event[1:]
         message: Any = {"type": "websocket.send", "text": event.decode()}
         if not self._left.is_set():
             try:
                 await self._send(message)
-            except RuntimeError:  # it has closed in this moment
+            except RuntimeError:  # it has just been closed
                 self._left.set()
 
     async def _close(self, code: int) -> None:
         message: Any = {"type": "websocket.close", "code": code, "reason": ""}
         if not self._left.is_set():
-            await self._read_no_more()  # a read in progress holds up the close
+            await self._read_no_more()  # a read in progress blocks the close
             await self._send(message)

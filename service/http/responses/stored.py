@@ -1,4 +1,4 @@
-"""Responses after their request: retrieve, delete, cancel, and the items they were asked with."""
+"""Operations on existing responses: retrieve, delete, cancel, and list input items."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Re
 
 @delete("/v1/responses/{response_id:str}", status_code=200, opt={"route": "responses_stored"})
 async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
-    """What is still running is stopped."""
+    """Delete a response, stopping it if it is still running."""
     services, exchange = request.services, request.exchange
     lookup = _lookup(request)
     run = lookup.run(response_id)
@@ -77,7 +77,7 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
 
 @post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
 async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
-    """One that has ended is given back as it is."""
+    """Cancel a response; one that has ended is returned unchanged."""
     lookup = _lookup(request)
     run = lookup.run(response_id)
     if run is not None:

@@ -1,1 +1,1 @@
-"""Reading tool calls out of text as it arrives, one reader for each way of writing them."""
+"""Incremental tool call parsers, one for each syntax that models use."""

@@ -1,4 +1,4 @@
-"""Values that a format writes as bare text, as JSON of the type that the tool's schema tells."""
+"""Converts bare text values to JSON of the type given in the tool's schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.output.calls.json_text import INVALID, dumps, is_unicode, loads
 
 _MAX_REFERENCES = 8
 _MAX_LITERAL_CHARS = 1 << 20
-# Types as people and other servers write them, of which JSON knows another name or none.
+# Type names that people and other servers use in place of JSON Schema's.
 _TYPE_NAMES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "uint", "long", "short", "unsigned"), "integer"),
@@ -25,8 +25,7 @@ _TRUE, _FALSE, _NULL = ("true", "True"), ("false", "False"), ("null", "None")
 
 
 def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
-    """The JSON types that a tool's schema allows for one of its arguments; empty if it does not
-    tell."""
+    """Return the JSON types that a tool's schema allows for an argument; empty if unspecified."""
     if not isinstance(schema, dict):
         return frozenset()
     properties = schema.get("properties")
@@ -35,13 +34,13 @@ def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
 
 
 def schema_types(part: Any, root: Any) -> frozenset[str]:
-    """The JSON types that ``part`` of the schema ``root`` allows; empty if it does not tell."""
+    """Return the JSON types allowed by ``part`` of the schema ``root``; empty if unspecified."""
     return frozenset(_types(part, root, _MAX_REFERENCES)) if isinstance(root, dict) else frozenset()
 
 
 def in_schema(part: Any, key: str | int, root: Any) -> Any:
-    """The schema of a property, or of an array's item, of what ``part`` of the schema ``root``
-    describes; None if it does not tell."""
+    """Return the schema of property or array item ``key`` within ``part`` of the schema ``root``;
+    None if unspecified."""
     return _inner(part, key, root, _MAX_REFERENCES) if isinstance(root, dict) else None
 
 
@@ -92,7 +91,7 @@ def _types(part: Any, root: dict[str, Any], references: int) -> set[str]:
         for inner in parts if isinstance(parts, list) else ():
             types = _types(inner, root, references - 1)
             if not types and keyword != "allOf":
-                return set()  # it may be anything
+                return set()  # any type is allowed
             found |= types
     if not found and ("properties" in part or "additionalProperties" in part):
         return {"object"}
@@ -130,8 +129,9 @@ def _type_of(value: Any) -> str:
 
 
 def to_json(text: str, types: frozenset[str], *, untyped_json: bool) -> str:
-    """``text`` as JSON of one of ``types``; as a string where it is of none of them. Without
-    ``types``: as the JSON that it is, if ``untyped_json`` and it is any."""
+    """Convert ``text`` to JSON of one of ``types``, or to a JSON string if it matches none of them.
+    If ``types`` is empty and ``untyped_json`` is set, text that is already valid JSON is kept as it
+    is."""
     if not types and not untyped_json:
         return dumps(text)
     text_alone = text.strip()
@@ -142,13 +142,13 @@ def to_json(text: str, types: frozenset[str], *, untyped_json: bool) -> str:
 
 
 def python_to_json(text: str) -> str:
-    """A Python literal as JSON; as a string if it is none."""
+    """Convert a Python literal to JSON; any other text becomes a JSON string."""
     value = _value_of(text)
     return dumps(text) if value is INVALID else _spelled(text, value)
 
 
 def _spelled(text: str, value: Any) -> str:
-    """``value``, as the model wrote it if that is JSON: no digit of a number is lost."""
+    """Return the model's own text if it is valid JSON, so that numbers keep all their digits."""
     written = _strict(text)
     return text if type(written) is type(value) and written == value else dumps(value)
 
@@ -158,7 +158,7 @@ def _strict(text: str) -> Any:
 
 
 def _value_of(text: str) -> Any:
-    """What a JSON or Python literal stands for, else INVALID."""
+    """Evaluate a JSON or Python literal; INVALID if ``text`` is neither."""
     for spellings, value in ((_TRUE, True), (_FALSE, False), (_NULL, None)):
         if text in spellings:
             return value
@@ -169,7 +169,7 @@ def _value_of(text: str) -> Any:
 
 
 def _python_value(text: str) -> Any:
-    """Names are the trouble: JSON's in a Python list, Python's in a JSON object."""
+    """Accept both JSON and Python spellings of true, false and null, as models mix them."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # it is the model's Python, not ours
@@ -196,7 +196,7 @@ def _is_of(value: Any, types: frozenset[str]) -> bool:
 
 
 def _integral(value: Any) -> Any:
-    """5.0 where an integer is asked for is 5."""
+    """Turn 5.0 into 5 where the schema requires an integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -1,5 +1,5 @@
-"""Calls spelled with an element for each argument, which may hold further elements:
-``<city>Oslo</city><tags><item>a</item></tags>``, a mark before each tag."""
+"""Parses calls with one element per argument, possibly nested, with a mark before each tag:
+``<city>Oslo</city><tags><item>a</item></tags>``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
 _LEADING_ZEROS = re.compile(r"\A\s*(-?)0+(?=\d)")
-_MIXED = "$text"  # the key of text that stands beside elements
+_MIXED = "$text"  # the key for text that is mixed with child elements
 
 
 class _Element(NamedTuple):
-    """Its text and the elements in it, and whether the mark behind it is read."""
+    """An element's text and children. ``marked``: the mark that follows it has been consumed."""
 
     text: str
     children: list[tuple[str, _Element]]
@@ -32,7 +32,7 @@ class _Element(NamedTuple):
 def read_elements(
     source: Source, sink: CallSink, body: ElementsBody, close: str, tools: ToolSchemas
 ) -> Waiting:
-    """All calls up to ``close``."""
+    """Read all calls up to ``close``."""
     made = False
     while True:
         yield from source.space()
@@ -56,7 +56,7 @@ def read_elements(
 def _call(
     source: Source, sink: CallSink, body: ElementsBody, tools: ToolSchemas
 ) -> Generator[None, None, bool]:
-    """One call. Whether a closing tag that is not its own ended it."""
+    """Read one call. True if a closing tag other than its own ended it."""
     name = (yield from source.text_until(">", limit=MAX_NAME_CHARS)).strip().strip("\"'")
     sink.begin(name)
     schema = tools.get(name)
@@ -98,7 +98,7 @@ def _call(
 def _string(
     source: Source, sink: CallSink, body: ElementsBody, key: str, schema: Any
 ) -> Generator[None, None, bool]:
-    """A text, passed on as it comes. Whether the mark behind it is read."""
+    """Stream a string value. True if the mark that follows it has been consumed."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     siblings = tuple(f"<{other}>" for other in properties or () if other != key)
     sink.arguments('"')
@@ -112,7 +112,7 @@ def _string(
         if (yield from source.accept(f"</{key}>")):
             marked = False
         elif (yield from source.at(body.call_close, *siblings)):
-            marked = True  # the model forgot the closing tag
+            marked = True  # the model omitted the closing tag
         elif (yield from source.accept("</")):
             yield from source.until(">", emit=_ignore)
             marked = False
@@ -126,7 +126,7 @@ def _string(
 def _element(
     source: Source, body: ElementsBody, key: str, depth: int
 ) -> Generator[None, None, _Element]:
-    """What stands between an element's tags."""
+    """Read an element's content up to its closing tag."""
     pieces: list[str] = []
     children: list[tuple[str, _Element]] = []
     marked = False
@@ -138,7 +138,7 @@ def _element(
         if (yield from source.accept(f"</{key}>")):
             break
         if (yield from source.at(body.call_close)):
-            marked = True  # the model forgot the closing tag
+            marked = True  # the model omitted the closing tag
             break
         if (yield from source.accept("</")):
             yield from source.until(">", emit=_ignore)
@@ -154,7 +154,7 @@ def _element(
 
 
 def _to_json(element: _Element, part: Any, root: Any) -> str:
-    """As the schema ``part`` says, of the tool's whole schema ``root``."""
+    """Convert to JSON as ``part`` of the tool's schema ``root`` requires."""
     types = schema_types(part, root)
     if element.children:
         if "array" in types and "object" not in types:
@@ -173,7 +173,7 @@ def _to_json(element: _Element, part: Any, root: Any) -> str:
 
 
 def _object(element: _Element, part: Any, root: Any) -> str:
-    """Elements of one name are a list."""
+    """Build a JSON object; elements that share a name become an array."""
     members: dict[str, list[str]] = {}
     for name, child in element.children:
         members.setdefault(name, []).append(_to_json(child, in_schema(part, name, root), root))
@@ -190,7 +190,7 @@ def _object(element: _Element, part: Any, root: Any) -> str:
 
 
 def _to_mark(source: Source, body: ElementsBody, emit: Emit) -> Waiting:
-    """Emit what stands before the mark, and read it, also where it is written twice."""
+    """Emit the text before the mark, then consume the mark, even if it is repeated."""
     yield from source.until(body.mark, emit=emit)
     while (yield from source.accept(body.mark)):
         pass
@@ -199,7 +199,7 @@ def _to_mark(source: Source, body: ElementsBody, emit: Emit) -> Waiting:
 def _skip(
     source: Source, sink: CallSink, body: ElementsBody, opening: str, between: list[str]
 ) -> Waiting:
-    """The rest of a call that is malformed, as it is, up to its end or the next call's start."""
+    """Pass on the rest of a malformed call verbatim, up to its end or the next call's start."""
     sink.arguments((opening if opening == "{" else "") + "".join(between))
     ends = (body.mark + body.call_close, body.mark + body.call_open, body.call_open)
     found = yield from source.until(*ends, *source.stop_tags, emit=sink.arguments, keep=True)
@@ -209,4 +209,4 @@ def _skip(
 
 
 def _ignore(text: str) -> None:
-    """What stands between elements says nothing."""
+    """Discard text between elements; it has no meaning."""

@@ -1,4 +1,4 @@
-"""Calls written as JSON: ``{"name": …, "arguments": {…}}``, alone or several in an array."""
+"""Parses calls written as JSON: ``{"name": …, "arguments": {…}}``, alone or several in an array."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def read_json_calls(
     *,
     listed: bool | None = None,
 ) -> Waiting:
-    """One object, an array of them, or several with white space or semicolons between. ``listed``:
-    whether what stands here is inside an array; None: whether it is, the text says."""
+    """Read one object, an array of objects, or several separated by white space or semicolons.
+    ``listed``: the text is already inside an array; None: decide from the text."""
     yield from source.space()
     if listed is None:
         listed = bool((yield from source.accept("[")))
@@ -47,7 +47,7 @@ def read_json_calls(
             yield from source.space()
             yield from source.accept(",")
             continue
-        while (yield from source.spells("}")):  # it was written twice
+        while (yield from source.spells("}")):  # the model wrote it twice
             yield from source.space()
             yield from source.accept("}")
         if not (yield from source.ahead(";", "{")):
@@ -58,17 +58,17 @@ def read_json_calls(
 
 
 def _list_ends(source: Source, *, made: bool) -> Generator[None, None, bool]:
-    """Whether no further call is in the array. ``made``: one was."""
+    """True if the array has no further call. ``made``: there was at least one."""
     yield from source.space()
-    while made and (yield from source.accept("}", ",")):  # it was written twice
+    while made and (yield from source.accept("}", ",")):  # the model wrote it twice
         yield from source.space()
     if (yield from source.accept("]")):
         return True
-    return made and (yield from _stops(source))  # the model forgot the bracket
+    return made and (yield from _stops(source))  # the model omitted the bracket
 
 
 def _stops(source: Source) -> Generator[None, None, bool]:
-    """Whether one of the format's own tags stands here."""
+    """True if one of the format's own tags comes next."""
     tags = source.stop_tags
     return bool(tags) and (yield from source.at(*tags)) is not None
 
@@ -76,9 +76,9 @@ def _stops(source: Source) -> Generator[None, None, bool]:
 def _call(
     source: Source, sink: CallSink, body: JsonBody, tools: ToolSchemas, *, begun: bool
 ) -> Generator[None, None, bool]:
-    """The object that begins here; ``begun``: of which the brace and the first quote are read.
-    Whether the next object is begun in the same way, for want of this one's end. Raises
-    NotACallError."""
+    """Read the object that begins here. ``begun``: its brace and first quote have been consumed.
+    True if this object has no end, and the next one's brace and first quote have been consumed.
+    Raises NotACallError."""
     if not begun and not (yield from source.accept("{")):
         raise NotACallError
     call = _Call(source, sink, body, tools)
@@ -88,7 +88,7 @@ def _call(
             if (yield from source.accept("}")):
                 break
             if call.begun and (yield from source.at('"')) is None:
-                return False  # the model forgot the closing brace
+                return False  # the model omitted the closing brace
         key = yield from _key(source, begun=begun)
         begun = False
         ending = yield from call.member(key)
@@ -99,24 +99,24 @@ def _call(
         yield from source.space()
         if not (yield from source.accept(",")) and (yield from source.at("}")) is None:
             if call.begun:
-                return False  # the same
+                return False  # as above
             raise NotACallError
     call.end()
     return False
 
 
 class _Call:
-    """One object, a member at a time."""
+    """Reads one object member by member."""
 
     def __init__(self, source: Source, sink: CallSink, body: JsonBody, tools: ToolSchemas) -> None:
-        self.begun = False  # and, as nothing else is passed on, complete
+        self.begun = False  # the arguments were streamed, so the call is complete
         self._source = source
         self._sink = sink
         self._body = body
         self._first_keys = first_keys(body, tools)
         self._name = ""
         self._id: str | None = None
-        self._whole: Any = {}  # arguments that could not be passed on as they came
+        self._whole: Any = {}  # arguments that could not be streamed
 
     def member(self, key: str) -> Generator[None, None, ValueEnding]:
         body, source = self._body, self._source
@@ -124,7 +124,7 @@ class _Call:
             self._name = key
             return (yield from self._stream())
         elif self.begun:
-            yield from read_value(source)  # what comes behind the arguments says nothing
+            yield from read_value(source)  # ignore members after the arguments
         elif key == body.name_key:
             self._name = yield from read_string(source)
         elif key == body.id_key:
@@ -143,8 +143,8 @@ class _Call:
         return (yield from _arguments(self._source, self._sink, self._name, self._id, keys))
 
     def end(self) -> None:
-        """The object is over: a call whose arguments stand before the name, or inside a string, is
-        passed on now."""
+        """End the object. A call whose arguments came before its name, or inside a string, is
+        emitted only now."""
         if self.begun:
             return
         arguments = loads(self._whole) if isinstance(self._whole, str) else self._whole
@@ -156,7 +156,7 @@ class _Call:
 
 
 def first_keys(body: JsonBody, tools: ToolSchemas) -> tuple[str, ...]:
-    """Which key the object of a call begins with."""
+    """Return the keys with which a call's object may begin."""
     if body.keyed_by_name:
         return tuple(sorted(tools)[:_MOST_NAMES])
     return (body.name_key, *(() if body.id_key is None else (body.id_key,)), *body.other_keys)
@@ -187,7 +187,7 @@ def _arguments(
 
 
 def read_named_json(source: Source, sink: CallSink, body: NamedJsonBody, close: str) -> Waiting:
-    """A name, the separator, and the arguments."""
+    """Read a name, the separator, and the arguments."""
     yield from source.space()
     if body.prefix:
         yield from source.accept(body.prefix)
@@ -199,7 +199,7 @@ def read_named_json(source: Source, sink: CallSink, body: NamedJsonBody, close: 
             raise NotACallError
         name, call_id = match["name"], match.groupdict().get("id")
     yield from source.space()
-    while (yield from source.spells(body.separator.strip() or body.separator)):  # written twice
+    while (yield from source.spells(body.separator.strip() or body.separator)):  # repeated
         yield from source.space()
         yield from source.accept(body.separator.strip() or body.separator)
         yield from source.space()

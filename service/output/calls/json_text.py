@@ -1,8 +1,8 @@
-"""JSON as models write it, read while it arrives.
+"""Parses JSON as models write it, incrementally.
 
-A number beyond any float, such as ``1e999``, counts as a mistake, as ``NaN`` and ``Infinity`` do:
-readers of JSON refuse it or make it infinity, which JSON cannot say again (JavaScript's writes
-null), so a call that holds one must not be told as a sound one.
+A number too large for a float, such as ``1e999``, is an error, as ``NaN`` and ``Infinity`` are:
+JSON parsers either reject it or turn it into infinity, which JSON cannot represent (JavaScript
+writes null). A call that contains one must not be reported as valid.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _BARE_START = re.compile(
 )
 _BARE_WHOLE = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
-_MAX_BARE_CHARS = 4300  # of a number; more digits Python does not read either
+_MAX_BARE_CHARS = 4300  # digits of a number; Python does not parse longer ones
 
 
-# What a scanner expects.
+# What the scanner expects next.
 _VALUE = 0
-_FIRST_VALUE = 1  # or the array's end
+_FIRST_VALUE = 1  # or the end of the array
 _KEY = 2
-_FIRST_KEY = 3  # or the object's end
+_FIRST_KEY = 3  # or the end of the object
 _COLON = 4
-_NEXT = 5  # a comma or the end of what is open
+_NEXT = 5  # a comma, or the end of the open array or object
 
 
 class JsonScanner:
-    """Reads a JSON object or array as it arrives, up to its end or to what cannot be JSON.
+    """Scans a JSON object or array as it arrives, up to its end or to the first invalid character.
 
-    ``raw_controls``: offsets, in the text last scanned, of control characters that stand raw in a
-    string. Models write them; JSON, and every client's parser, forbids them. ``broken_at``: the
-    offset there of the first character that cannot be JSON; escapes are not looked at.
-    ``has_member``: the first member or item is whole.
+    ``raw_controls``: offsets, in the text last scanned, of unescaped control characters in a
+    string. Models write them, but JSON and every client's parser forbid them. ``broken_at``: the
+    offset there of the first invalid character; escapes are not checked. ``has_member``: the first
+    member or item is complete.
     """
 
     __slots__ = (
@@ -58,10 +58,10 @@ class JsonScanner:
         self.broken_at: int | None = None
         self.in_string = False
         self.has_member = False
-        self._key = False  # the string is a key
+        self._key = False  # the current string is a key
         self._escaped = False
-        self._brace = False  # the string last read ends in one
-        self._bare = ""  # a number or a word, as far as it came
+        self._brace = False  # the last string read ends in a brace
+        self._bare = ""  # the number or literal read so far
         self._open: list[str] = []  # brackets
         self._expect = _VALUE
 
@@ -71,23 +71,24 @@ class JsonScanner:
 
     @property
     def unfinished(self) -> int:
-        """Characters of a number or a word that may go on."""
+        """Length of a number or literal that may be incomplete."""
         return len(self._bare)
 
     @property
     def followers(self) -> str:
-        """What may follow the string that is open."""
+        """The characters that may follow the open string."""
         if self._key:
             return ":"
         return ",}" if self._open[-1] == "{" else ",]"
 
     @property
     def string_ended_in_a_brace(self) -> bool:
-        """The string last read looks as if it took in the start of another object."""
+        """True if the last string read appears to include the start of another object."""
         return self._brace
 
     def scan(self, text: str) -> int | None:
-        """The offset just after the value's last character. None if it goes on, or is broken."""
+        """Return the offset just after the value's last character; None if it is incomplete or
+        invalid."""
         self.raw_controls = []
         at, size = 0, len(text)
         while at < size:
@@ -143,7 +144,7 @@ class JsonScanner:
         return end + 1
 
     def _bare_goes_on(self, text: str) -> int:
-        """How much of it may belong to a number or a word."""
+        """Return how many characters may belong to a number or literal."""
         if not self._bare and self._expect not in (_VALUE, _FIRST_VALUE):
             return 0
         before = self._bare
@@ -169,7 +170,7 @@ class JsonScanner:
             self.has_member = True
 
     def _mark(self, char: str) -> bool:
-        """Take a quote, a bracket, a comma or a colon; False where it cannot stand."""
+        """Process a quote, bracket, comma or colon. False if it is invalid here."""
         expect = self._expect
         if char == ",":
             self._expect = _KEY if self._open[-1:] == ["{"] else _VALUE
@@ -193,25 +194,25 @@ class JsonScanner:
 
 
 class ValueEnding(enum.Enum):
-    """How an object or array came to its end."""
+    """How an object or array ended."""
 
     WHOLE = enum.auto()
-    BROKEN = enum.auto()  # it is no JSON
-    AT_CALL = enum.auto()  # nor this, and the object of another call begins here
-    IN_CALL = enum.auto()  # the same, and that object's brace and first quote are read
+    BROKEN = enum.auto()  # it is not valid JSON
+    AT_CALL = enum.auto()  # not valid either, and the object of another call begins here
+    IN_CALL = enum.auto()  # the same, and that object's brace and first quote have been consumed
 
 
 def read_container(
     source: Source, emit: Emit, *, first_keys: tuple[str, ...] = ()
 ) -> Generator[None, None, ValueEnding]:
-    """Emit the object or array that begins here, with the control characters in its strings
-    escaped. What is no JSON is emitted too, up to where its brackets balance or one of the format's
-    own tags stands, or another call: an object that begins with one of ``first_keys``.
+    """Emit the object or array that begins here, with control characters in its strings escaped.
+    Invalid JSON is emitted too, up to the point where its brackets balance, or to one of the
+    format's own tags, or to another call: an object that begins with one of ``first_keys``.
 
-    Raises EndOfTextError, with all there was emitted.
+    Raises EndOfTextError after emitting everything.
     """
     scanner = JsonScanner()
-    checked = 0  # up to here a string goes on lawfully
+    checked = 0  # up to this offset the string is known to continue
     known = literals_of(source.stop_tags)
     while True:
         ready = source.ready(known)
@@ -243,8 +244,8 @@ def read_container(
 
 
 def _string_goes_on(source: Source, scanner: JsonScanner) -> Generator[None, None, int]:
-    """Whether the string that is open ends where strings may end, although it holds one of the
-    format's own tags: how far ahead, else 0."""
+    """If the open string contains one of the format's own tags but still ends where a string may
+    end, return the distance to that end, else 0."""
     at = 0
     while True:
         at, found = yield from source.find(at, '"', "\\")
@@ -259,7 +260,7 @@ def _string_goes_on(source: Source, scanner: JsonScanner) -> Generator[None, Non
 def _read_broken(
     source: Source, emit: Emit, scanner: JsonScanner, first_keys: tuple[str, ...]
 ) -> Generator[None, None, ValueEnding]:
-    """Emit the rest of what turned out to be no JSON."""
+    """Emit the rest of a value that turned out not to be JSON."""
     keys = tuple(map(dumps, first_keys))
     rests = tuple(key[1:] for key in keys)
     if scanner.string_ended_in_a_brace and (yield from _begins(source, "", rests)):
@@ -288,7 +289,7 @@ def _read_broken(
 
 
 def _begins(source: Source, brace: str, keys: tuple[str, ...]) -> Generator[None, None, bool]:
-    """Whether an object with one of these keys begins here."""
+    """True if an object with one of these keys begins here."""
     for key in keys:
         if (yield from source.spells(*(part for part in (brace, key, ":") if part))):
             return True
@@ -296,8 +297,8 @@ def _begins(source: Source, brace: str, keys: tuple[str, ...]) -> Generator[None
 
 
 def read_string(source: Source, *, begun: bool = False) -> Generator[None, None, str]:
-    """The string that begins here; ``begun``: of which the first quote is read. Raises
-    NotACallError where it is none."""
+    """Read a string. ``begun``: its first quote has been consumed. Raises NotACallError if there is
+    no string here."""
     if not begun:
         if (yield from source.peek()) != '"':
             raise NotACallError
@@ -313,7 +314,7 @@ def read_string(source: Source, *, begun: bool = False) -> Generator[None, None,
 
 
 def read_value(source: Source) -> Generator[None, None, Any]:
-    """The value that begins here. Raises NotACallError where it is none."""
+    """Read a JSON value. Raises NotACallError if there is none here."""
     first = yield from source.peek()
     if first == '"':
         return (yield from read_string(source))
@@ -330,11 +331,11 @@ def read_value(source: Source) -> Generator[None, None, Any]:
 
 
 INVALID = object()
-"""What ``loads`` gives for text that is no JSON."""
+"""Returned by ``loads`` for text that is not valid JSON."""
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """``strict``: control characters in strings have to be escaped."""
+    """Parse JSON. ``strict``: control characters in strings must be escaped."""
     try:
         return json.loads(
             text,
@@ -364,18 +365,18 @@ def _no_constant(name: str) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """As models write it, but always text that can be sent."""
+    """Serialize as models do, with ASCII escapes only if the text cannot be encoded as UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
     return text if is_unicode(text) else json.dumps(value)
 
 
 def string_inside(text: str) -> str:
-    """``text`` as it stands between a JSON string's quotes."""
+    """Return ``text`` escaped for use inside a JSON string, without the quotes."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be sent. A model may write an escape of half a surrogate pair."""
+    """True if the text can be encoded as UTF-8. A model may escape half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -384,7 +385,7 @@ def is_unicode(text: str) -> bool:
 
 
 def _escaped(text: str, offsets: list[int]) -> str:
-    """``text`` with the control characters at ``offsets`` written as JSON wants them."""
+    """Return ``text`` with the control characters at ``offsets`` escaped for JSON."""
     if not offsets:
         return text
     pieces, start = [], 0

@@ -1,4 +1,4 @@
-"""Marks inside text that mean nothing to a client: ``foo <co>bar</co: 0:[1,2]>``."""
+"""Parses marks in text that mean nothing to a client: ``foo <co>bar</co: 0:[1,2]>``."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _MAX_MARK_CHARS = 256
 
 
 def read_mark(source: Source, end: str) -> Waiting:
-    """The rest of a mark. Raises NotACallError where it does not end soon, and EndOfTextError."""
+    """Read the rest of a mark. Raises NotACallError if it is too long, and EndOfTextError."""
     yield from source.text_until(end, limit=_MAX_MARK_CHARS)

@@ -1,4 +1,4 @@
-"""Calls spelled with a tag for each argument, whose value is bare text between tags."""
+"""Parses calls with one tag per argument, whose value is bare text between tags."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def read_parameters(
     *,
     inner: bool = False,
 ) -> Waiting:
-    """One call, or where calls have tags of their own, all of them up to ``close``. ``inner``: the
-    tag around them is missing."""
+    """Read one call, or if calls have tags of their own, all calls up to ``close``. ``inner``: the
+    surrounding tag is missing."""
     made = False
     while True:
         yield from source.space()
@@ -46,7 +46,7 @@ def read_parameters(
 
 
 class _Call:
-    """One call, an argument at a time."""
+    """Reads one call argument by argument."""
 
     def __init__(
         self, source: Source, sink: CallSink, body: ParametersBody, close: str, tools: ToolSchemas
@@ -57,9 +57,9 @@ class _Call:
         self._tools = tools
         self._ends = tuple(end for end in (body.call_close, close) if end)
         outside = (*self._ends, *source.stop_tags, *((body.call_open,) if body.call_open else ()))
-        self._outside = tuple(dict.fromkeys(outside))  # where the call is over at the latest
+        self._outside = tuple(dict.fromkeys(outside))  # tags at which the call must have ended
         self._opening = "{"
-        self._lacks_values = False  # keys were written without one
+        self._lacks_values = False  # some keys had no value
 
     def read(self, *, inner: bool) -> Waiting:
         source, sink, body = self._source, self._sink, self._body
@@ -81,19 +81,19 @@ class _Call:
         whole = closed or (yield from self._arguments(self._tools.get(name)))
         if whole:
             sink.arguments("{}" if self._opening == "{" else "}")
-        else:  # what stands there goes on as it is, so that it is seen to be no JSON
+        else:  # pass the rest on verbatim, so that the client sees it is not JSON
             if self._opening == "{":
                 sink.arguments("{")
             yield from source.until(*self._outside, emit=sink.arguments, keep=True)
         sink.end(whole=whole and not self._lacks_values)
         if body.call_close and not closed:
             yield from source.accept(body.call_close)
-            while (yield from source.spells(body.call_close)):  # it was written twice
+            while (yield from source.spells(body.call_close)):  # the model wrote it twice
                 yield from source.space()
                 yield from source.accept(body.call_close)
 
     def _name(self) -> Generator[None, None, tuple[str, bool]]:
-        """The name, and whether its tag closes itself: ``<invoke name="ping"/>``."""
+        """Return the name and whether its tag is self-closing: ``<invoke name="ping"/>``."""
         source, body = self._source, self._body
         if not body.name_end:
             ends = (body.key_open, *self._ends)
@@ -108,7 +108,7 @@ class _Call:
         return _plain(name, body), end is not None
 
     def _object(self) -> Waiting:
-        """All arguments as one object."""
+        """Read all arguments from a single object."""
         source, sink, body = self._source, self._sink, self._body
         yield from source.space()
         yield from source.accept(body.object_open)
@@ -127,7 +127,8 @@ class _Call:
             yield from source.accept(close)
 
     def _arguments(self, schema: dict[str, Any] | None) -> Generator[None, None, bool]:
-        """All of them; False where what stands there is none, and not the call's end either."""
+        """Read all arguments. False if the next text is neither an argument nor the end of the
+        call."""
         source, sink, body = self._source, self._sink, self._body
         while True:
             yield from source.space()
@@ -145,26 +146,26 @@ class _Call:
                     return False
                 types = told
             while len(body.key_end) > 2 and (yield from source.accept(body.key_end)):
-                pass  # it was written twice
+                pass  # the model wrote it twice
             if body.value_open:
                 yield from source.space()
                 opened = False
                 while (yield from source.accept(body.value_open)):
                     opened = True
                 if not opened and (yield from source.at(body.key_open, *self._outside)):
-                    self._lacks_values = True  # nothing is told of a key before its value begins
+                    self._lacks_values = True  # nothing is emitted before the value begins
                     continue
             sink.arguments(f"{self._opening}{dumps(key)}: ")
             self._opening = ", "
             writer = _writer(types, sink.arguments, untyped_json=body.untyped_json)
             yield from self._value(writer.write)
             writer.end()
-            while (yield from source.spells(body.value_close)):  # it was written twice
+            while (yield from source.spells(body.value_close)):  # the model wrote it twice
                 yield from source.space()
                 yield from source.accept(body.value_close)
 
     def _key(self) -> Generator[None, None, str | None]:
-        """What stands before ``key_end``; None if it can be no key."""
+        """Return the text before ``key_end``; None if it cannot be a key."""
         source, body = self._source, self._body
         size = yield from self._key_size(0)
         if size is None:
@@ -174,7 +175,7 @@ class _Call:
         return key
 
     def _key_size(self, start: int) -> Generator[None, None, int | None]:
-        """Length of the key that stands ``start`` characters ahead, None if none does."""
+        """Return the length of the key ``start`` characters ahead; None if there is none."""
         source, body = self._source, self._body
         others = {"<", ">", "\n", *(("=",) if body.attributes else ())}
         at, found = yield from source.find(start, *sorted({body.key_end[0], *others}))
@@ -186,8 +187,8 @@ class _Call:
     def _value(self, emit: Emit) -> Waiting:
         """Emit a value.
 
-        Its closing tag counts where something follows that may follow it: values may be texts about
-        such tags. Where it is missing, the value ends at the next argument, or where the call does.
+        Values may be texts about such tags, so a closing tag counts only if something valid follows
+        it. If it is missing, the value ends at the next argument or at the end of the call.
         """
         source, body = self._source, self._body
         if body.cdata and (yield from source.spells(CDATA)):
@@ -200,7 +201,7 @@ class _Call:
         edges = ends if body.trims_newline else ends[1:]
         literals = tuple(dict.fromkeys((*ends, *(f"\n{end}" for end in edges), *nested)))
         depth = 0  # of tags in the value that look like the one that opened it
-        checked = 0  # up to here the value goes on
+        checked = 0  # up to this offset the value is known to continue
         while True:
             found = yield from source.until(*literals, emit=emit, keep=True)
             edge = found not in ends and found not in nested
@@ -226,7 +227,7 @@ class _Call:
             emit(source.take(len(found)))
 
     def _closes(self, size: int, *, nested: bool) -> Generator[None, None, bool]:
-        """Whether what stands here, ``size`` characters, closes the value."""
+        """True if the next ``size`` characters close the value."""
         source, body = self._source, self._body
         at, follower = yield from source.solid(size)
         if not follower:
@@ -234,12 +235,13 @@ class _Call:
         for tag in (body.key_open, *self._outside, *(() if nested else (body.value_close,))):
             if (yield from source.peek(at + len(tag)))[at:] == tag:
                 return True
-        # At the end of a line or before a tag it closes too: what follows is a tag gone wrong.
+        # A tag at the end of a line or before another tag closes too: what follows is a malformed
+        # tag.
         return not nested and (follower == "<" or "\n" in (yield from source.peek(at))[size:])
 
     def _goes_on(self, tag: str, size: int) -> Generator[None, None, int]:
-        """Whether the value is a text about the tag at the end of the next ``size`` characters: it
-        is closed before anything else opens. How far ahead, else 0."""
+        """If the value is a text about the tag at the end of the next ``size`` characters, because
+        it is closed before anything else opens, return the distance to that point, else 0."""
         kind = self._source.stop(tag, size - len(tag))
         if kind is not Stop.PERHAPS:
             return size if kind is Stop.TEXT else 0
@@ -248,8 +250,8 @@ class _Call:
         return at if found == body.value_close else 0
 
     def _cdata(self, emit: Emit) -> Waiting:
-        """``<![CDATA[…]]>`` instead of bare text, one or several. What is missing at its end is
-        missing at the value's."""
+        """Read one or more ``<![CDATA[…]]>`` sections in place of bare text. If the end of one is
+        missing, the rest is left to the caller."""
         source, body = self._source, self._body
         while (yield from source.spells(CDATA)):
             yield from source.space()
@@ -271,27 +273,27 @@ class _Call:
 
 
 def _plain(text: str, body: ParametersBody) -> str:
-    """A name, or a key, as it is meant."""
+    """Return a name or key without white space and escapes."""
     text = text.strip()
     return text.replace("&quot;", '"').replace("&amp;", "&") if body.escaped else text
 
 
 def _self_closing(name_end: str) -> tuple[str, ...]:
-    """How XML closes the tag that opens: nothing where it is no XML tag."""
+    """Return the self-closing forms of an XML tag; empty if it is not an XML tag."""
     if not name_end.endswith(">") or name_end.startswith("<"):
         return ()
     return (f"{name_end[:-1]}/>", f"{name_end[:-1]} />")
 
 
 def _opening_like(close: str) -> tuple[str, ...]:
-    """The start of tags that the closing tag would close: ``<parameter`` of ``</parameter>``."""
+    """Return the start of a tag that ``close`` would close: ``<parameter`` for ``</parameter>``."""
     return (f"<{close[2:-1]}",) if close.startswith("</") and close.endswith(">") else ()
 
 
 def _attributes(
     source: Source, body: ParametersBody, types: frozenset[str]
 ) -> Generator[None, None, frozenset[str] | None]:
-    """What the attributes behind a key say of its value's type; None if they do not end."""
+    """Narrow a value's types by the attributes that follow its key; None if they do not end."""
     pieces: list[str] = []
     yield from source.until(body.tag_end, emit=pieces.append)
     text = "".join(pieces)
@@ -302,7 +304,7 @@ def _attributes(
         return types
     if match[1] in _NAMES_OF_STRINGS:
         return _STRING
-    # It is no string; which other type it is the schema knows, or the text itself shows.
+    # Not a string; the schema or the text itself determines the type.
     return types - _STRING or frozenset({"number", "boolean", "null", "object", "array"})
 
 
@@ -321,7 +323,7 @@ def _writer(types: frozenset[str], emit: Emit, *, untyped_json: bool) -> _ValueW
 
 
 class _StringWriter:
-    """Text as a JSON string, passed on as it comes."""
+    """Streams text as a JSON string."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -335,7 +337,7 @@ class _StringWriter:
 
 
 class _NullableWriter:
-    """The same, unless the whole text is null."""
+    """Streams text as a JSON string, unless the whole text is null."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -362,7 +364,7 @@ class _NullableWriter:
 
 
 class _JsonWriter:
-    """A value that only its whole text tells."""
+    """Holds a value back until it is complete, as only then is its type known."""
 
     def __init__(self, types: frozenset[str], emit: Emit, *, untyped_json: bool) -> None:
         self._types = types

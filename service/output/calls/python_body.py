@@ -1,4 +1,4 @@
-"""Calls written as Python: ``[get_weather(city="Oslo", days=3), ping()]``."""
+"""Parses calls written as Python: ``[get_weather(city="Oslo", days=3), ping()]``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_python(
     *,
     listed: bool = False,
 ) -> Waiting:
-    """``listed``: what stands here is inside the brackets."""
+    """``listed``: the opening bracket has been consumed."""
     if body.brackets and not listed:
         yield from source.space()
         if not (yield from source.accept("[")):
@@ -53,7 +53,7 @@ def read_python(
         yield from _Call(source, sink, body, tools).read()
         made = True
         yield from source.space()
-        while (yield from source.accept(",", ")")):  # the bracket was closed twice
+        while (yield from source.accept(",", ")")):  # the model wrote the bracket twice
             yield from source.space()
 
 
@@ -67,11 +67,11 @@ def _word(source: Source) -> Generator[None, None, str]:
 
 
 class _BrokenError(Exception):
-    """The arguments are no Python."""
+    """The arguments are not valid Python."""
 
 
 class _Call:
-    """One call, an argument at a time."""
+    """Reads one call argument by argument."""
 
     def __init__(
         self, source: Source, sink: CallSink, body: PythonBody, tools: ToolSchemas
@@ -82,7 +82,7 @@ class _Call:
         self._tools = tools
         names = sorted(tools)[:_MOST_NAMES]
         between = ("), ", "),", ")\n")
-        # Where another call begins; inside a string, that its quote is missing.
+        # Where another call begins. Inside a string, these show that its closing quote is missing.
         self._next_calls = tuple(f"{comma}{name}(" for name in names for comma in between)
         self._next_names = tuple(f"{name}(" for name in names)
 
@@ -122,7 +122,7 @@ class _Call:
         sink.arguments("{}" if opening == "{" else "}")
 
     def _skip(self) -> Waiting:
-        """Emit what stands there up to the format's own tags, or to another call."""
+        """Emit everything up to the format's own tags or another call."""
         source = self._source
         ends = (*self._next_names, *source.stop_tags)
         while True:
@@ -158,18 +158,18 @@ class _Call:
         sink.arguments(python_to_json("".join(pieces).strip()))
 
     def _quote(self) -> Generator[None, None, str]:
-        """The quote that stands here, if any."""
+        """Return the quote that comes next, or an empty string."""
         start = yield from self._source.peek(3)
         if start in ('"""', "'''"):
             return start
         return start[:1] if start[:1] in ('"', "'") else ""
 
     def _string(self, quote: str, emit: Emit, ends: _Ends) -> Waiting:
-        """Emit the string that begins here as it comes, its escapes undone. Its quote ends it where
-        ``ends`` says so: models write quotes inside quotes."""
+        """Stream the string that begins here, unescaped. A quote ends it only where ``ends``
+        agrees, because models write quotes inside quotes."""
         source = self._source
         source.take(len(quote))
-        checked = 0  # up to here the string goes on
+        checked = 0  # up to this offset the string is known to continue
         while True:
             literals = (quote, "\\", *self._next_calls, *source.stop_tags)
             found = yield from source.until(*literals, emit=emit, keep=True)
@@ -193,7 +193,7 @@ class _Call:
             emit(source.take(len(found)))
 
     def _goes_on(self, quote: str, ends: _Ends) -> Generator[None, None, int]:
-        """Whether the next quote may end the string: how far ahead, else 0."""
+        """Return the distance to the next quote if it may end the string, else 0."""
         at = 0
         while True:
             at, found = yield from self._source.find(at, quote, "\\")
@@ -204,8 +204,9 @@ class _Call:
             at += 2
 
     def _ends_argument(self, start: int, *, named: bool) -> Generator[None, None, bool]:
-        """Whether an argument may be over so far ahead: ``)``, and what may follow a call, or a
-        comma, and behind an argument that has a name another one that has."""
+        """True if an argument may end at this distance: at ``)`` followed by what may follow a
+        call, or at a comma. After a named argument, the comma must be followed by another named
+        one."""
         source = self._source
         at, char = yield from source.solid(start)
         if char == ")":
@@ -228,7 +229,7 @@ class _Call:
         return not self._body.brackets and "\n" in (yield from source.peek(at))[start:]
 
     def _expression(self, pieces: list[str]) -> Waiting:
-        """Everything up to the comma or bracket that ends an argument."""
+        """Read everything up to the comma or bracket that ends an argument."""
         source = self._source
         closers: list[str] = []
         tags = (*self._next_names, *source.stop_tags)
@@ -237,7 +238,7 @@ class _Call:
             if not char:
                 raise EndOfTextError
             if not pieces and char == "=":
-                raise _BrokenError  # it has no name
+                raise _BrokenError  # the argument has no name
             if not closers and char in ",)]":
                 return
             tag = (yield from source.at(*tags)) if tags else None
@@ -245,7 +246,7 @@ class _Call:
                 raise _BrokenError
             if char in "\"'":
                 if pieces and (pieces[-1].isalnum() or pieces[-1] in "\"'_"):
-                    raise _BrokenError  # a string without its first quote
+                    raise _BrokenError  # a string without its opening quote
                 yield from self._inner_string(pieces, closers)
                 continue
             pieces.append(source.take(1))
@@ -257,13 +258,13 @@ class _Call:
                 raise _BrokenError
 
     def _ends_expression(self, tag: str, pieces: list[str]) -> bool:
-        """Whether this, a tag or the start of another call, cannot be the expression's."""
+        """True if ``tag``, or the start of another call, cannot be part of the expression."""
         if tag in self._next_names:
             return bool(pieces) and pieces[-1].isspace()
         return self._source.stop(tag) is not Stop.TEXT
 
     def _inner_string(self, pieces: list[str], closers: list[str]) -> Waiting:
-        """A string inside a list or object, as JSON, which Python reads too."""
+        """Append a string inside a list or object as JSON, which is also valid Python."""
         quote = yield from self._quote()
         closer = closers[-1] if closers else ")"
 
@@ -277,14 +278,14 @@ class _Call:
 
 
 def _positions(schema: dict[str, Any] | None) -> list[str]:
-    """The names of arguments that are given without one."""
+    """Return the names to use for positional arguments, in order."""
     properties = (schema or {}).get("properties")
     return list(properties) if isinstance(properties, dict) else []
 
 
 def _keyword(source: Source, positions: list[str]) -> Generator[None, None, tuple[str, bool]]:
-    """``key=`` in front of an argument, else the name that its place gives it; and whether it is
-    the first."""
+    """Read ``key=`` before an argument, or else take the name from its position. Return the name
+    and whether it was given explicitly."""
     match = yield from _keyword_ahead(source, 0)
     if match is not None:
         source.take(match.end())

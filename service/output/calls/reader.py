@@ -1,4 +1,4 @@
-"""From a format's description to the reader of its calls."""
+"""Selects the parser for a format's calls."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def read_calls(
     resumed: bool = False,
     inner: bool = False,
 ) -> Waiting:
-    """Read from after ``tags.open`` through ``tags.close``; a closing tag that the model forgot is
-    not waited for, and tags with nothing between them hold no call. ``resumed``: here is a further
-    call after a malformed one. ``inner``: here is a call's own tag, without the one around it.
-    Raises NotACallError and EndOfTextError."""
+    """Read from after ``tags.open`` through ``tags.close``; a closing tag that the model omitted is
+    not waited for, and an empty pair of tags holds no call. ``resumed``: reads another call after a
+    malformed one. ``inner``: reads a call's own tag, with the surrounding one missing. Raises
+    NotACallError and EndOfTextError."""
     if not (resumed or inner) and (yield from _is_empty(source, tags)):
         return
     body = tags.body
@@ -70,7 +70,7 @@ def read_calls(
 
 
 def _json_ahead(source: Source) -> Generator[None, None, bool]:
-    """Whether an object, or an array that begins with one or is empty, stands here."""
+    """True if an object comes next, or an array that is empty or begins with an object."""
     yield from source.space()
     for size in range(1, _MAX_AHEAD_CHARS):
         text = yield from source.peek(size)
@@ -83,7 +83,7 @@ def _json_ahead(source: Source) -> Generator[None, None, bool]:
 
 
 def _is_empty(source: Source, tags: ToolCallTags) -> Generator[None, None, bool]:
-    """Whether nothing stands between the tags; what opens them may be written several times."""
+    """True if there is nothing between the tags. The opening tag may be repeated."""
     for _ in range(_MOST_OPENINGS):
         if not (yield from _stands(source, tags.opens)):
             break
@@ -104,8 +104,8 @@ def _stands(source: Source, tags: tuple[str, ...]) -> Generator[None, None, bool
 
 
 def resumes_at(tags: ToolCallTags, tools: ToolSchemas) -> tuple[str, ...]:
-    """How a further call begins behind one that was malformed, where calls have no tags of their
-    own."""
+    """Return the texts with which another call begins after a malformed one, for formats whose
+    calls have no tags of their own."""
     match tags.body:
         case JsonBody() as body:
             return tuple(f"{{{dumps(key)}:" for key in first_keys(body, tools))
@@ -118,7 +118,8 @@ def resumes_at(tags: ToolCallTags, tools: ToolSchemas) -> tuple[str, ...]:
 
 
 def inner_opening(tags: ToolCallTags) -> str:
-    """What begins a call even where the model forgot the tag around it; empty if nothing does."""
+    """Return the text that begins a call even if the model omitted the surrounding tag; empty if
+    there is none."""
     match tags.body:
         case ParametersBody(call_open=opening) if opening not in tags.opens:
             return opening

@@ -1,4 +1,4 @@
-"""Calls whose arguments are an object with bare keys and strings between tags of their own."""
+"""Parses calls whose arguments are an object with bare keys and strings in special quote tags."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_relaxed(source: Source, sink: CallSink, body: RelaxedBody, tools: ToolS
 
 
 class _Arguments:
-    """The object, a piece at a time."""
+    """Reads the arguments object piece by piece."""
 
     def __init__(
         self, source: Source, sink: CallSink, body: RelaxedBody, schema: dict[str, Any] | None
@@ -39,11 +39,11 @@ class _Arguments:
         self._sink = sink
         self._body = body
         self._root = schema or {}
-        self._open: list[tuple[str, Any]] = []  # brackets, with the schemas of what is in them
+        self._open: list[tuple[str, Any]] = []  # open brackets, with the schemas of their contents
         self._key = ""
 
     def read(self) -> Generator[None, None, bool]:
-        """Whether what stands here is an object to its end."""
+        """True if the object is valid to its end."""
         source, sink = self._source, self._sink
         while True:
             yield from source.space()
@@ -80,14 +80,14 @@ class _Arguments:
         return True
 
     def _schema(self) -> Any:
-        """Of the value that comes next."""
+        """Return the schema of the next value."""
         if not self._open:
             return self._root
         bracket, schema = self._open[-1]
         return in_schema(schema, 0 if bracket == "[" else self._key, self._root)
 
     def _string(self) -> Generator[None, None, bool]:
-        """Up to its closing tag; False where one of the format's own tags ends it before."""
+        """Read a string to its closing tag. False if one of the format's own tags ends it first."""
         source, quote = self._source, self._body.quote
         checked = 0
 
@@ -111,8 +111,7 @@ class _Arguments:
             emit(source.take(len(found)))
 
     def _json_string(self) -> Generator[None, None, str | None]:
-        """The string between plain quotes that begins here; None if the format's own tags come
-        before its end."""
+        """Read a string in plain quotes; None if one of the format's own tags comes first."""
         source = self._source
         at = 1
         while True:
@@ -124,7 +123,7 @@ class _Arguments:
             at += 2
 
     def _word(self) -> Generator[None, None, bool]:
-        """A key, a number, true, false or null; anything else is a string without its quotes."""
+        """Read a key, a number, true, false or null; anything else is an unquoted string."""
         source, sink = self._source, self._sink
         pieces: list[str] = []
         yield from source.run(_WORD, pieces.append)

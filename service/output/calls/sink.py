@@ -1,4 +1,4 @@
-"""Where readers put what they find."""
+"""The interface through which parsers report the calls they find."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import Any, Protocol
 from service.output.calls.source import NotACallError
 
 ToolSchemas = Mapping[str, dict[str, Any] | None]
-"""The request's tools by name, with their arguments' JSON schema."""
+"""The request's tools by name, with the JSON schema of their arguments."""
 
 MAX_NAME_CHARS = 512
 _NAME = re.compile(r"[^\s<>{}\[\]\"'|`]+")
 
 
 class CallSink(Protocol):
-    """One call after another: ``begin``, ``arguments`` any number of times, ``end``."""
+    """Receives calls one after another: ``begin``, then ``arguments`` any number of times, then
+    ``end``."""
 
     def begin(self, name: str, call_id: str | None = None) -> None:
-        """From here on it is a call, whatever follows. Raises NotACallError for a name that no tool
-        can have."""
+        """Begin a call; from here on it is a call, whatever follows. Raises NotACallError for a
+        name that no tool can have."""
 
     def arguments(self, text: str) -> None:
-        """A further piece of the arguments' JSON."""
+        """Append a piece of the arguments' JSON."""
 
     def end(self, *, whole: bool = True) -> None:
-        """The arguments end here; only ``whole`` ones make a complete call."""
+        """End the arguments. The call is complete only if they are ``whole``."""
 
 
 def check_name(name: str, tools: ToolSchemas, *, known: bool) -> None:
-    """``known``: it must be one of the request's tools. Raises NotACallError."""
+    """Raise NotACallError for an invalid name. ``known``: it must also be one of the request's
+    tools."""
     if len(name) > MAX_NAME_CHARS or _NAME.fullmatch(name) is None:
         raise NotACallError
     if known and name not in tools:

@@ -1,8 +1,8 @@
-"""Text that is still arriving, for readers written as if it were all there.
+"""Text that is still arriving, for parsers written as if it were all there.
 
-A reader is a generator: it yields when it cannot decide without more text, and the parser feeds it
-more. It therefore decides the same however the text was cut. Text that was read is dropped from the
-buffer, so reading is linear.
+A parser is a generator: it yields when it needs more text to decide, and the output parser feeds
+it. It therefore decides the same however the text is split. Consumed text is dropped from the
+buffer, so parsing takes linear time.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ _MOST_SPACE_AHEAD = 256
 
 
 class EndOfTextError(Exception):
-    """A reader needs more text, but the output has ended."""
+    """A parser needs more text, but the output has ended."""
 
 
 class NotACallError(Exception):
-    """What looked like a call is not one."""
+    """Text that looked like a call is not one."""
 
 
 class Stop(enum.Enum):
     """What one of the format's tags means inside a value."""
 
-    TEXT = enum.auto()  # spelled by several tokens although it has one of its own
+    TEXT = enum.auto()  # spelled out in several tokens although the tag has its own token
     PERHAPS = enum.auto()  # the value may be a text about such tags
     CERTAIN = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Tags that end what is being read wherever they appear, unless the value continues correctly
-    after them. ``kind``: what the tag at this offset of the text means."""
+    """Tags that end the current value wherever they appear, unless the value continues correctly
+    after them. ``kind``: returns what the tag at an offset of the text means."""
 
     tags: tuple[str, ...] = ()
     kind: Callable[[str, int], Stop] = lambda tag, offset: Stop.PERHAPS
 
 
 class Source:
-    """``offset`` counts the characters read so far, from the start of the text. What is read
-    between ``watch`` and ``settle`` may turn out to be just text, and is kept as ``unsettled``.
-    ``truncated``: the text ended because the model was cut off."""
+    """A buffer of arriving text. ``offset`` counts the characters consumed, from the start of the
+    output. Text consumed between ``watch`` and ``settle`` may turn out to be plain text, and is
+    kept as ``unsettled``. ``truncated``: the text ended because the model was cut off."""
 
     __slots__ = (
         *("_ended", "_position", "_read", "_text", "_watching"),
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def rest(self) -> str:
-        """The text not read yet."""
+        """The text not consumed yet."""
         return self._text[self._position :]
 
     @property
@@ -102,7 +102,7 @@ class Source:
         yield
 
     def take(self, size: int) -> str:
-        """Read the next ``size`` characters, which must have arrived."""
+        """Consume the next ``size`` characters, which must have arrived."""
         start = self._position
         self._position = start + size
         self.offset += size
@@ -112,7 +112,7 @@ class Source:
         return text
 
     def space(self) -> Waiting:
-        """Read white space up to something else. Raises EndOfTextError."""
+        """Consume white space. Raises EndOfTextError if nothing follows it."""
         while True:
             match = _SPACE.match(self._text, self._position)
             assert match is not None
@@ -122,14 +122,14 @@ class Source:
             yield from self.more()
 
     def peek(self, size: int = 1) -> Generator[None, None, str]:
-        """The next characters, without reading them; fewer only at the end of the text."""
+        """Return the next characters without consuming them; fewer only at the end of the text."""
         while len(self._text) - self._position < size and not self._ended:
             yield
         return self._text[self._position : self._position + size]
 
     def at(self, *literals: str) -> Generator[None, None, str | None]:
-        """Which of these (none of them the start of another) stands here. Raises EndOfTextError
-        where the text ends inside one."""
+        """Return which of these literals comes next; none may be a prefix of another. Raises
+        EndOfTextError if the text ends inside one."""
         while True:
             text, position = self._text, self._position
             for literal in literals:
@@ -140,14 +140,14 @@ class Source:
             yield from self.more()
 
     def accept(self, *literals: str) -> Generator[None, None, str | None]:
-        """The same, and read it."""
+        """Like ``at``, but consume the literal."""
         found = yield from self.at(*literals)
         if found is not None:
             self.take(len(found))
         return found
 
     def ahead(self, *literals: str) -> Generator[None, None, bool]:
-        """Whether one of these stands here behind any white space, or nothing more comes."""
+        """True if one of these comes next after any white space, or if the text ends first."""
         while True:
             match = _SPACE.match(self._text, self._position)
             assert match is not None
@@ -162,12 +162,13 @@ class Source:
             yield
 
     def stop(self, tag: str, ahead: int = 0) -> Stop:
-        """What the format's own tag means that stands here, or so far ahead."""
+        """Return what the format's own tag means here, or ``ahead`` characters further on."""
         return self._stops.kind(tag, self.offset + ahead)
 
     def stretch(self, *literals: str) -> Generator[None, None, tuple[str, str | None]]:
-        """Text that is certain to stand before the first of these, and which one that is if it
-        stands right behind. Nothing is read. The text is empty only where one stands here.
+        """Return the text that is certain to precede the first of these literals, and which literal
+        it is if it follows directly. Consumes nothing. The text is empty only if a literal comes
+        next.
 
         Raises EndOfTextError at the end of the text.
         """
@@ -177,8 +178,9 @@ class Source:
         return ready
 
     def ready(self, known: Literals, limit: int | None = None) -> tuple[str, str | None] | None:
-        """The same at once; None where more text is needed. With ``limit`` no further is looked
-        than that: the text is longer where there is none of them up to there."""
+        """Like ``stretch``, but without waiting; None if more text is needed. With ``limit``,
+        search no further than that; the returned text is longer than ``limit`` if it contains no
+        literal."""
         text, position = self._text, self._position
         end = len(text)
         if limit is not None:
@@ -195,10 +197,10 @@ class Source:
     def until(
         self, *literals: str, emit: Emit, keep: bool = False, limit: int | None = None
     ) -> Generator[None, None, str]:
-        """Emit everything before the first of these, and read it too unless ``keep``. ``limit``:
-        of characters, for an ``emit`` that raises beyond it.
+        """Emit everything before the first of these literals, and consume the literal too unless
+        ``keep``. ``limit``: in characters, for an ``emit`` that raises beyond it.
 
-        Raises EndOfTextError, with all there was emitted.
+        Raises EndOfTextError after emitting everything.
         """
         known = literals_of(literals)
         while True:
@@ -217,8 +219,8 @@ class Source:
                 return found
 
     def find(self, start: int, *literals: str) -> Generator[None, None, tuple[int, str | None]]:
-        """Where the first of these stands, ``start`` characters ahead or more, and which it is;
-        None where the text ends before. Nothing is read."""
+        """Return the distance to the first of these literals, at least ``start`` characters ahead,
+        and which it is; None if the text ends first. Consumes nothing."""
         known = literals_of(literals)
         while True:
             text, position = self._text, self._position
@@ -234,8 +236,8 @@ class Source:
             yield
 
     def solid(self, start: int) -> Generator[None, None, tuple[int, str]]:
-        """Where something other than white space stands, ``start`` characters ahead or more, and
-        its first character; empty at the end of the text. Nothing is read."""
+        """Return the distance to the first character other than white space, at least ``start``
+        characters ahead, and that character; empty at the end of the text. Consumes nothing."""
         while True:
             match = _SPACE.match(self._text, self._position + start)
             assert match is not None
@@ -247,7 +249,8 @@ class Source:
             yield
 
     def spells(self, *parts: str, start: int = 0) -> Generator[None, None, bool]:
-        """Whether these stand ``start`` characters ahead, with any white space before each."""
+        """True if these parts come next, ``start`` characters ahead, with optional white space
+        before each."""
         for part in parts:
             at, _ = yield from self.solid(start)
             start = at + len(part)
@@ -258,8 +261,8 @@ class Source:
     def text_until(
         self, *literals: str, limit: int, keep: bool = False
     ) -> Generator[None, None, str]:
-        """The text before the first of these. Raises NotACallError for more than ``limit``
-        characters or where one of the format's own tags comes first, and EndOfTextError."""
+        """Return the text before the first of these. Raises NotACallError if it exceeds ``limit``
+        characters or one of the format's own tags comes first, and EndOfTextError."""
         pieces: list[str] = []
         size = 0
 
@@ -279,8 +282,7 @@ class Source:
         return "".join(pieces)
 
     def run(self, pattern: re.Pattern[str], emit: Emit) -> Waiting:
-        """Emit characters as long as they match ``pattern``, a class of characters repeated; up to
-        the first other one, or the text's end."""
+        """Emit characters as long as they match ``pattern``, a repeated character class."""
         while True:
             match = pattern.match(self._text, self._position)
             size = match.end() - self._position if match else 0
@@ -291,7 +293,7 @@ class Source:
             yield
 
     def _may_become(self, literals: tuple[str, ...], position: int) -> bool:
-        """Whether all text from here on is the proper start of one of these."""
+        """True if all remaining text is a proper prefix of one of these."""
         there = len(self._text) - position
         return any(
             there < len(literal) and literal.startswith(self._text[position:])
@@ -300,7 +302,7 @@ class Source:
 
 
 class Literals:
-    """Finds the first of some texts, the longest where several begin together."""
+    """Finds the first of several literals; the longest if several begin at the same place."""
 
     __slots__ = ("_firsts", "_literals", "begins", "longest", "search")
 
@@ -309,14 +311,14 @@ class Literals:
         pattern = "|".join(map(re.escape, longest_first)) if literals else r"(?!)"
         self.search: _Search = re.compile(pattern).search
         firsts = "".join(re.escape(char) for char in sorted({literal[0] for literal in literals}))
-        # Where any of them may.
+        # Where a literal may begin.
         self.begins: _Search = re.compile(f"[{firsts}]" if literals else r"(?!)").search
         self._literals = tuple(literal for literal in longest_first if len(literal) > 1)
         self.longest = max(map(len, literals), default=1)
         self._firsts = "".join(sorted({literal[0] for literal in self._literals}))
 
     def possible(self, text: str, position: int) -> int:
-        """Length of the longest end of the text that may turn out to begin one of them."""
+        """Return the length of the longest suffix of the text that may begin a literal."""
         start = max(position, len(text) - self.longest + 1)
         if not any(text.find(first, start) >= 0 for first in self._firsts):
             return 0

@@ -1,7 +1,7 @@
-"""What alembic runs to bring a database up to date; ``service.store.schema`` calls it.
+"""The script with which alembic brings a database up to date; called by ``service.store.schema``.
 
-Replicas that start together wait for each other here: PostgreSQL by an advisory lock that lasts
-as long as the transaction, SQLite by a lock file that the caller holds.
+Replicas that start at the same time wait for each other here: PostgreSQL by an advisory lock that
+lasts as long as the transaction, SQLite by a lock file that the caller holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.store.tables import ResponseRow
 if TYPE_CHECKING:
     from advanced_alchemy.alembic.commands import AlembicCommandConfig
 
-_LOCK = 0x7175697265  # any number that other users of the database are unlikely to take
+_LOCK = 0x7175697265  # any number that other users of the database are unlikely to use
 
 
 def _migrate(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``: the whole answer and the stream's chunks, from event logs."""
+"""``POST /v1/chat/completions``: the complete answer and the stream's chunks, from event logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AnsweredToolCall(msgspec.Struct, frozen=True):
 
 
 class AnswerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``reasoning`` and ``reasoning_content`` are the same; clients look for either."""
+    """``reasoning`` and ``reasoning_content`` are the same; clients read one or the other."""
 
     role: str
     content: str | None
@@ -97,13 +97,13 @@ class ChatAnswer:
         self._created = created
         self._model = model
 
-    # --- whole -----------------------------------------------------------------------------------
+    # --- complete answer --------------------------------------------------------------------------
 
     def follow(self, choices: list[Choice]) -> None:
-        """A whole answer is made at its end."""
+        """Do nothing: a complete answer is encoded at its end."""
 
     def whole(self) -> Iterator[bytes]:
-        """The answer once all choices have finished, in pieces made when they are asked for."""
+        """Yield the answer, once all choices have finished, in pieces encoded lazily."""
         request, generation = self._request, self._generation
         prompt = generation.request.prompts[0]
         answer = ChatCompletion(
@@ -159,18 +159,18 @@ class ChatAnswer:
         return finished.reason
 
     def logprobs(self, choice: Choice, start: int, end: int) -> Iterator[bytes]:
-        """Of the tokens between these places."""
+        """Yield the logprobs of the tokens in this range."""
         return self._writer.chat(
             choice.tokens[start:end], choice.logprobs[start:end], self._request.top_logprobs or 0
         )
 
-    # --- streamed --------------------------------------------------------------------------------
+    # --- stream -----------------------------------------------------------------------------------
 
     def stream(self) -> ChatStream:
         return ChatStream(self)
 
     def head(self) -> bytes:
-        """What every chunk begins with, up to the choices."""
+        """Return the beginning of every chunk, up to the choices."""
         return b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,' % (
             _json(self._id),
             self._created,
@@ -187,7 +187,7 @@ class ChatAnswer:
 
 
 class ChatStream:
-    """The SSE bytes of one stream, with everything that never changes rendered once."""
+    """Encodes one stream as SSE bytes; constant parts are rendered once."""
 
     def __init__(self, answer: ChatAnswer) -> None:
         request = answer.request
@@ -200,7 +200,7 @@ class ChatStream:
         self._reasons = request.shows_reasoning
         self._legacy = request.functions is not None
         self._read = [0] * len(answer.generation.choices)  # events encoded, per choice
-        self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs are out
+        self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs were sent
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"delta":' % choice.index
             for choice in answer.generation.choices
@@ -210,7 +210,7 @@ class ChatStream:
         self._text_suffix = b"}" + self._suffix
 
     def begin(self) -> bytes:
-        """The role, for each choice; the prompt's token ids ride on the first chunk."""
+        """Return the role for each choice; the prompt's token ids are sent with the first chunk."""
         pieces = []
         for choice in self._generation.choices:
             extra = b""
@@ -223,8 +223,8 @@ class ChatStream:
         return b"".join(pieces)
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
-        """Chunks for all that these choices' logs gained since the last call, in pieces that are
-        made when they are asked for."""
+        """Return chunks for everything added to these choices' logs since the last call, in pieces
+        encoded lazily."""
         if self._rich:
             return gathered(self._rich_pieces(choices))
         if len(choices) != 1:
@@ -234,7 +234,7 @@ class ChatStream:
         read, count = self._read[index], len(events)
         if count - read == 1:
             event = events[read]
-            if type(event) is TextDelta:  # nearly all there is
+            if type(event) is TextDelta:  # nearly all events
                 self._read[index] = count
                 return (
                     b"%b%b%b" % (self._text_prefix[index], _json(event.text), self._text_suffix),
@@ -242,7 +242,7 @@ class ChatStream:
         return (self._plain_chunks(choice),)
 
     def end(self) -> bytes:
-        """Usage and timings, if asked for, and the end mark."""
+        """Return usage and timings, if requested, and the end mark."""
         request, tail = self._answer.request, b""
         if request.include_usage:
             tail += b',"usage":' + _json(usage_of(self._generation))
@@ -277,7 +277,7 @@ class ChatStream:
 
     def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
         if isinstance(event, Finished):
-            # Tokens that made no text (an end-of-sequence token) come with this last chunk.
+            # Tokens without text (an end-of-sequence token) are reported in this last chunk.
             delta, shown, end = b"{}", shown_tokens(choice.events), event.tokens
             finish = self._finish(event)
         else:
@@ -323,8 +323,8 @@ class ChatStream:
         return None
 
     def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
-        """Logprobs and ids, if asked for, of the tokens up to ``shown`` and to ``end`` that no
-        earlier chunk told of."""
+        """Yield logprobs and ids, if requested, of the tokens up to ``shown`` and to ``end`` that
+        were not sent with an earlier chunk."""
         request = self._answer.request
         start, self._sent[choice.index] = self._sent[choice.index], end
         if request.logprobs and shown > start:
@@ -336,7 +336,7 @@ class ChatStream:
             yield b',"token_ids":' + _json(choice.tokens[start:end])
 
     def _usage_part(self, told: int) -> bytes:
-        """``told``: how many of the choice's tokens the client has been told with this chunk."""
+        """``told``: how many of the choice's tokens have been sent, including this chunk."""
         if self._continuous:
             return b',"usage":%b}\n\n' % running_usage(self._generation.prompt_tokens, told)
         return self._usage + b"}\n\n"

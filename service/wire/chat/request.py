@@ -43,17 +43,17 @@ class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call the assistant made earlier, as a client sends it back."""
+    """A call that the assistant made earlier, as sent back by a client."""
 
     function: FunctionCall
     id: Name | None = None
     type: Literal["function"] = "function"
-    index: int | None = None  # left over where a client kept the stream's deltas
+    index: int | None = None  # left by clients that keep the stream's deltas
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Any role's message. What the server itself sent as an assistant's message is accepted back
-    whole; what a client's SDK or another server added to it is left out and reported."""
+    """A message of any role. An assistant's message that this server sent is accepted unchanged;
+    what a client's SDK or another server added to it is dropped and reported."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content | None = None
@@ -65,8 +65,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     refusal: str | None = None
     annotations: Any = None
     audio: Any = None
-    cache_control: Any = None  # caching needs no asking
-    function_call: FunctionCall | None = None  # of an answer to ``functions``
+    cache_control: Any = None  # caching does not have to be requested
+    function_call: FunctionCall | None = None  # from an answer to ``functions``
 
 
 class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +83,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How Moonshot, Zhipu, DeepSeek and others switch reasoning."""
+    """How Moonshot, Zhipu, DeepSeek and others enable or disable reasoning."""
 
     type: Literal["enabled", "disabled", "adaptive", "auto"]
 
@@ -102,7 +102,7 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class UsageWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """OpenRouter's ``stream_options.include_usage``; answers that are not streamed always have
+    """OpenRouter's ``stream_options.include_usage``; answers that are not streamed always include
     it."""
 
     include: bool = False
@@ -121,12 +121,12 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
-    # "any" is Mistral's word for "required".
+    # "any" is Mistral's name for "required".
     tool_choice: Literal["none", "auto", "required", "any"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Name | None = None
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
-    # Other servers' ways to say what ``chat_template_kwargs`` and ``reasoning_effort`` say here.
+    # Other servers' equivalents of ``chat_template_kwargs`` and ``reasoning_effort``.
     enable_thinking: bool | None = None
     thinking: Thinking | bool | None = None
     reasoning: Reasoning | None = None
@@ -137,13 +137,13 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     add_special_tokens: bool = False
     echo: bool = False
     include_reasoning: bool = True
-    # What tools were before there were tools; the answer then tells of a call in the same way.
+    # The deprecated form of tools; the answer then reports a call in the same form.
     functions: Annotated[list[FunctionDefinition], Meta(min_length=1, max_length=512)] | None = None
     function_call: Literal["none", "auto"] | FunctionName | None = None
-    # Hints that change nothing here.
+    # Hints that have no effect here.
     prediction: Any = None
     verbosity: Literal["low", "medium", "high"] | None = None
-    # Known to OpenAI, not served here: refused by name unless null or as harmless as absent.
+    # Fields of OpenAI's that are not supported: rejected by name unless null or without effect.
     audio: Any = None
     modalities: Any = None
     web_search_options: Any = None
@@ -155,7 +155,7 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
 
     @property
     def echoed(self) -> str:
-        """The text that comes before the answer's own: the message that it continues."""
+        """The text before the answer's own: the message that it continues."""
         last = self.messages[-1]
         if not self.echo or last.role != "assistant" or self.generation_prompt:
             return ""
@@ -167,8 +167,8 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
 
     @property
     def thinks(self) -> bool | None:
-        """Whether reasoning is switched on or off; None where that is left to the template. What
-        speaks of thinking by name comes before what implies it."""
+        """Whether reasoning is enabled or disabled; None leaves it to the template. Fields that
+        name thinking take precedence over those that imply it."""
         if self.enable_thinking is not None:
             return self.enable_thinking
         if isinstance(self.thinking, bool):
@@ -201,7 +201,7 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
 
     @property
     def generation_prompt(self) -> bool:
-        """Whether an assistant's turn is opened after the messages."""
+        """True if an assistant's turn is opened after the messages."""
         if self.add_generation_prompt is None:
             return not self.continue_final_message
         return self.add_generation_prompt
@@ -249,7 +249,8 @@ def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None
 
 
 def check_message(message: Message, path: str, ignored: Ignored) -> None:
-    """Raises InvalidRequestError; ``ignored`` gains what of its parts is left out."""
+    """Raise InvalidRequestError for an invalid message; ``ignored`` gains the parts that are
+    dropped."""
     if message.role == "tool" and message.tool_call_id is None:
         raise InvalidRequestError(
             "A tool message must have a 'tool_call_id'.", param=f"{path}.tool_call_id"
@@ -283,7 +284,7 @@ def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored)
         ignored.add(f"{path}.{part['type']}")
 
 
-# --- what a chat template sees ------------------------------------------------------------------
+# --- conversion for chat templates ----------------------------------------------------------------
 
 
 def chat_task(request: ChatRequest) -> Task:
@@ -298,7 +299,7 @@ def chat_task(request: ChatRequest) -> Task:
 
 
 def chat_conversation(request: ChatRequest) -> Conversation:
-    """The request's messages and tools, whatever API they came by."""
+    """Return the messages and tools of a chat request, from any API."""
     return Conversation(
         messages=[_template_message(message) for message in request.messages],
         tools=tuple(_tool(function) for function in request.callables),
@@ -322,7 +323,8 @@ def _choice_of(request: ChatRequest) -> ToolChoice:
 
 
 def _idle_fields(request: ChatRequest) -> list[str]:
-    """What was asked for, does nothing here, and could have changed the answer or its speed."""
+    """Return the fields that have no effect here, but could have changed the answer or its
+    speed."""
     found = {
         "prediction": request.prediction is not None,
         "verbosity": request.verbosity in ("low", "high"),
@@ -344,8 +346,8 @@ _TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 
 
 def _template_message(message: Message) -> JsonObject:
-    """Text content as one string, the arguments of tool calls as objects, the developer as
-    system."""
+    """Convert a message: text content to one string, arguments of tool calls to objects, the
+    developer role to system."""
     role = _TEMPLATE_ROLES.get(message.role, message.role)
     result: JsonObject = {"role": role, "content": _text(message)}
     if message.name is not None:
@@ -379,7 +381,8 @@ def _thoughts_beside(message: Message) -> str | None:
 
 
 def _thoughts_within(message: Message) -> str:
-    """What stands among an assistant's parts, as Mistral's and Anthropic's clients keep it."""
+    """Return the thoughts among an assistant's parts, where Mistral's and Anthropic's clients keep
+    them."""
     if message.role != "assistant" or not isinstance(message.content, list):
         return ""
     return "\n".join(filter(None, map(thinking_text, filter(is_thinking, message.content))))

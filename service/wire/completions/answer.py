@@ -1,4 +1,4 @@
-"""``POST /v1/completions``: the whole answer and the stream's chunks, from event logs."""
+"""``POST /v1/completions``: the complete answer and the stream's chunks, from event logs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionAnswer:
-    """Encodes one request's answer. ``texts`` are the prompts as text, needed only to echo."""
+    """Encodes one request's answer. ``texts`` are the prompts as text, needed only for echoing."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class CompletionAnswer:
         self._model = model
 
     def follow(self, choices: list[Choice]) -> None:
-        """A whole answer is made at its end."""
+        """Do nothing: a complete answer is encoded at its end."""
 
     def whole(self) -> Iterator[bytes]:
-        """The answer once all choices have finished, in pieces made when they are asked for."""
+        """Yield the answer, once all choices have finished, in pieces encoded lazily."""
         only_echo = self.request.only_echo
         answer = Completion(
             id=self._id,
@@ -86,7 +86,8 @@ class CompletionAnswer:
         return filled(_json(answer), [choices])
 
     def _told(self) -> list[Choice]:
-        """All choices; of each prompt the ``n`` most likely ones, where more were made."""
+        """Return the choices to report: all, or each prompt's ``n`` most likely ones if more were
+        generated."""
         choices = self.generation.choices
         if not self.request.ranks:
             return choices
@@ -98,7 +99,7 @@ class CompletionAnswer:
         ]
 
     def echo_of(self, choice: Choice) -> str:
-        """The prompt's text, if it is to be repeated."""
+        """Return the prompt's text, if it is to be echoed."""
         return self._texts[choice.index // self.generation.request.n] if self.request.echo else ""
 
     def prompt_of(self, choice: Choice) -> list[int]:
@@ -134,7 +135,7 @@ class CompletionAnswer:
         return filled(_json(values), fillings)
 
     def prompt_part(self, choice: Choice) -> TextPart:
-        """The echoed prompt."""
+        """Return the echoed prompt."""
         return TextPart(self.prompt_of(choice), [None, *choice.sequence.prompt_logprobs], 0)
 
     def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
@@ -144,7 +145,7 @@ class CompletionAnswer:
         return CompletionStream(self)
 
     def head(self) -> bytes:
-        """What every chunk begins with, up to the choices."""
+        """Return the beginning of every chunk, up to the choices."""
         return b'data: {"id":%b,"object":"text_completion","created":%d,"model":%b,' % (
             _json(self._id),
             self._created,
@@ -153,13 +154,13 @@ class CompletionAnswer:
 
 
 def _mean_logprob(choice: Choice) -> float:
-    """Over the tokens of its text; what ended it is one of them."""
+    """Average over the tokens of its text, including the one that ended it."""
     values = [entry.logprob for entry in choice.logprobs]
     return sum(values) / len(values) if values else 0.0
 
 
 class CompletionStream:
-    """The SSE bytes of one stream, with everything that never changes rendered once."""
+    """Encodes one stream as SSE bytes; constant parts are rendered once."""
 
     def __init__(self, answer: CompletionAnswer) -> None:
         request = answer.request
@@ -177,8 +178,8 @@ class CompletionStream:
             or self._continuous
         )
         self._read = [0] * len(choices)  # events encoded, per choice
-        self._sent = [0] * len(choices)  # tokens whose ids or logprobs are out
-        self._offset = [0] * len(choices)  # characters of text whose logprobs are out
+        self._sent = [0] * len(choices)  # tokens whose ids or logprobs were sent
+        self._offset = [0] * len(choices)  # characters of text whose logprobs were sent
         self._echoed = [not request.echo] * len(choices)
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"text":' % choice.index for choice in choices
@@ -189,8 +190,8 @@ class CompletionStream:
         return b""
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
-        """Chunks for all that these choices' logs gained since the last call, in pieces that are
-        made when they are asked for."""
+        """Return chunks for everything added to these choices' logs since the last call, in pieces
+        encoded lazily."""
         if self._rich:
             return gathered(self._rich_pieces(choices))
         if len(choices) == 1:
@@ -213,14 +214,14 @@ class CompletionStream:
     def _rich_pieces(self, choices: list[Choice]) -> Iterator[bytes]:
         for choice in choices:
             if not self._echoed[choice.index] and choice.tokens:
-                # The prompt's logprobs are here once the first token is.
+                # The prompt's logprobs arrive before the first token.
                 self._echoed[choice.index] = True
                 yield from self._echo_chunk(choice)
             for event in self._fresh(choice):
                 yield from self._rich_chunk(choice, event)
 
     def end(self) -> bytes:
-        """Usage and timings, if asked for, and the end mark."""
+        """Return usage and timings, if requested, and the end mark."""
         request, tail = self._request, b""
         if request.include_usage:
             told = 0 if request.only_echo else None
@@ -252,7 +253,7 @@ class CompletionStream:
             text, shown, end = event.text, event.end, event.end
             finish = b',"finish_reason":null}]'
         elif type(event) is Finished:
-            # Tokens that made no text (an end-of-sequence token) come with this last chunk.
+            # Tokens without text (an end-of-sequence token) are reported in this last chunk.
             text, shown, end = "", shown_tokens(choice.events), event.tokens
             reason, matched = event.reason, event.matched
             if self._request.only_echo:
@@ -265,8 +266,8 @@ class CompletionStream:
         yield finish + self._usage_part(choice, end)
 
     def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
-        """Logprobs and ids, if asked for, of the tokens up to ``shown`` and to ``end`` that no
-        earlier chunk told of."""
+        """Yield logprobs and ids, if requested, of the tokens up to ``shown`` and to ``end`` that
+        were not sent with an earlier chunk."""
         request, index = self._request, choice.index
         start, self._sent[index] = self._sent[index], end
         if request.logprobs is not None and shown > start:
@@ -280,7 +281,7 @@ class CompletionStream:
             yield b',"token_ids":' + _json(choice.tokens[start:end])
 
     def _usage_part(self, choice: Choice, told: int) -> bytes:
-        """``told``: how many of the choice's tokens the client has been told with this chunk."""
+        """``told``: how many of the choice's tokens have been sent, including this chunk."""
         if self._continuous:
             usage = running_usage(len(self._answer.prompt_of(choice)), told)
             return b',"usage":%b}\n\n' % usage

@@ -27,8 +27,8 @@ Prompt = str | list[str] | PromptIds | list[PromptIds]
 class CompletionRequest(
     StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """OpenAI's legacy request, with the extensions that local servers share. ``prompt`` is
-    read by ``prompts``: JSON lists of strings, of ids and of lists share one type here."""
+    """OpenAI's legacy request, with the extensions that local servers share. Use ``prompts`` to
+    read ``prompt``: JSON lists of strings, of ids and of lists share one type here."""
 
     prompt: str | list[str | TokenId | PromptIds]
     max_tokens: Annotated[int, Meta(ge=0, le=2**31)] | None = None
@@ -51,12 +51,12 @@ class CompletionRequest(
 
     @property
     def ranks(self) -> bool:
-        """Whether more choices are made than told: the most likely ones are."""
+        """True if more choices are generated than returned; the most likely ones are returned."""
         return self.best_of is not None and self.best_of > (self.n or 1)
 
     @property
     def only_echo(self) -> bool:
-        """No output is wanted, only the prompt and its logprobs."""
+        """True if only the prompt and its logprobs are requested, without output."""
         return self.max_tokens == 0
 
 
@@ -110,7 +110,7 @@ def _check_best_of(request: CompletionRequest, n: int, max_choices: int) -> None
 
 
 def split_prompts(prompt: str | list[Any], *, name: str = "prompt") -> list[str] | list[PromptIds]:
-    """``name``: the field it stands in. Raises InvalidRequestError for an empty or mixed list."""
+    """``name``: the request's field. Raises InvalidRequestError for an empty or mixed list."""
     if isinstance(prompt, str):
         return [prompt]
     if not prompt:

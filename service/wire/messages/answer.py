@@ -1,7 +1,7 @@
-"""``POST /v1/messages``: the whole message and the stream's events, from one event log.
+"""``POST /v1/messages``: the complete message and the stream's events, from one event log.
 
-The log is cut into content blocks by one function; a whole answer lists them, a stream sends their
-pieces as they come.
+The log is split into content blocks by one function; a complete answer lists them, a stream sends
+their pieces as they come.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ AnswerContent = TextContent | ThinkingContent | ToolUseContent
 
 
 class MessagesUsage(msgspec.Struct, frozen=True):
-    """Prompt tokens found in the prefix cache are cache reads, those newly written to it cache
-    creation; neither are input tokens."""
+    """Prompt tokens found in the prefix cache count as cache reads, those newly written to it as
+    cache creation; neither count as input tokens."""
 
     input_tokens: int
     cache_creation_input_tokens: int
@@ -81,14 +81,14 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 @dataclass(slots=True)
 class Block:
-    """One content block as it grows. ``kind``: text, thinking or tool_use; ``text`` is its text,
-    its thinking, or as much of its input's JSON as is sound. It comes in ``pieces``."""
+    """A growing content block. ``kind``: text, thinking or tool_use; ``text``: its text, its
+    thinking, or the valid part of its input's JSON so far, made of ``pieces``."""
 
     kind: str
     call: ToolCallBegin | None = None
     pieces: list[str] = field(default_factory=list)
     complete: bool = False
-    closed: bool = False  # more text is another block's
+    closed: bool = False  # further text belongs to another block
 
     @property
     def text(self) -> str:
@@ -97,7 +97,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockStep:
-    """``ended`` is over, ``begun`` begins, and ``text`` is added to the block that is open then."""
+    """``ended`` ends, ``begun`` begins, and ``text`` is appended to the block that is open then."""
 
     ended: Block | None = None
     begun: Block | None = None
@@ -105,12 +105,12 @@ class BlockStep:
 
 
 class BlockCutter:
-    """Which block each event of a log belongs to. White space alone is no text block: it waits
-    until text follows, and is dropped if none does; nor does a text block begin with it behind
-    another block.
+    """Assigns each event of a log to a block. White space alone does not form a text block: it is
+    held until text follows, and dropped if none does; nor does a text block after another block
+    begin with it.
 
-    A call waits until a member of its input is whole: only then is it certain that a client can
-    read what follows. A call whose arguments are malformed before that is text.
+    A call is held until a member of its input is complete: only then can a client certainly parse
+    what follows. A call whose arguments become malformed before that is text.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class BlockCutter:
                     self.block.complete = complete
                 return steps
             case Finished(reason=reason):
-                # A call that was cut off is one all the same.
+                # A call that was cut off still counts as a call.
                 steps = self._open_call() if reason == "length" else self._settle()
                 return [*steps, BlockStep(ended=self._change(None))]
 
@@ -156,7 +156,7 @@ class BlockCutter:
         return []
 
     def _open_call(self) -> list[BlockStep]:
-        """The call that waits is one."""
+        """Begin the block of the held call."""
         call, self._waiting = self._waiting, None
         if call is None:
             return []
@@ -164,7 +164,7 @@ class BlockCutter:
         return [BlockStep(self._change(call), call, call.text)]
 
     def _settle(self) -> list[BlockStep]:
-        """A call that waits becomes none."""
+        """Turn a held call into text."""
         call, self._waiting = self._waiting, None
         if call is None or call.call is None:
             return []
@@ -200,7 +200,7 @@ class BlockCutter:
 
 
 def blocks_of(events: list[Event]) -> list[Block]:
-    """The content blocks of a finished choice."""
+    """Return the content blocks of a finished choice."""
     cutter = BlockCutter()
     steps = [step for event in events for step in cutter.take(event)]
     return [step.begun for step in steps if step.begun is not None]
@@ -210,16 +210,16 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool
 
 
 def stop_reason(finished: Finished) -> tuple[str, str | None]:
-    """``stop_reason`` and ``stop_sequence``."""
+    """Return ``stop_reason`` and ``stop_sequence``."""
     if isinstance(finished.matched, str):
         return "stop_sequence", finished.matched
     return _STOP_REASONS[finished.reason], None
 
 
 class MessagesAnswer:
-    """Encodes one request's answer. ``shows_thinking``: whether thinking is sent as text
-    (``display: omitted`` leaves it empty, with its signature). ``cache_block``: tokens of one block
-    of the prefix cache, where usage is to tell what was written to it; 0 where it is not."""
+    """Encodes one request's answer. ``shows_thinking``: thinking is sent as text (``display:
+    omitted`` leaves it empty, with its signature). ``cache_block``: tokens in a block of the prefix
+    cache, if usage is to report cache writes; else 0."""
 
     def __init__(
         self,
@@ -241,10 +241,10 @@ class MessagesAnswer:
         self._model = model
 
     def follow(self, choices: list[Choice]) -> None:
-        """A whole message is made at its end."""
+        """Do nothing: a complete message is encoded at its end."""
 
     def whole(self) -> Iterable[bytes]:
-        """The message once it is finished."""
+        """Return the finished message."""
         choice = self.generation.choices[0]
         finished = choice.finished
         assert finished is not None
@@ -285,7 +285,7 @@ class MessagesAnswer:
         return ToolUseContent(block.call.id, block.call.name, arguments)
 
     def sign(self, block: Block) -> str:
-        """Over what the client gets to see, for that is what it can send back."""
+        """Sign what the client sees, because that is what it can send back."""
         return self.signer.sign(block.text if self.shows_thinking else "")
 
     def usage(self) -> MessagesUsage:
@@ -297,7 +297,7 @@ class MessagesAnswer:
 
 
 class MessagesStream:
-    """The SSE bytes of one stream."""
+    """Encodes one stream as SSE bytes."""
 
     def __init__(self, answer: MessagesAnswer) -> None:
         self._answer = answer
@@ -309,11 +309,11 @@ class MessagesStream:
         self._started = False
 
     def begin(self) -> bytes:
-        """Nothing yet: what the prefix cache held is known once the engine begins."""
+        """Send nothing yet: the prefix cache hits are known only once the engine begins."""
         return b""
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
-        """Events for all that the log gained since the last call."""
+        """Return events for everything added to the log since the last call."""
         events, read = self._choice.events, self._read
         pieces = [] if self._started else [self._start()]
         if read < len(events):

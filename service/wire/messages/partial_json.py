@@ -1,4 +1,4 @@
-"""JSON that may be cut off, or no JSON at all: what had been said completely."""
+"""Parses the complete part of JSON that may be cut off or invalid."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _ESCAPE = re.compile(
     r"""\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"""
     r"""|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"""
 )
-_BARE_END = re.compile(r"[-+.0-9A-Za-z]+\Z")  # a number or a word
+_BARE_END = re.compile(r"[-+.0-9A-Za-z]+\Z")  # a number or literal
 _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 
 
 class SoundJson:
-    """The part of an object's JSON that stays JSON whatever follows, as the text arrives: nothing
-    from the first mistake on, and no number, word or escape before its end is there. ``text`` is
-    that part so far; ``broken``: there was a mistake; ``has_member``: a member of it is whole."""
+    """Tracks the part of an object's JSON that remains valid whatever follows, as the text arrives:
+    without anything after the first error, and without incomplete numbers, literals and escapes.
+    ``text`` is that part so far; ``broken``: there was an error; ``has_member``: a member is
+    complete."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -29,10 +30,10 @@ class SoundJson:
         self._scanner = JsonScanner()
         self._pieces: list[str] = []
         self._held = ""
-        self._over = False  # the object is
+        self._over = False  # the object has ended
 
     def push(self, text: str) -> str:
-        """What became sound by this text. Linear in it."""
+        """Return what has become valid with this text. Takes linear time."""
         if self.broken:
             return ""
         end = len(text) if not self._over else 0
@@ -56,7 +57,7 @@ class SoundJson:
             self.has_member = self._scanner.has_member
         piece, self._held = self._held[:sound], self._held[sound:]
         self._pieces.append(piece)
-        if self.broken and self.has_member:  # or the mistake is in that very member
+        if self.broken and self.has_member:  # or the error is in that very member
             self.has_member = bool(read_cut_object(self.text))
         return piece
 
@@ -66,7 +67,7 @@ class SoundJson:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is open or held back."""
+        """True if nothing is open or held back."""
         return not (self.broken or self._held or self._scanner.depth)
 
 
@@ -74,8 +75,8 @@ _CLOSERS = {"{": "}", "[": "]"}
 
 
 def read_cut_object(text: str) -> dict[str, Any]:
-    """The object that ``text`` begins, with every member that is whole; one that is cut is left
-    out, with all after it. Linear in the text."""
+    """Parse the object at the start of ``text`` with all complete members; an incomplete one and
+    everything after it is dropped. Takes linear time."""
     cut = _last_cut(text)
     closers = "".join(_CLOSERS[bracket] for bracket in reversed(_open_brackets(text[:cut])))
     try:
@@ -86,10 +87,10 @@ def read_cut_object(text: str) -> dict[str, Any]:
 
 
 def _last_cut(text: str) -> int:
-    """Where the last whole member ends."""
+    """Return where the last complete member ends."""
     cut = 0
     brackets: list[str] = []
-    before = ""  # what stands before a string
+    before = ""  # the character before a string
     for index, character in _outside_strings(text):
         if character == ",":
             cut = index
@@ -104,7 +105,7 @@ def _last_cut(text: str) -> int:
             if before == ":" or (brackets and brackets[-1] == "["):
                 cut = index + 1
         elif character in " \t\n\r":
-            if text[index - 1].isalnum():  # a number or a word is over
+            if text[index - 1].isalnum():  # the end of a number or literal
                 cut = index
             continue
         before = character
@@ -122,7 +123,7 @@ def _open_brackets(text: str) -> list[str]:
 
 
 def _outside_strings(text: str) -> Iterator[tuple[int, str]]:
-    """The characters outside strings, and the quote that ends a string."""
+    """Yield the characters outside strings, and the quote that ends a string."""
     in_string = escaped = False
     for index, character in enumerate(text):
         if in_string:

@@ -31,7 +31,7 @@ MIN_THINKING_BUDGET = 1024
 
 
 class _Block(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
-    """Fields of type Any say nothing to a model."""
+    """Fields of type Any are not shown to the model."""
 
 
 class TextBlock(_Block, frozen=True, tag="text"):
@@ -41,7 +41,7 @@ class TextBlock(_Block, frozen=True, tag="text"):
 
 
 class MediumBlock(_Block, frozen=True, kw_only=True):
-    """What a model that reads text only cannot take."""
+    """An image or document, which a text-only model cannot read."""
 
     source: Any = None
     title: Any = None
@@ -57,7 +57,7 @@ class ImageBlock(MediumBlock, frozen=True, tag="image"):
 class DocumentBlock(MediumBlock, frozen=True, tag="document"):
     @property
     def text(self) -> str | None:
-        """Of a document that is plain text."""
+        """The text of a plain-text document."""
         source = self.source
         if not isinstance(source, dict) or source.get("type") != "text":
             return None
@@ -72,7 +72,7 @@ class ThinkingBlock(_Block, frozen=True, tag="thinking"):
 
 
 class RedactedThinkingBlock(_Block, frozen=True, tag="redacted_thinking"):
-    """We make none; those of other servers hold nothing that we could read."""
+    """We create none; other servers' cannot be decrypted here."""
 
     data: str
     cache_control: Any = None
@@ -111,7 +111,7 @@ class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``type`` None or ``custom``: the client's own function. Any other is a tool that the vendor
-    would run; it is not run here, and named in a response header."""
+    would run; it is not run here, and is named in a response header."""
 
     type: Name | None = None
     name: Annotated[str, Meta(max_length=256)] = ""
@@ -147,8 +147,8 @@ class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the prompt is made of, and what else a request may hold. Fields after ``timings`` are
-    known and change nothing here."""
+    """The fields of the prompt, and everything else that a request may have. Fields after
+    ``timings`` are known and have no effect here."""
 
     model: Name
     messages: Annotated[list[InputMessage], Meta(min_length=1, max_length=16384)]
@@ -164,7 +164,7 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
     stream: bool = False
-    timings: bool = False  # ours
+    timings: bool = False  # our extension
     metadata: dict[str, Any] | None = None
     service_tier: Name | None = None
     context_management: dict[str, Any] | None = None
@@ -180,7 +180,7 @@ class CountRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MessagesRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``max_tokens`` beyond the model's context is cut to it."""
+    """``max_tokens`` is limited to the model's context."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=2**31)]
 
@@ -227,11 +227,11 @@ def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
 
 
 def _check(request: PromptFields, ignored: Ignored) -> None:
-    """Raises InvalidRequestError; ``ignored`` gains hosted tools, and pictures that tools
-    returned."""
+    """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, and images
+    that tools returned."""
     if request.thread is not None:
-        # A request that continues a thread holds its newest messages only. The SDKs' tool runners
-        # try one by themselves, and send the whole conversation once they are told so.
+        # A request that continues a thread has only its newest messages. The SDKs' tool runners try
+        # one automatically, and send the whole conversation after this error.
         raise NoThreadsError(
             "Threads are not supported; send the whole conversation.", param="thread"
         )
@@ -245,7 +245,7 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
-    # How a hosted tool is to be run says nothing more than that it is not.
+    # The options of a hosted tool need no separate report: the tool is not run.
     hosted = tuple(f"tools[{i}]." for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
     ignored.names[:] = [name for name in ignored.names if not name.startswith(hosted)]
     ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
@@ -283,7 +283,7 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
 
 
 def messages_conversation(request: PromptFields, signer: Signer) -> Conversation:
-    """Raises InvalidRequestError for a thinking block of ours that was altered."""
+    """Raises InvalidRequestError for an altered thinking block of ours."""
     messages: list[JsonObject] = []
     if request.system:
         messages.append({"role": "system", "content": _joined(request.system)})
@@ -306,7 +306,7 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
         thinking=request.thinking is not None and request.thinking.type != "disabled",
         reasoning_effort=None if request.output_config is None else request.output_config.effort,
-        # An assistant's turn at the end is to be continued.
+        # A final assistant's turn is to be continued.
         add_generation_prompt=request.messages[-1].role != "assistant",
         continue_final_message=request.messages[-1].role == "assistant",
     )
@@ -323,7 +323,8 @@ def messages_task(request: MessagesRequest, signer: Signer) -> Task:
 
 
 def output_shape(request: PromptFields) -> AnswerShape | None:
-    """What ``output_config.format`` asks for, or ``output_format`` as it was called before.
+    """Return the form required by ``output_config.format``, or by ``output_format``, its older
+    name.
 
     Raises InvalidRequestError.
     """
@@ -355,7 +356,7 @@ def _tool_choice(choice: InputToolChoice | None) -> ToolChoice:
 
 
 def _joined(content: str | Sequence[TextBlock | MediumBlock] | None) -> str:
-    """Text, one block per line; a sentence in place of a picture that a tool returned."""
+    """Join text, one block per line; an image that a tool returned is replaced by a sentence."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(

@@ -1,9 +1,9 @@
-"""Signatures of thinking blocks, by which the server knows its own words again.
+"""Signatures of thinking blocks, with which the server recognizes its own output.
 
-``KEYID.MAC``: which key, and HMAC-SHA256 over the thinking, base64url. A block that bears this
-server's key id must bear the right MAC; one of another server, or from before a restart without
-``--signing-key``, cannot be checked and is taken as it is: it only reaches the prompt of the client
-that sent it.
+``KEYID.MAC``: which key, and HMAC-SHA256 over the thinking, base64url. A block with this server's
+key id must have the right MAC; one of another server, or from before a restart without
+``--signing-key``, cannot be checked and is accepted: it only reaches the prompt of the client that
+sent it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import secrets
 
 
 class Signer:
-    """``secret``: shared by all workers; made up when empty."""
+    """``secret``: shared by all workers; random if empty."""
 
     def __init__(self, secret: str = "") -> None:
         self._key = secret.encode() or secrets.token_bytes(32)
@@ -25,7 +25,7 @@ class Signer:
         return f"{self._id}.{self._mac(text)}"
 
     def is_forged(self, text: str, signature: str) -> bool:
-        """Whether it claims to be ours and is not."""
+        """True if it claims to be ours but is not."""
         key_id, _, mac = signature.partition(".")
         return key_id == self._id and not hmac.compare_digest(
             mac.encode(), self._mac(text).encode()

@@ -1,7 +1,7 @@
-"""Protobuf requests as the structs that HTTP's bodies become, by the same decoders.
+"""Decodes protobuf requests to the same structs as HTTP bodies, with the same decoders.
 
-A message is written as the JSON body that asks for the same over HTTP and read by that API's own
-decoder: there is one set of bounds, rules and error texts.
+A message is converted to the equivalent JSON body and decoded by that API's own decoder, so there
+is one set of limits, rules and error texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.wire.protobuf import parts
 from service.wire.texts.embeddings import EmbeddingRequest, decode_embeddings
 
 _JSON = "_json"
-# Of messages that hold a name at most.
+# For messages that contain at most a name.
 MAX_SMALL_BYTES = 4096
 
 Fields = dict[str, Any]
@@ -37,7 +37,7 @@ def read_embedding(data: bytes, ignored: Ignored | None = None) -> EmbeddingRequ
 
 
 def _input(fields: Fields) -> str | list[int] | None:
-    """None, which is refused, for one that is neither."""
+    """Return an input; None, which is rejected, if it is neither text nor ids."""
     if "token_ids" in fields:
         ids: list[int] = fields["token_ids"].get("ids", [])
         return ids
@@ -45,8 +45,8 @@ def _input(fields: Fields) -> str | list[int] | None:
 
 
 def read_small(kind: Any, data: bytes) -> Any:
-    """A message that is read on the event loop. As ``read_message``, but also raises for one that
-    is large, and for fields that this server does not know."""
+    """Read a message on the event loop. Like ``read_message``, but also raises for large messages
+    and unknown fields."""
     if len(data) > MAX_SMALL_BYTES:
         name = kind.DESCRIPTOR.full_name
         raise InvalidRequestError(f"A {name} may have at most {MAX_SMALL_BYTES} bytes.")
@@ -56,7 +56,7 @@ def read_small(kind: Any, data: bytes) -> Any:
 
 
 def read_message(kind: Any, data: bytes) -> Any:
-    """A message of generated class ``kind``. Raises InvalidRequestError."""
+    """Read a message of generated class ``kind``. Raises InvalidRequestError."""
     try:
         parts.check_fields(data, kind)
         return kind.FromString(data)
@@ -97,7 +97,7 @@ def read_completion(
 
 
 def _streaming(fields: Fields) -> Fields:
-    """What ``Sampling`` and ``StructuredOutputs`` hold, where HTTP has it."""
+    """Move the fields of ``Sampling`` and ``StructuredOutputs`` to where HTTP has them."""
     fields |= fields.pop("sampling", {})
     form = fields.get("structured_outputs")
     if form is not None:
@@ -110,7 +110,7 @@ def _streaming(fields: Fields) -> Fields:
 
 
 def _fields(message: Any, at: str = "") -> Fields:
-    """The fields that are set, by HTTP's names. ``at``: the path of the message itself."""
+    """Return the fields that are set, by HTTP's names. ``at``: the path of the message itself."""
     unknown = UnknownFieldSet(message)
     if len(unknown):
         raise InvalidRequestError(

@@ -1,7 +1,7 @@
-"""How many fields a serialized message has, in all its parts, counted before one is allocated.
+"""Counts the fields of a serialized message, in all its parts, before one is allocated.
 
-Two bytes can say "one more message", which takes a hundred bytes of memory; the size of a request
-alone does not bound it.
+Two bytes can encode "one more message", which takes a hundred bytes of memory, so the size of a
+request alone does not limit it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-# A conversation of as many messages as HTTP takes has half of these.
+# A conversation with the maximum number of messages over HTTP has half of these.
 MAX_FIELDS = 131_072
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -22,8 +22,8 @@ class TooManyFieldsError(ValueError):
 
 
 def check_fields(data: bytes, kind: Any) -> None:
-    """``kind``: the generated class of the message. Raises TooManyFieldsError, or ValueError for
-    what is no message."""
+    """``kind``: the generated class of the message. Raises TooManyFieldsError, or ValueError for an
+    invalid message."""
     left = MAX_FIELDS
     parts = [(0, len(data), _nested(kind.DESCRIPTOR))]
     try:
@@ -45,7 +45,7 @@ def check_fields(data: bytes, kind: Any) -> None:
 
 
 def _skip(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
-    """Where a field's value begins and ends."""
+    """Return where a field's value begins and ends."""
     if wire_type == _DELIMITED:
         size, at = _varint(data, at)
         return at, at + size
@@ -59,7 +59,7 @@ def _skip(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends. Raises IndexError past the data's end."""
+    """Return the number at ``at``, and where it ends. Raises IndexError past the data's end."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -77,7 +77,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def _nested(descriptor: Any) -> _Nested:
-    """The messages among its fields, by number."""
+    """Return the message types among its fields, by number."""
     return {
         field.number: field.message_type
         for field in descriptor.fields

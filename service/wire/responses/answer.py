@@ -1,7 +1,7 @@
-"""The answer to a Responses request: whole, streamed, and as it stands meanwhile.
+"""The answer to a Responses request: complete, streamed, or in its current state.
 
-``ResponseStream`` is the only encoder. A whole answer is the same stream with its events thrown
-away; the stored object is the one that the last event carries.
+``ResponseStream`` is the only encoder. A complete answer is the same stream with its events
+discarded; the stored object is the one in the last event.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ResponseUsage(msgspec.Struct, frozen=True):
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    """``reason`` is null where the model itself stopped inside a call."""
+    """``reason`` is null if the model itself stopped inside a call."""
 
     reason: Literal["max_output_tokens"] | None
 
@@ -64,7 +64,7 @@ class EchoedReasoning(msgspec.Struct, frozen=True):
 
 
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
-    """``ignored``: what the request asked for that does nothing here, by path."""
+    """``ignored``: paths of the request's fields that have no effect here."""
 
     id: str
     object: Literal["response"] = "response"
@@ -101,7 +101,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseEnding(msgspec.Struct, frozen=True):
-    """How a response ended: what is stored of it."""
+    """How a response ended, to be stored."""
 
     status: ResponseStatus
     body: bytes  # the ResponseObject
@@ -109,7 +109,8 @@ class ResponseEnding(msgspec.Struct, frozen=True):
 
 
 class Echoed(msgspec.Struct, frozen=True):
-    """Fields that each response object tells back, as JSON: written once, however large."""
+    """The request's fields that each response object repeats, as JSON: encoded once, however
+    large."""
 
     instructions: bytes
     metadata: bytes
@@ -129,14 +130,14 @@ def echoed_fields(request: ResponsesRequest) -> Echoed:
 
 
 def _written(json: bytes) -> Any:
-    """A field's value that is JSON already."""
+    """Wrap a field's value that is already JSON."""
     return msgspec.Raw(json)
 
 
 class ResponseAnswer:
-    """One request's answer. ``on_end`` hears how it ended. ``stored`` is what it says of itself;
-    where that has become untrue, an end that was told to nobody is made anew. ``compacts``: its
-    text is a summary, told as one sealed item; that needs ``seal``."""
+    """One request's answer. ``on_end`` receives its ending. ``stored`` is reported in the answer;
+    if it becomes untrue, an ending that was not sent yet is encoded again. ``compacts``: its text
+    is a summary, sent as one sealed item; that requires ``seal``."""
 
     def __init__(
         self,
@@ -170,18 +171,18 @@ class ResponseAnswer:
         self._stream = ResponseStream(self, generation, self._builder(), on_end=on_end)
 
     def follow(self, choices: list[Choice]) -> None:
-        """What was said meanwhile; a whole answer is the same stream, thrown away."""
+        """Process new events; a complete answer is the same stream, discarded."""
         self._stream.advance(choices)
 
     def whole(self) -> Iterable[bytes]:
-        """The answer once its choice has finished."""
+        """Return the answer once its choice has finished."""
         stream = self._stream
         stream.advance(self._generation.choices)
         stream.end()
         return (stream.body,)
 
     def stream(self) -> ResponseStream:
-        """The one stream of this answer."""
+        """Return the one stream of this answer."""
         return self._stream
 
     def _builder(self) -> ItemBuilder | CompactionItem:
@@ -211,7 +212,7 @@ class ResponseAnswer:
         incomplete: IncompleteDetails | None = None,
         usage: ResponseUsage | None = None,
     ) -> bytes:
-        """The response as JSON."""
+        """Encode the response as JSON."""
         request = self._request
         params = self._generation.request.params
         reasoning, echoed = request.reasoning, self._echoed
@@ -260,9 +261,9 @@ class ResponseAnswer:
 
 
 class ResponseStream:
-    """An AnswerStream; ``body`` is the response as it stands, after the end for good.
+    """An AnswerStream; ``body`` is the response in its current state, and final after the end.
 
-    ``end`` or ``fail`` after ``end`` take its event's place, which then must not have been sent.
+    Calling ``end`` or ``fail`` after ``end`` replaces its event, which must not have been sent.
     """
 
     def __init__(
@@ -319,7 +320,7 @@ class ResponseStream:
         )
 
     def fail(self, error: QuireError) -> bytes:
-        """Items that were begun end as incomplete: the final object holds what was streamed."""
+        """End open items as incomplete: the final object holds what was streamed."""
         self._items.abandon()
         status: ResponseStatus = "cancelled" if self.cancelled else "failed"
         cause = None if self.cancelled else ResponseError("server_error", error.message)
@@ -330,7 +331,7 @@ class ResponseStream:
         if self._final is not None:
             self._writer.take_back()
         self._final = body
-        # The SDKs know no event for cancelled; the object's status says it.
+        # The SDKs have no event for cancelled; the object's status shows it.
         name = "failed" if status == "cancelled" else status
         self._writer.write(f"response.{name}", b'"response":', body)
         if self._on_end is not None:
@@ -339,10 +340,10 @@ class ResponseStream:
 
     def _incomplete(self, finished: Finished) -> IncompleteDetails | None:
         if self._answer.compacts:
-            return None  # a summary that is cut off is one still
+            return None  # a summary that is cut off is still a summary
         if finished.reason == "length":
             return IncompleteDetails("max_output_tokens")
-        # Inside a call the request's own stop string is an end as asked for; the model's is not.
+        # Inside a call, the request's own stop string is a regular end; a stop by the model is not.
         if self._items.cut and finished.matched is None:
             return IncompleteDetails(None)
         return None
@@ -361,7 +362,7 @@ class ResponseStream:
 def unprompted_events(
     request: ResponsesRequest, response_id: str, created: int, model: str
 ) -> bytes:
-    """The stream of a response for which no model was asked: it begins and is complete."""
+    """Return the stream of a response that was not generated: it begins and is complete."""
     stages: tuple[tuple[bytes, ResponseStatus], ...] = (
         (b"created", "in_progress"),
         (b"completed", "completed"),
@@ -429,7 +430,7 @@ def _without_nulls(form: msgspec.Struct) -> JsonObject:
     return {name: value for name, value in members.items() if value is not None}
 
 
-# Members that OpenAI's answers always carry.
+# Members that OpenAI's answers always have.
 _TOOL_DEFAULTS: dict[str, JsonObject] = {
     "function": {"parameters": None, "strict": False},
     "custom": {},

@@ -1,9 +1,9 @@
-"""Compaction: a conversation's items replaced by one that only this server can read.
+"""Compaction: replaces a conversation's items by one that only this server can read.
 
-Asked for by an item of the type ``compaction_trigger`` at the end of the input (Codex does), or by
-``POST /v1/responses/compact``. The model writes a summary; what the client gets is one item of the
-type ``compaction`` that carries it sealed. Where such an item stands in a later input, the model
-sees the summary.
+Requested by an item of the type ``compaction_trigger`` at the end of the input (as Codex does), or
+by ``POST /v1/responses/compact``. The model writes a summary; the client receives a single item of
+the type ``compaction`` that contains it sealed. If a later input has such an item, the model sees
+the summary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.wire.responses.request import ResponsesRequest
 TRIGGER = "compaction_trigger"
 COMPACTIONS = ("compaction", "compaction_summary")
 
-# Of the context, for a summary whose length the request does not say.
+# Share of the context for a summary whose length the request does not set.
 _SUMMARY_PART = 4
 _MOST_SUMMARY_TOKENS = 4096
 
@@ -36,7 +36,7 @@ _INTRODUCTION = "Summary of the conversation before this point:\n\n"
 
 
 class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """``output``: the messages of the user as they were, then one compaction item."""
+    """``output``: the user's messages unchanged, then one compaction item."""
 
     id: str
     object: str = "response.compaction"
@@ -51,7 +51,7 @@ class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def without_trigger(items: list[JsonObject]) -> tuple[list[JsonObject], bool]:
-    """The items before a trigger that stands last, and whether one did."""
+    """Return the items before a final trigger, and whether there was one."""
     if items and items[-1].get("type") == TRIGGER:
         return items[:-1], True
     return items, False
@@ -62,8 +62,8 @@ def asking_for_summary(items: list[JsonObject]) -> list[JsonObject]:
 
 
 def summarizing(request: ResponsesRequest, max_model_len: int) -> ResponsesRequest:
-    """The same request, where the answer is to be a summary: plain text, no calls, and a
-    conversation that leaves no room for it is cut at its start."""
+    """Return the request modified for a summary: plain text, no calls, and the conversation is
+    truncated at its start if it leaves no room."""
     limit = min(_MOST_SUMMARY_TOKENS, max(16, max_model_len // _SUMMARY_PART))
     changed: dict[str, Any] = {
         "tool_choice": "none" if request.tools else None,
@@ -75,13 +75,13 @@ def summarizing(request: ResponsesRequest, max_model_len: int) -> ResponsesReque
 
 
 def summary_message(summary: str) -> JsonObject:
-    """What the model sees in the place of a compaction item."""
+    """Return what the model sees in place of a compaction item."""
     return {"role": "user", "content": _INTRODUCTION + summary}
 
 
 class CompactionItem:
-    """An ItemBuilder of one item, made of all that the model writes. A model that only thought is
-    summarized by its thoughts."""
+    """An ItemBuilder for one item, made of all that the model writes. If the model only thought,
+    its thoughts are the summary."""
 
     def __init__(self, key: str, seal: Callable[[str], str]) -> None:
         self.writer = EventWriter()
@@ -102,7 +102,7 @@ class CompactionItem:
                 self._finish()
 
     def abandon(self) -> None:
-        """Half a summary is none."""
+        """Discard it: half a summary is useless."""
 
     def current(self) -> list[bytes]:
         return self.done

@@ -1,4 +1,4 @@
-"""From a Responses request and what it refers to, to the conversation a template sees."""
+"""Converts a Responses request and what it refers to into the conversation for a template."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.wire.responses.tools import Toolbox, choose_tools, read_tools
 
 
 class ReadRequest(NamedTuple):
-    """``items`` are the request's own input; ``ignored`` names what does nothing here."""
+    """``items``: the request's own input; ``ignored``: names of what has no effect here."""
 
     conversation: Conversation
     toolbox: Toolbox
@@ -27,12 +27,12 @@ class ReadRequest(NamedTuple):
 
 
 def own_items(request: ResponsesRequest) -> list[JsonObject]:
-    """The request's input, a plain text as the message it stands for."""
+    """Return the request's input items; plain text becomes a message."""
     return items_of(request.input)
 
 
 def items_of(given: str | list[JsonObject] | None) -> list[JsonObject]:
-    """The items of an ``input`` field."""
+    """Return the items of an ``input`` field."""
     if given is None:
         return []
     return [message_item("user", given)] if isinstance(given, str) else given
@@ -46,9 +46,9 @@ def read_request(
     *,
     most_chars: int | None = None,
 ) -> ReadRequest:
-    """``history``: the items before ``items``, from ``previous_response_id``; references among
-    ``items`` are resolved already. ``unseal`` opens encrypted reasoning. ``most_chars``: of the
-    whole conversation's text.
+    """``history``: the items before ``items``, from ``previous_response_id``; references in
+    ``items`` have been resolved. ``unseal`` opens encrypted reasoning. ``most_chars``: limit for
+    the whole conversation's text.
 
     Raises InvalidRequestError; ContextTooLongError for more text.
     """
@@ -87,14 +87,14 @@ def _instructions(request: ResponsesRequest) -> list[PlacedItem]:
 
 
 def turn_starts(conversation: Conversation) -> list[int]:
-    """Where a turn of the user begins: before one of these messages a conversation may be cut."""
+    """Return where user turns begin: a conversation may be cut before any of these messages."""
     return [
         index for index, message in enumerate(conversation.messages) if message["role"] == "user"
     ]
 
 
 def without_turns(conversation: Conversation, first_kept: int) -> list[JsonObject]:
-    """The messages from ``first_kept`` on, with the instructions before them."""
+    """Return the messages from ``first_kept`` on, with the instructions before them."""
     messages = conversation.messages
     kept = [message for message in messages[:first_kept] if message["role"] == "system"]
     return kept + messages[first_kept:]

@@ -1,4 +1,4 @@
-"""A custom tool's plain text, out of the JSON arguments that carry it to the model."""
+"""Extracts a custom tool's plain text from the JSON arguments with which the model calls it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.wire.responses.tools import CUSTOM_INPUT
 
 _HEAD = re.compile(rf'\s*\{{\s*"{CUSTOM_INPUT}"\s*:\s*"')
 _LONGEST_HEAD = 256
-# What must not be cut is an escape, and the two escapes of a character beyond 16 bits.
+# An escape must not be split, nor the two escapes of a character beyond 16 bits.
 _WHOLE = re.compile(
     r'(?:[^"\\]'
     r'|\\["\\/bfnrt]'
@@ -21,10 +21,11 @@ _WHOLE = re.compile(
 
 
 class CustomInput:
-    """Fed with ``{"input": "…"}`` in pieces, gives the text as far as it is certain. Linear.
+    """Receives ``{"input": "…"}`` in pieces, returns the text as far as it is certain, in linear
+    time.
 
-    Arguments of another form (nothing constrained the model) are given as they are, at the end:
-    their ``input`` if they have one that is text, else their whole JSON.
+    Arguments of another form (if the model was not constrained) are returned at the end: their
+    ``input`` if it is text, else their whole JSON.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class CustomInput:
         self._ended = False
 
     def feed(self, piece: str) -> str:
-        """The further text that this piece makes certain."""
+        """Return the further text that this piece makes certain."""
         self._arguments.append(piece)
         if self._ended:
             return ""
@@ -53,7 +54,7 @@ class CustomInput:
         return _unescape(raw)
 
     def end(self) -> str:
-        """What is left to give once no more arguments come."""
+        """Return the rest, when no more arguments come."""
         if self._in_text:
             return ""
         arguments = "".join(self._arguments)

@@ -1,8 +1,8 @@
-"""Input items of a Responses request, and the messages that a chat template sees for them.
+"""Converts input items of a Responses request to messages for a chat template.
 
 A turn of the assistant comes as several items (reasoning, message, calls) and becomes one message.
-Items of kinds that nothing here runs (a hosted tool's call, another server's compaction) are left
-out of the prompt and reported.
+Items that are not supported here (a hosted tool's call, another server's compaction) are left out
+of the prompt and reported.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class AdditionalTools(msgspec.Struct, frozen=True):
 
 
 class PlacedItem(NamedTuple):
-    """An input item and where it stands in the request, for errors."""
+    """An input item and its path in the request, for errors."""
 
     item: JsonObject
     path: str
 
     @property
     def kind(self) -> str:
-        """A message may go without a type."""
+        """The item's type, which messages may omit."""
         kind = self.item.get("type")
         if kind is None and "role" in self.item:
             return "message"
@@ -91,7 +91,7 @@ def placed(items: list[JsonObject], path: str) -> list[PlacedItem]:
 
 
 def message_item(role: str, text: str) -> JsonObject:
-    """What a plain string stands for."""
+    """Return the message item for a plain string."""
     return {
         "type": "message",
         "role": role,
@@ -100,7 +100,7 @@ def message_item(role: str, text: str) -> JsonObject:
 
 
 def additional_tools(items: list[PlacedItem]) -> list[tuple[str, list[JsonObject]]]:
-    """Tools that stand among the items, with their path."""
+    """Return the tools among the items, with their path."""
     return [
         (f"{placed.path}.tools", convert(placed.item, AdditionalTools, placed.path).tools)
         for placed in items
@@ -109,7 +109,7 @@ def additional_tools(items: list[PlacedItem]) -> list[tuple[str, list[JsonObject
 
 
 def with_ids(items: list[JsonObject], response_id: str) -> list[JsonObject]:
-    """The items as ``input_items`` lists them: each has an id, minted where the client gave
+    """Return the items as ``input_items`` lists them: each has an id, generated if the client gave
     none."""
     key = response_id.removeprefix("resp_")
     result = []
@@ -145,12 +145,12 @@ _PREFIXES = {
 }
 
 
-# --- what a chat template sees ------------------------------------------------------------------
+# --- conversion for chat templates ----------------------------------------------------------------
 
 
 class MessageWriter:
-    """Turns items into messages, one by one; ``finished`` gives them. ``unseal`` opens encrypted
-    reasoning; ``ignored`` gains what was left out. ``most_chars``: of all texts together."""
+    """Converts items to messages, one by one; ``finished`` returns them. ``unseal`` opens encrypted
+    reasoning; ``ignored`` gains what was left out. ``most_chars``: limit for all texts together."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class MessageWriter:
         self._names: dict[str, str] = {}  # of the tools, by call id
 
     def finished(self) -> list[JsonObject]:
-        """The messages. Nothing may be written afterwards."""
+        """Return the messages. Write nothing afterwards."""
         for message in self._messages:
             separator = "\n\n" if message["role"] == "system" else "\n"
             message["content"] = separator.join(message["content"])
@@ -225,7 +225,8 @@ class MessageWriter:
             turn.setdefault("reasoning_content", []).append(self._count(text, placed.path))
 
     def _compaction(self, placed: PlacedItem) -> None:
-        """One that another server made says nothing here; it is reported like what nothing runs."""
+        """Another server's compaction cannot be read here; it is reported like unsupported
+        items."""
         content = placed.item.get("encrypted_content")
         try:
             summary = self._unseal(content if isinstance(content, str) else "")
@@ -273,7 +274,7 @@ class MessageWriter:
         self._add(message, placed.path)
 
     def _add(self, message: JsonObject, path: str) -> None:
-        """Instructions at the start come in several messages; templates know one."""
+        """Merge instructions at the start into one message, as templates expect only one."""
         self._turn = None
         [text] = message["content"]
         self._count(text, path)
@@ -284,7 +285,7 @@ class MessageWriter:
         self._messages.append(message)
 
     def _assistant(self, *, closed_by: tuple[str, ...]) -> JsonObject:
-        """The assistant's open message; a new one where it already has what comes after."""
+        """Return the assistant's open message, or a new one if it already has what comes later."""
         turn = self._turn
         if turn is None or any(turn.get(key) for key in closed_by):
             turn = self._turn = {"role": "assistant", "content": []}
@@ -310,9 +311,10 @@ def _text_of(
     ignored: list[str] | None = None,
     of_a_tool: bool = False,
 ) -> str:
-    """Text parts, one per line; ``ignored`` gains what of a tool's output is no text.
+    """Join text parts, one per line; ``ignored`` gains the parts of a tool's output that are not
+    text.
 
-    Raises InvalidRequestError for a part of a message that is no text.
+    Raises InvalidRequestError for a part of a message that is not text.
     """
     if isinstance(content, str):
         return content

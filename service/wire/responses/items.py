@@ -1,7 +1,7 @@
-"""The output items of a response, built from the choice's events, and the stream events that tell
-of them. There is one builder: what was streamed and what the final object holds cannot differ.
+"""Builds the output items of a response from the choice's events, and the corresponding stream
+events. A single builder makes sure that the stream and the final object cannot differ.
 
-An item opens when there is something to show in it: text that is only white space opens none.
+An item opens when it has something to show: text that is only white space opens none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _NO_LOGPROBS = msgspec.Raw(b"[]")
 
 
 class EventWriter:
-    """SSE events, numbered without gaps from 0; ``take`` gives those written since."""
+    """SSE events, numbered without gaps from 0; ``take`` returns those written since the last
+    call."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -38,7 +39,7 @@ class EventWriter:
 
     def write(self, kind: str, *fields: bytes | memoryview) -> None:
         """``fields``: together the event's own members as JSON, without the braces. They may be
-        megabytes and are not copied before they are taken."""
+        megabytes, and are not copied until they are taken."""
         name = kind.encode()
         self._pieces += (
             b'event: %b\ndata: {"type":"%b",' % (name, name),
@@ -48,14 +49,14 @@ class EventWriter:
         self.number += 1
 
     def write_delta(self, prefix: bytes, delta: str, suffix: bytes) -> None:
-        """The hot path: everything but the text was rendered before."""
+        """The hot path: everything but the text is pre-rendered."""
         self._pieces.append(
             b'%b%b%b"sequence_number":%d}\n\n' % (prefix, _json(delta), suffix, self.number)
         )
         self.number += 1
 
     def take_back(self) -> None:
-        """The last event was taken but told to nobody."""
+        """Reuse the number of the last event, which was taken but not sent."""
         self.number -= 1
 
     def take(self) -> bytes:
@@ -69,14 +70,14 @@ class EventWriter:
 
 class _OpenItem(Protocol):
     def item(self, status: str) -> JsonObject:
-        """As it stands now."""
+        """Return the item in its current state."""
 
     def close(self, status: str) -> None:
-        """Write the events that come before ``output_item.done``."""
+        """Write the events that precede ``output_item.done``."""
 
 
 class _Place:
-    """Where an item's events say they belong."""
+    """The item and index that an item's events refer to."""
 
     def __init__(self, writer: EventWriter, item_id: str, index: int) -> None:
         self.writer = writer
@@ -210,10 +211,10 @@ class _CallItem:
 
 
 class ItemBuilder:
-    """``key`` makes the items' ids unique. ``seal`` encrypts reasoning; ``logprobs`` gives those
+    """``key`` makes the items' ids unique. ``seal`` encrypts reasoning; ``logprobs`` returns those
     of the tokens between two positions, as JSON; either may be None.
 
-    ``done`` holds the finished items as JSON, ``cut`` whether a call among them is not whole.
+    ``done`` holds the finished items as JSON, ``cut`` whether a call among them is incomplete.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class ItemBuilder:
         self._logprobs = logprobs
         self._open: _OpenItem | None = None
         self._kind: type[Event] | None = None  # of the open item's events
-        self._held: list[TextDelta | ReasoningDelta] = []  # white space, perhaps an item's start
+        self._held: list[TextDelta | ReasoningDelta] = []  # white space that may begin an item
 
     def feed(self, choice: Choice, event: Event) -> None:
         match event:
@@ -261,12 +262,12 @@ class ItemBuilder:
                 self._finish(event)
 
     def abandon(self) -> None:
-        """Nothing more comes, though the answer is not whole."""
+        """End the open item as incomplete, because nothing more comes."""
         self._held = []
         self._close("incomplete")
 
     def current(self) -> list[bytes]:
-        """All items as they stand now."""
+        """Return all items in their current state."""
         if self._open is None:
             return self.done
         return [*self.done, _json(self._open.item("in_progress"))]
@@ -284,7 +285,7 @@ class ItemBuilder:
             return
         held, self._held = self._held, []
         self._supersede()
-        if self.done:  # white space between two items is neither's
+        if self.done:  # white space between two items belongs to neither
             last = held[-1]
             held = [msgspec.structs.replace(last, text=last.text.lstrip())]
         reasoning = isinstance(event, ReasoningDelta)
@@ -315,7 +316,8 @@ class ItemBuilder:
         )
 
     def _supersede(self) -> None:
-        """Another item begins. Only its own end makes a call whole."""
+        """Close the open item, because another one begins. A call is complete only after its own
+        end."""
         in_call = isinstance(self._open, _CallItem)
         self.cut = self.cut or in_call
         self._close("incomplete" if in_call else "completed")

@@ -1,4 +1,4 @@
-"""The items that a stored response was asked with, as a client lists them."""
+"""Lists the input items of a stored response."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ItemList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def item_page(items: list[JsonObject], limit: int, after: str | None) -> ItemList:
-    """At most ``limit`` items after the one with the id ``after``. Raises InvalidRequestError where
-    there is no such item."""
+    """Return at most ``limit`` items after the one with the id ``after``. Raises
+    InvalidRequestError if there is no such item."""
     start = 0
     if after is not None:
         places = [index for index, item in enumerate(items) if item["id"] == after]

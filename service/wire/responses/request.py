@@ -37,7 +37,7 @@ RawItems = Annotated[list[dict[str, Any]], Meta(max_length=MAX_ITEMS)]
 
 
 class ReasoningFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``effort`` as chat templates take it; ``none`` switches thinking off."""
+    """``effort``: passed to chat templates; ``none`` disables thinking."""
 
     effort: Name | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -67,9 +67,9 @@ class TextFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ResponsesRequest(
     StructuredOutputFields, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """OpenAI's request, with the extensions that local servers share. Items and tools are read
-    one by one (``responses_input``, ``responses_tools``), as kinds that we do not know are no
-    error."""
+    """OpenAI's request, with the extensions that local servers share. Items and tools are decoded
+    one by one (``responses_input``, ``responses_tools``), because unknown kinds are not an error.
+    """
 
     input: str | RawItems | None = None
     instructions: str | RawItems | None = None
@@ -90,7 +90,7 @@ class ResponsesRequest(
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
     include_reasoning: bool = True
     enable_thinking: bool | None = None
-    # Known to OpenAI, not served here: refused by name unless null.
+    # Fields of OpenAI's that are not supported: rejected by name unless null.
     context_management: Any = None
     conversation: Any = None
     moderation: Any = None
@@ -105,7 +105,7 @@ class ResponsesRequest(
 
     @property
     def kept(self) -> bool:
-        """Whether the response is to be stored; OpenAI's default is that it is."""
+        """Whether the response is to be stored; OpenAI's default is true."""
         return self.store is not False
 
     @property
@@ -118,7 +118,7 @@ class ResponsesRequest(
 
     @property
     def most_logprobs(self) -> int:
-        """Fewer: a response with its events holds them five times, as JSON."""
+        """A lower limit, because a response with its events holds them five times, as JSON."""
         return MAX_LOGPROBS // 128
 
     @property
@@ -139,12 +139,12 @@ _PARTLY_SERVED: dict[str, Callable[[Any], bool]] = {
     ),
     "n": lambda value: value == 1,
     "use_beam_search": lambda value: not value,
-    "response_format": _never,  # that is text.format here
+    "response_format": _never,  # text.format instead
 }
 
 
 class CreateMessage(ResponsesRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request as a WebSocket message; its own fields are for the connection."""
+    """A request as a WebSocket message; its additional fields are for the connection."""
 
     type: Literal["response.create"]
     stream_id: str | None = None
@@ -160,7 +160,7 @@ def decode_responses(body: bytes, ignored: Ignored | None = None) -> ResponsesRe
 
 
 def decode_message(message: bytes, ignored: Ignored | None = None) -> ResponsesRequest:
-    """The request that a message holds; its answer is always a stream. Raises
+    """Decode the request in a message; its answer is always a stream. Raises
     InvalidRequestError."""
     given = decode(_message_decoder, message, ignored)
     fields = {name: getattr(given, name) for name in ResponsesRequest.__struct_fields__}
@@ -182,7 +182,8 @@ def _checked(request: ResponsesRequest) -> ResponsesRequest:
 
 
 def text_shape(request: ResponsesRequest) -> AnswerShape | None:
-    """The form that the answer's text must have. Raises InvalidRequestError for two of them."""
+    """Return the required form of the answer's text. Raises InvalidRequestError if there are
+    two."""
     other = answer_shape(request)
     match request.text.format if request.text else None:
         case JsonObjectText():
@@ -195,7 +196,7 @@ def text_shape(request: ResponsesRequest) -> AnswerShape | None:
 
 
 def ignored_fields(request: ResponsesRequest) -> list[str]:
-    """What was asked for, does nothing here, and could have changed the answer."""
+    """Return the fields that have no effect here, but could have changed the answer."""
     reasoning = request.reasoning or ReasoningFields()
     found = {
         "text.verbosity": request.text is not None and request.text.verbosity in ("low", "high"),

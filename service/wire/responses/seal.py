@@ -1,7 +1,7 @@
-"""Reasoning that a client carries for us, sealed: it can neither read nor change it.
+"""Sealed reasoning, which clients keep for us but can neither read nor change.
 
 ``qr1.`` and base64url of a nonce and the AES-256-GCM ciphertext of the zlib-compressed text. The
-owner's digest is authenticated too, so that what one key was given opens for no other.
+owner's digest is authenticated too, so that one key's reasoning cannot be opened with another.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MAX_TEXT_BYTES = 4 * 1024 * 1024
 
 
 class SealError(ValueError):
-    """It is not what this server sealed for this owner."""
+    """It was not sealed by this server for this owner."""
 
 
 class ReasoningSeal:
-    """``secret``: any text or bytes that the replicas share; at least 16 bytes long."""
+    """``secret``: any text or bytes shared by the replicas; at least 16 bytes long."""
 
     def __init__(self, secret: bytes) -> None:
         self._cipher = AESGCM(hashlib.sha256(b"quire-reasoning-seal" + secret).digest())
@@ -46,6 +46,6 @@ class ReasoningSeal:
             packed = self._cipher.decrypt(nonce, ciphertext, owner.encode())
         except (binascii.Error, UnicodeEncodeError, InvalidTag, ValueError) as error:
             raise SealError("it was changed, or sealed with another key") from error
-        # Sealed by us, so the bound only guards against a leaked key.
+        # Sealed by us, so the limit only matters if the key leaks.
         text = zlib.decompressobj().decompress(packed, _MAX_TEXT_BYTES)
         return text.decode("utf-8", "surrogatepass")

@@ -1,9 +1,9 @@
 """Tools of a Responses request: flat for the model, with kind and namespace for the client.
 
-Models know functions with a name each. A ``custom`` tool is shown to them as a function with one
-string argument, ``input``. A tool inside a ``namespace`` keeps its own name, or, where another tool
-bears the same, becomes ``namespace__name``. Tools of other kinds are OpenAI's own (web_search,
-code_interpreter, …): nothing here runs them, so they are left out and reported.
+Models know functions by a single name. A ``custom`` tool is shown to them as a function with one
+string argument, ``input``. A tool inside a ``namespace`` keeps its own name, or, if another tool
+has the same name, becomes ``namespace__name``. Tools of other kinds are OpenAI's own (web_search,
+code_interpreter, …): they are not run here, so they are left out and reported.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Namespace(msgspec.Struct, frozen=True):
 
 
 class ServedTool(NamedTuple):
-    """One tool as the client named it. ``param`` is its place in the request."""
+    """One tool as the client named it. ``param`` is its path in the request."""
 
     name: str
     namespace: str | None
@@ -76,7 +76,7 @@ class ServedTool(NamedTuple):
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """What the client calls the tool that the model knows as ``flat``."""
+    """The client's names for the tool that the model knows as ``flat``."""
 
     flat: str
     name: str
@@ -85,7 +85,7 @@ class ClientTool(msgspec.Struct, frozen=True):
 
 
 class Toolbox:
-    """``tools`` by the name that the model knows; ``ignored``: what is not served, as names."""
+    """``tools`` by the name that the model knows; ``ignored``: names of unsupported ones."""
 
     def __init__(self, tools: Iterable[ServedTool], ignored: list[str]) -> None:
         tools = list(tools)
@@ -104,7 +104,8 @@ class Toolbox:
 
     @functools.cached_property
     def _flat_names(self) -> dict[tuple[str, str | None], str]:
-        """By the client's names; under None as the namespace, the first tool of that name."""
+        """The model's names by the client's; under None as the namespace, the first tool of that
+        name."""
         names: dict[tuple[str, str | None], str] = {}
         for flat, tool in self.tools.items():
             names.setdefault((tool.name, None), flat)
@@ -119,7 +120,7 @@ class Toolbox:
 
     @staticmethod
     def named(names: Iterable[ClientTool]) -> Toolbox:
-        """What an answer needs of a toolbox: how its tools are called."""
+        """Return a toolbox with only the tools' names, which is all that an answer needs."""
         box = Toolbox((), [])
         for tool in names:
             kind = CustomTool(tool.name) if tool.custom else FunctionTool(tool.name)
@@ -130,17 +131,18 @@ class Toolbox:
         return tuple(_definition(flat, tool) for flat, tool in self.tools.items())
 
     def shapes(self) -> tuple[ToolShape, ...]:
-        """What calls of them must look like."""
+        """Return the constraints on their calls."""
         return tuple(_shape(flat, tool) for flat, tool in self.tools.items())
 
     def flat_name(self, name: str, namespace: str | None) -> str:
-        """The model's name of a tool that the client named; its own if it is not here."""
+        """Return the model's name for a tool that the client named; the same name if it is
+        unknown."""
         return self._flat_names.get((name, namespace), name)
 
     @staticmethod
     def joined(boxes: Iterable[Toolbox]) -> Toolbox:
-        """All together; what is told again later in a conversation replaces what was. Raises
-        InvalidRequestError for more tools than there may be."""
+        """Combine toolboxes; a tool that is repeated later in a conversation replaces the earlier
+        one. Raises InvalidRequestError if there are too many tools."""
         known: dict[tuple[str, str | None], ServedTool] = {}
         ignored: list[str] = []
         for box in boxes:
@@ -150,14 +152,14 @@ class Toolbox:
         return Toolbox(known.values(), ignored)
 
     def restricted(self, allowed: set[str]) -> Toolbox:
-        """Only the tools whose flat name is in ``allowed``."""
+        """Return only the tools whose flat name is in ``allowed``."""
         box = Toolbox((), self.ignored)
         box.tools = {flat: tool for flat, tool in self.tools.items() if flat in allowed}
         return box
 
 
 def read_tools(raw: list[dict[str, Any]], path: str = "tools") -> Toolbox:
-    """Raises InvalidRequestError for a tool of a kind that we serve which is not sound."""
+    """Raises InvalidRequestError for an invalid tool of a supported kind."""
     served: list[ServedTool] = []
     ignored: list[str] = []
     for index, tool in enumerate(raw):
@@ -208,7 +210,7 @@ def _definition(flat: str, served: ServedTool) -> ToolDefinition:
         )
     description = tool.description
     if isinstance(tool.format, GrammarFormat):
-        # The model must know what it may write, not only be kept to it.
+        # The model must know the grammar, not only be constrained by it.
         note = f"The input matches this {tool.format.syntax} grammar:\n{tool.format.definition}"
         description = f"{description}\n\n{note}" if description else note
     return ToolDefinition(name=flat, description=description, parameters=_CUSTOM_PARAMETERS)
@@ -248,10 +250,10 @@ class _Allowed(msgspec.Struct, frozen=True):
 
 
 def choose_tools(asked: Any, toolbox: Toolbox) -> tuple[ToolChoice, Toolbox]:
-    """What ``tool_choice`` asks for, and the tools it leaves. Choosing a tool that nothing here
-    runs is reported and leaves the choice to the model.
+    """Return the ``tool_choice`` and the tools that it allows. The choice of an unsupported tool is
+    reported and leaves the choice to the model.
 
-    Raises InvalidRequestError for a choice that is none, or of a tool that is not there.
+    Raises InvalidRequestError for an invalid choice, or for an unknown tool.
     """
     match asked:
         case None | "auto":

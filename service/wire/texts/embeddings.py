@@ -22,8 +22,8 @@ TokenLimit = Annotated[int, Meta(ge=-1, le=2**31)]
 
 
 class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """OpenAI's request, with the extensions that local servers share. ``normalize``: whether the
-    vectors get length 1; by default as the checkpoint declares."""
+    """OpenAI's request, with the extensions that local servers share. ``normalize``: scale the
+    vectors to length 1; by default as the checkpoint declares."""
 
     input: str | list[str | TokenId | PromptIds]
     model: Name | None = None
@@ -38,13 +38,13 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     cache_salt: Name | None = None
     request_id: Name | None = None
     metadata: dict[str, Any] | None = None
-    # Other servers' way to say that a text may be cut to the model's context: Hugging Face's as a
-    # boolean, Cohere's and NVIDIA's by the side that is cut off.
+    # Other servers' option to cut a text to the model's context: Hugging Face's as a boolean,
+    # Cohere's and NVIDIA's by the side that is cut off.
     truncate: bool | Literal["NONE", "START", "END", "LEFT", "RIGHT"] | None = None
 
     @property
     def truncation(self) -> tuple[int | None, Literal["left", "right"] | None]:
-        """``truncate_prompt_tokens`` and ``truncation_side``, by whichever name they came."""
+        """``truncate_prompt_tokens`` and ``truncation_side``, under any of their names."""
         if self.truncate_prompt_tokens is not None or self.truncate in (None, False, "NONE"):
             return self.truncate_prompt_tokens, self.truncation_side
         side: Literal["left", "right"] = "left" if self.truncate in ("START", "LEFT") else "right"
@@ -52,12 +52,12 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def inputs(self) -> list[str] | list[PromptIds]:
-        """All texts or all token ids. Raises InvalidRequestError."""
+        """All inputs, as texts or as token ids. Raises InvalidRequestError."""
         return split_prompts(self.input, name="input")
 
     @property
     def names(self) -> list[str]:
-        """How errors call each input."""
+        """The inputs' names in errors."""
         count = len(self.inputs)
         is_single = isinstance(self.input, str) or not isinstance(self.input[0], str | list)
         return ["input"] if is_single else [f"input[{index}]" for index in range(count)]
@@ -76,7 +76,7 @@ def decode_embeddings(body: bytes, ignored: Ignored | None = None) -> EmbeddingR
 
 
 def check_truncation(limit: int | None) -> None:
-    """Raises InvalidRequestError for a limit that keeps nothing."""
+    """Raise InvalidRequestError for a limit that keeps nothing."""
     if limit == 0:
         raise InvalidRequestError(
             "'truncate_prompt_tokens' must be -1 or at least 1.", param="truncate_prompt_tokens"
@@ -97,7 +97,7 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
-    """``id`` is beyond OpenAI's answer: vLLM sends one, and Mistral's client requires it."""
+    """``id`` is not in OpenAI's answer: vLLM sends one, and Mistral's client requires it."""
 
     id: str
     object: Literal["list"] = "list"
@@ -107,7 +107,7 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_embedding(index: int, vector: bytes, *, as_base64: bool) -> bytes:
-    """One ``Embedding`` as JSON. ``vector``: little-endian float32."""
+    """Encode one ``Embedding`` as JSON. ``vector``: little-endian float32."""
     shown = base64.b64encode(vector).decode() if as_base64 else floats_of(vector).tolist()
     return msgspec.json.encode(Embedding(index=index, embedding=shown))
 
@@ -115,8 +115,8 @@ def encode_embedding(index: int, vector: bytes, *, as_base64: bool) -> bytes:
 def list_pieces(
     vectors: Iterable[bytes], *, as_base64: bool, id: str, model: str, prompt_tokens: int
 ) -> Iterator[bytes]:
-    """The answer, each embedding encoded when it is asked for: thousands of long ones are hundreds
-    of megabytes. ``vectors``: as for ``encode_embedding``."""
+    """Yield the answer, encoding each embedding lazily: thousands of long ones are hundreds of
+    megabytes. ``vectors``: as for ``encode_embedding``."""
     usage = PoolingUsage(prompt_tokens, prompt_tokens)
     envelope = msgspec.json.encode(EmbeddingList(id=id, data=HOLE, model=model, usage=usage))
     encoded = (

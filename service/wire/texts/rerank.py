@@ -1,5 +1,4 @@
-"""``POST /v1/rerank`` and ``/v2/rerank`` (as Cohere and Jina have them), ``POST /v1/score`` (as
-vLLM has it)."""
+"""``POST /v1/rerank`` and ``/v2/rerank`` (Cohere's and Jina's), ``POST /v1/score`` (vLLM's)."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ class RerankDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``top_n``: only the best so many; 0 or absent: all. ``return_documents``: absent: yes, but
-    in version 2 of Cohere's API, which has no such field, no. ``max_tokens_per_doc`` is Cohere's
-    and does nothing. ``use_activation``: whether a cross-encoder's scores go through its output
-    function; by default as the checkpoint says."""
+    """``top_n``: return only this many of the best; 0 or absent: all. ``return_documents``: true if
+    absent, except in version 2 of Cohere's API, which has no such field. ``max_tokens_per_doc`` is
+    Cohere's and has no effect. ``use_activation``: apply a cross-encoder's output function to its
+    scores; by default as the checkpoint says."""
 
     model: Name | None = None
     query: str
@@ -44,7 +43,7 @@ class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RerankResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``index``: the document's place in the request."""
+    """``index``: the document's position in the request."""
 
     index: int
     relevance_score: float
@@ -61,7 +60,7 @@ class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each of ``text_1`` against the text of ``text_2`` in the same place; a single ``text_1``
+    """Each of ``text_1`` against the text of ``text_2`` at the same position; a single ``text_1``
     against all of ``text_2``. ``use_activation`` as in RerankRequest."""
 
     model: Name | None = None
@@ -122,7 +121,7 @@ def decode_score(body: bytes, ignored: Ignored | None = None) -> ScoreRequest:
 
 
 def ranked(request: RerankRequest, scores: list[float]) -> list[RerankResult]:
-    """The documents by falling score, equal ones in the request's order."""
+    """Return the documents by decreasing score, equal ones in the request's order."""
     texts = request.texts
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
     return [
