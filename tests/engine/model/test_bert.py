@@ -15,6 +15,8 @@ from engine.model.bert import BertEncoder, EncoderBatch, parameter_shapes, unuse
 from tests.engine.model.decoding import Weights
 from tests.engine.tiny_encoders import ENCODERS, MAX_TOKENS, SCORERS, VOCABULARY, save_encoder
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 class Prefixed(Weights):
     """Of an encoder without a head, whose own names lack the family's prefix."""

@@ -13,6 +13,8 @@ from engine.model.gpt2 import GPT2Model, parameter_shapes
 from tests.engine.model.decoding import Weights, states_in_pieces
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAMES = ("gpt2", "gpt2_scaled_by_depth")
 TOKENS = random.Random(0).choices(range(VOCABULARY), k=50)
 

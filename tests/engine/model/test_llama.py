@@ -16,6 +16,8 @@ from engine.model.llama import LlamaModel, parameter_shapes
 from tests.engine.model.decoding import CPU, Weights, states_in_pieces
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAMES = ("llama_biases", "llama_tied", "mistral_sliding_window", "qwen2", "qwen3")
 TOKENS = random.Random(0).choices(range(VOCABULARY), k=50)
 
