@@ -172,13 +172,3 @@ def test_what_lies_behind_a_context_in_its_last_block_is_not_seen() -> None:
 def test_very_unequal_contexts_do_not_share_one_padded_gather() -> None:
     assert split_by_length([1000] + [10] * 20) == [(0, 1), (1, 21)]
     assert_equal(*attend([Piece(900, 1)] + [Piece(9, 1)] * 12))
-
-
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=60))
-def test_ranges_cover_all_rows_and_bound_padding(lengths: list[int]) -> None:
-    lengths.sort(reverse=True)
-    ranges = split_by_length(lengths)
-    assert [i for first, last in ranges for i in range(first, last)] == list(range(len(lengths)))
-    for first, last in ranges:
-        padded = lengths[first] * (last - first)
-        assert padded - sum(lengths[first:last]) <= 0.4 * padded

@@ -3,14 +3,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from transformers import PreTrainedModel
 
 from tests.engine.constraint.running import Engine, Model
-from tests.engine.tiny_models import Variant, save_model
 from tests.service.tiny_model import VOCABULARY, build_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Subject:
 @pytest.fixture(scope="session")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     """Random weights behind a real tokenizer, and what transformers reads of them."""
+    from tests.engine.tiny_models import Variant, save_model  # which takes long to import
+
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("constrained")
     tokenizer = build_tokenizer()

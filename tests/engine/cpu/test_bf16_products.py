@@ -295,10 +295,3 @@ def test_a_library_without_such_products_is_refused(tmp_path: Path) -> None:
             threads=1,
             bf16_products=True,
         )
-
-
-def test_int8_weights_stay_int8_and_others_float32() -> None:
-    weight = random(40, 64, seed=9)
-    both = {"quantised": True, "bf16_products": True}
-    assert PackedWeight(weight, None, 32, **both).kind is WeightKind.INT8
-    assert PackedWeight(weight, None, 32, bf16_products=True).kind is WeightKind.FLOAT32

@@ -20,44 +20,20 @@ from engine.messages import (
 )
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import Sampler, SamplingError
-from engine.step.sequence import Sequence
 from engine.step.step import SampledToken
 from tests.engine.sampling.reference import distribution, mask_tokens
+from tests.engine.sampling.rows import (
+    EOS,
+    OUTPUT,
+    PROMPT,
+    VOCABULARY,
+    params,
+    sampler,
+    sequence,
+    some_logits,
+)
 
-VOCABULARY = 40
-EOS = frozenset({3})
-PROMPT = [5, 6, 7, 7, 8]
-OUTPUT = [6, 9, 9, 9, 10]
 DRAWS = 4000
-
-
-def sampler() -> Sampler:
-    return Sampler(vocab_size=VOCABULARY, eos_token_ids=EOS, device=torch.device("cpu"))
-
-
-def params(**wanted: Any) -> SamplingParams:
-    return SamplingParams(**({"max_tokens": 1000} | wanted))
-
-
-def sequence(
-    uid: int,
-    wanted: SamplingParams,
-    prompt: list[int] | None = None,
-    output: list[int] | None = None,
-) -> Sequence:
-    prompt = PROMPT if prompt is None else prompt
-    output = OUTPUT if output is None else output
-    return Sequence(
-        uid=uid,
-        request_id=str(uid),
-        token_ids=prompt + output,
-        num_prompt_tokens=len(prompt),
-        params=wanted,
-    )
-
-
-def some_logits(seed: int = 0, rows: int = 1) -> torch.Tensor:
-    return torch.randn(rows, VOCABULARY, generator=torch.Generator().manual_seed(seed)) * 2
 
 
 def tokens_of(results: list[SampledToken | SamplingError]) -> list[int]:
@@ -282,32 +258,6 @@ def test_penalties_follow_a_sequence_as_it_grows_and_as_mates_come_and_go() -> N
         )
         assert token == int(expected.argmax())
         growing.token_ids.append(token)
-
-
-def test_logprobs_are_of_the_raw_distribution_whatever_was_sampled() -> None:
-    logits = some_logits(rows=2)
-    allowed = token_mask((33, 34))
-    heavy = params(temperature=0.0, logit_bias={33: 100.0}, allowed_tokens=allowed, logprobs=4)
-    rows = [sequence(1, heavy), sequence(2, params(seed=3, temperature=2.0, logprobs=0))]
-    results = sampler().sample(logits.clone(), rows)
-    raw = torch.log_softmax(logits.double(), dim=-1)
-    for row, result in enumerate(results):
-        assert isinstance(result, SampledToken)
-        assert result.logprobs is not None
-        own = raw[row, result.token_id]
-        assert result.logprobs.logprob == pytest.approx(own.item(), abs=1e-5)
-        assert result.logprobs.rank == 1 + int((raw[row] > own).sum())
-    first = results[0]
-    assert isinstance(first, SampledToken)
-    assert first.token_id == 33
-    assert first.logprobs is not None
-    assert [top.token_id for top in first.logprobs.top] == raw[0].topk(4).indices.tolist()
-
-
-def test_rows_without_logprobs_report_none() -> None:
-    rows = [sequence(1, params(logprobs=1)), sequence(2, params())]
-    results = sampler().sample(some_logits(rows=2), rows)
-    assert [getattr(result, "logprobs", None) is None for result in results] == [False, True]
 
 
 def test_top_p_over_a_wide_flat_distribution_needs_more_than_the_first_candidates() -> None:

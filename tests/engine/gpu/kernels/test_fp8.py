@@ -12,35 +12,22 @@ pytest.importorskip("triton")
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import CacheShape
 from engine.attention.plans import PlanBuilder
-from engine.attention.quantised import E4M3, QuantisedKVCache
+from engine.attention.quantised import E4M3
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.messages import SamplingParams
+from tests.engine.attention.scaled_cache import scaled_cache
 from tests.engine.driving import Engine
 from tests.engine.gpu.kernels.paged import Piece, Scores, Shape, attention, make_batch
 from tests.engine.tiny_models import VARIANTS, save_model
 
 
-def caches(device: torch.device) -> QuantisedKVCache:
-    cache = QuantisedKVCache(
-        num_layers=1,
-        num_blocks=3,
-        num_kv_heads=2,
-        block_size=8,
-        head_dim=16,
-        dtype=torch.float32,
-        device=device,
-    )
-    cache.set_scales(0, torch.tensor([[0.01, 1.0], [0.5, 3.0]]))
-    return cache
-
-
 def test_stored_by_the_kernel_or_by_torch_is_the_same(device: torch.device) -> None:
     torch.manual_seed(0)
     qkv = torch.randn(5, 3 + 4, 16, device=device) * 4
-    by_kernel, by_torch = caches(device), caches(device)
+    by_kernel, by_torch = scaled_cache(device), scaled_cache(device)
     slots = torch.tensor([3, 23, 8, 0, 9], dtype=torch.int32, device=device)
     norm_rope_store(
         *(qkv.clone(), by_kernel.layer(0), slots, slots),
@@ -86,21 +73,6 @@ def test_attention_over_scaled_8_bit_contexts_equals_float64(
         **common,
     )
     torch.testing.assert_close(found.double().cpu(), expected[last.cpu()], atol=1e-5, rtol=1e-5)
-
-
-def test_what_torch_gathers_is_what_it_stored(device: torch.device) -> None:
-    cache = caches(device)
-    shape = CacheShape(8, 2)
-    builder = PlanBuilder(shape, [None], torch.float32, device)
-    places = torch.arange(8).numpy()
-    keys, values = torch.randn(2, 8, 2, 16, device=device)
-    stored = cache.store(0, builder.slots(places * 0 + 1, places), keys, values)
-    rows = torch.from_numpy(shape.rows(places[1:2, None]).reshape(-1)).to(device)
-    gathered = torch.cat([half[0].transpose(0, 1) for half in cache.gather(0, rows, 1)], dim=1)
-    assert torch.equal(gathered, stored)
-    torch.testing.assert_close(
-        stored[:, 1:], torch.cat((keys, values), 1)[:, 1:], rtol=0.07, atol=0.01
-    )
 
 
 def test_the_engine_gives_the_same_tokens_by_kernels_and_by_torch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +14,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-import triton
-import triton.language as tl
-
-from engine.gpu.kernels.logprobs import gather_logprobs
-from engine.gpu.kernels.philox import uniform
 from engine.gpu.kernels.sampling import sample
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
-from engine.sampling.logprobs import token_logprobs
 from engine.sampling.params import build_batch
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import draw
@@ -31,25 +24,6 @@ from engine.step.sequence import Sequence
 from tests.engine.sampling.reference import distribution
 
 CPU = torch.device("cpu")
-
-
-@triton.jit
-def _uniforms(seeds, positions, out):
-    place = tl.program_id(0)
-    tl.store(out + place, uniform(tl.load(seeds + place), tl.load(positions + place)))
-
-
-def test_random_numbers_are_those_of_the_host_to_the_last_bit(device: torch.device) -> None:
-    chance = random.Random(0)
-    seeds = np.array([0, 1, 2**64 - 1, *(chance.getrandbits(64) for _ in range(30))], np.uint64)
-    positions = np.array([0, 5, 2**31 - 1, *(chance.randrange(1 << 24) for _ in range(30))])
-    out = torch.empty(len(seeds), dtype=torch.float64, device=device)
-    _uniforms[(len(seeds),)](
-        torch.from_numpy(seeds.view(np.int64)).to(device),
-        torch.from_numpy(positions.astype(np.int32)).to(device),
-        out,
-    )
-    assert out.tolist() == uniforms(seeds, positions.astype(np.uint64)).tolist()
 
 
 def sequence(params: SamplingParams, position: int) -> Sequence:
@@ -247,24 +221,3 @@ def test_any_row_gives_the_token_of_the_reference(
     ]
     positions = [seed % 1000 + row for row in range(len(asked))]
     assert chosen(logits.to(device), params, positions) == expected(logits, params, positions)
-
-
-@pytest.mark.parametrize("vocabulary", [40, 5001])
-def test_gathered_logprobs_and_ranks(device: torch.device, vocabulary: int) -> None:
-    torch.manual_seed(0)
-    logits = torch.randn(5, vocabulary, device=device) * 3
-    logits[1] = logits[1].round()  # ties
-    logits[2, ::2] = -math.inf
-    tokens = torch.tensor([0, 7, 9, vocabulary - 1, 1], device=device)
-    logprobs, ranks = gather_logprobs(logits, tokens)
-    wanted = token_logprobs(logits.cpu(), tokens.tolist(), [0] * 5)
-    assert logprobs.tolist() == pytest.approx([found.logprob for found in wanted], abs=1e-5)
-    assert ranks.tolist() == [found.rank for found in wanted]
-
-
-def test_the_logprob_of_a_hidden_token_is_minus_infinity(device: torch.device) -> None:
-    logits = torch.zeros(1, 10, device=device)
-    logits[0, 4] = -math.inf
-    logprobs, ranks = gather_logprobs(logits, torch.tensor([4], device=device))
-    assert logprobs.tolist() == [-math.inf]
-    assert ranks.tolist() == [10]

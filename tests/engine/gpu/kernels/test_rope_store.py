@@ -1,65 +1,15 @@
-"""The fused elementwise kernels equal their parts computed one after another in float64."""
+"""QK norm, rotation and the way into the cache in one kernel equal float64, part by part."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 pytest.importorskip("triton")
 
 from engine.architecture.rope import RopeConfig, RotaryEmbedding
-from engine.gpu.kernels.activation import gated
-from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
-
-TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
-
-
-def close(found: Tensor, expected: Tensor, dtype: torch.dtype = torch.float32) -> None:
-    tolerance = TOLERANCE[dtype]
-    torch.testing.assert_close(found.double().cpu(), expected, atol=tolerance, rtol=tolerance)
-
-
-def normalised(x: Tensor, weight: Tensor) -> Tensor:
-    x = x.double().cpu()
-    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double().cpu()
-
-
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
-@pytest.mark.parametrize("size", [16, 48, 1000])
-def test_rms_norm(device: torch.device, size: int, dtype: torch.dtype) -> None:
-    torch.manual_seed(size)
-    x = torch.randn(3, size + 5, device=device).to(dtype)[:, :size]  # rows with a gap between
-    weight = torch.randn(size, device=device).to(dtype)
-    close(rms_norm(x, weight, 1e-5), normalised(x, weight), dtype)
-
-
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
-def test_add_rms_norm_keeps_the_sum(device: torch.device, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    x, residual = torch.randn(2, 5, 96, device=device).to(dtype)
-    weight = torch.randn(96, device=device).to(dtype)
-    total = (x.double() + residual.double()).cpu()
-    out = add_rms_norm(x, residual, weight, 1e-5)
-    close(residual, total, dtype)
-    close(out, normalised(residual, weight), dtype)
-
-
-@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh", "relu"])
-@pytest.mark.parametrize("inner", [80, 1500])
-def test_gated(device: torch.device, activation: str, inner: int) -> None:
-    torch.manual_seed(inner)
-    gate_up = torch.randn(3, 2 * inner, device=device) * 3
-    gate, up = gate_up.double().cpu().chunk(2, dim=1)
-    activated = {
-        "silu": functional.silu(gate),
-        "gelu": functional.gelu(gate),
-        "gelu_tanh": functional.gelu(gate, approximate="tanh"),
-        "relu": functional.relu(gate),
-    }[activation]
-    close(gated(gate_up, activation), activated * up)
+from tests.engine.gpu.kernels.closeness import close, normalised
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from engine.constraint import constraints as constraints_module
 from engine.constraint.constraints import Constraints
-from engine.constraint.grammar import compile_grammar
 from engine.loop.core import EngineCore
 from engine.messages import (
     Constraint,
@@ -21,22 +16,14 @@ from engine.messages import (
     Generate,
     SamplingParams,
     Submit,
-    WaitingReason,
     token_mask,
 )
 from engine.step.grammar_state import GrammarState
-from tests.engine.constraint.running import Answer, Engine, Model, lark
+from tests.engine.constraint.running import LIST, WORD, Engine, Model, lark, together
 
-WORDS = lark("start: /[a-d]{3,9}( [a-d]{3,9}){4}/")
-LIST = lark('start: "[" (NUMBER ", "){10} NUMBER "]"', "NUMBER: /-?[1-9][0-9]{0,3}/")
+pytestmark = pytest.mark.integration
+
 FREE = lark("start: /(?s:.*)/")
-WORD = lark('start: "yes" | "no"')
-
-
-def together(engine: Engine, count: int, **fields: object) -> list[list[int]]:
-    handles = [engine.submit(LIST, seed=seed, temperature=1.0, **fields) for seed in range(count)]
-    answers = engine.run()
-    return [answers[handle].token_ids for handle in handles]
 
 
 def test_a_sequence_that_can_only_stop_stops_without_an_end_token(engine: Engine) -> None:
@@ -212,91 +199,6 @@ def test_masks_that_come_late_change_no_answer(
     assert together(engine, 5) == in_time
 
 
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """No grammar compiles before this is set."""
-    opened = threading.Event()
-
-    def slow(*args: object) -> object:
-        assert opened.wait(30)
-        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
-
-    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
-    yield opened
-    opened.set()
-
-
-def test_a_grammar_that_is_being_compiled_holds_up_nobody(
-    engine: Engine, gate: threading.Event
-) -> None:
-    waiting = engine.submit(WORD)
-    assert not engine.core.has_work
-    assert engine.core.stats().waiting == 1
-    assert engine.core.stats().waiting_reason is WaitingReason.CONSTRAINT
-    free = engine.submit(None, max_tokens=20, ignore_eos=True)
-    told: dict[int, Answer] = {}
-    tokens: dict[int, list[int]] = {}
-    while engine.core.has_work:
-        engine._note(engine.core.step()[1], tokens, told)
-    assert list(told) == [free]
-    gate.set()
-    assert engine.run()[waiting].finished.reason is FinishReason.STOP
-
-
-def test_a_grammar_that_takes_too_long_fails_its_sequence(
-    engine: Engine, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
-    answer = engine.run_one(WORD)
-    assert answer.finished.reason is FinishReason.ERROR
-    assert "too long" in str(answer.finished.error)
-    assert answer.finished.is_refusal
-
-
-def test_the_time_of_others_compiles_does_not_count(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, opened = threading.Semaphore(0), threading.Event()
-
-    def slow(*args: object) -> object:
-        begun.release()
-        assert opened.wait(30)
-        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
-
-    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
-    crowd = [engine.submit(lark(f'start: "{word}"')) for word in "ab"]
-    assert all(begun.acquire(timeout=30) for _ in crowd)  # both threads are at work
-    queued = engine.submit(WORD)
-    with monkeypatch.context() as impatient:
-        impatient.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
-        told: dict[int, Answer] = {}
-        while len(told) < len(crowd):
-            engine._note(engine.core.step()[1], {}, told)
-        assert sorted(told) == sorted(crowd)
-    opened.set()
-    assert engine.run()[queued].finished.reason is FinishReason.STOP
-
-
-def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(
-    engine: Engine, gate: threading.Event
-) -> None:
-    handle = engine.submit(WORD)
-    engine.core.abort(1, [handle])
-    assert engine.core.stats().waiting == 0
-    gate.set()
-    assert engine.run()[handle].finished.reason is FinishReason.ABORT
-
-
-def test_a_grammar_is_compiled_once_for_all_who_bring_it(engine: Engine) -> None:
-    together(engine, 8)
-    together(engine, 8)
-    assert engine.constraints.counters.grammars_compiled == 1
-    assert (
-        engine.constraints.counters.grammars_cached + engine.constraints.counters.grammars_compiled
-        >= 9
-    )
-
-
 def test_a_free_grammar_changes_nothing(engine: Engine) -> None:
     """What a grammar that allows all text allows is all text: only special tokens are out."""
     bare = engine.run_one(None, seed=4, temperature=0.7, max_tokens=60)
@@ -306,20 +208,6 @@ def test_a_free_grammar_changes_nothing(engine: Engine) -> None:
         assert free.token_ids == bare.token_ids
 
 
-def test_a_client_s_grammar_may_not_be_as_ambiguous_as_ours(engine: Engine) -> None:
-    grammar = lark("start: e", "e: e e e | e e | /[a-c]/")
-    ours = Constraint(grammar=grammar)
-    client = Constraint(grammar=grammar, row_items=50)
-    free = engine.run_one(grammar, ignore_eos=True, max_tokens=30, temperature=1.0)
-    assert ours != client
-    answer = engine.run_one(
-        None, constraint=client, ignore_eos=True, max_tokens=30, temperature=1.0
-    )
-    assert free.finished.reason is FinishReason.LENGTH
-    assert answer.finished.reason is FinishReason.ERROR
-    assert "items" in str(answer.finished.error)
-
-
 def test_json_is_parsed_whole_whatever_the_logit_bias(engine: Engine, model: Model) -> None:
     grammar = lark('start: %json {"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
     bias = dict.fromkeys(model.tokenizer.encode("hello world").ids, 40.0)
@@ -327,17 +215,3 @@ def test_json_is_parsed_whole_whatever_the_logit_bias(engine: Engine, model: Mod
         answer = engine.run_one(grammar, seed=seed, temperature=1.0, logit_bias=bias)
         if answer.finished.reason is FinishReason.STOP:
             assert isinstance(json.loads(engine.text(answer)), list)
-
-
-def test_the_engine_imports_without_the_grammar_library() -> None:
-    code = (
-        "import sys; sys.modules['llguidance'] = None\n"
-        "import engine.loop.core, engine.loop.process, engine.run.model_runner\n"
-        "from engine.constraint.grammar import Tokens\n"
-        "from engine.step.grammar_state import GrammarError\n"
-        "from pathlib import Path\n"
-        "try: Tokens(Path('.'), vocab_size=None, eos_token_ids=frozenset())\n"
-        "except GrammarError as error: print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "llguidance is not installed"

@@ -1,4 +1,4 @@
-"""Both attention kernels equal attention written out in float64, however contexts lie."""
+"""Attention of ragged pieces equals float64; whole batches by both kernels do."""
 
 from __future__ import annotations
 
@@ -6,76 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 pytest.importorskip("triton")
 
-from engine.gpu.kernels.decode_attention import decode_attention
-from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from tests.engine.gpu.kernels.attending import KINDS, SHAPES, assert_close, decode, on, ragged
 from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
-
-
-def decode(batch: Batch, scores: Scores, *, splits: int, keys: int = 16) -> Tensor:
-    return decode_attention(
-        batch.query,
-        batch.blocks,
-        batch.tables,
-        batch.lengths,
-        scale=scores.scale,
-        window=scores.window,
-        soft_cap=scores.soft_cap,
-        sinks=scores.sinks,
-        tiles=DecodeTiles(keys, 4, 2),
-        splits=splits,
-    )
-
-
-def ragged(batch: Batch, scores: Scores, *, rows: int = 16, keys: int = 16) -> Tensor:
-    return ragged_attention(
-        batch.query,
-        batch.blocks,
-        batch.tables,
-        batch.lengths,
-        batch.cu_seqlens,
-        batch.longest,
-        scale=scores.scale,
-        window=scores.window,
-        soft_cap=scores.soft_cap,
-        sinks=scores.sinks,
-        tiles=RaggedTiles(rows, keys, 4, 2),
-    )
-
-
-def assert_close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(found.double().cpu(), expected, atol=atol, rtol=1e-5)
-
-
-SHAPES = [
-    Shape(4, 2, 16, 8),
-    Shape(4, 4, 64, 16),
-    Shape(3, 1, 80, 16),
-    Shape(8, 2, 96, 32),
-    Shape(7, 1, 128, 64),
-    Shape(2, 1, 256, 16),
-]
-KINDS = {
-    "plain": Scores(),
-    "window": Scores(window=21),
-    "cap": Scores(soft_cap=1.5),
-    "sinks": Scores(sinks=torch.tensor([0.5, -1.0, 2.0, 8.0])),
-    "all": Scores(window=9, soft_cap=2.0, sinks=torch.tensor([0.5, -1.0, 2.0, 0.0])),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("splits", [1, 4])
-def test_decode_rows_of_every_shape_equal_float64(
-    device: torch.device, shape: Shape, splits: int
-) -> None:
-    pieces = [Piece(70), Piece(1)]
-    batch = make_batch(pieces, shape, device=device)
-    assert_close(decode(batch, Scores(), splits=splits), attention(batch, pieces, Scores()))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -86,31 +22,11 @@ def test_ragged_pieces_of_every_shape_equal_float64(device: torch.device, shape:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("splits", [1, 2, 8])
-def test_decode_with_window_cap_and_sinks(device: torch.device, kind: str, splits: int) -> None:
-    scores = on(KINDS[kind], device)
-    pieces = [Piece(45), Piece(3), Piece(22)]
-    batch = make_batch(pieces, Shape(), device=device)
-    assert_close(decode(batch, scores, splits=splits), attention(batch, pieces, scores))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_ragged_with_window_cap_and_sinks(device: torch.device, kind: str) -> None:
     scores = on(KINDS[kind], device)
     pieces = [Piece(60, 30), Piece(3), Piece(22, 22), Piece(25, 2)]
     batch = make_batch(pieces, Shape(), device=device)
     assert_close(ragged(batch, scores), attention(batch, pieces, scores))
-
-
-def test_a_row_of_padding_is_zero_and_reads_nothing(device: torch.device) -> None:
-    pieces = [Piece(20), Piece(9)]
-    batch = make_batch(pieces, Shape(), device=device)
-    expected = attention(batch, pieces, Scores())
-    expected[1] = 0
-    batch.lengths[1] = 0
-    batch.tables[1] = -7  # an index that any load would stumble over
-    for splits in (1, 4):
-        assert_close(decode(batch, Scores(), splits=splits), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -151,11 +67,6 @@ def test_rows_that_no_sequence_has_are_left_alone(device: torch.device) -> None:
     )
     assert (out[:4] == 5.0).all()
     assert_close(out[4:], attention(batch, pieces, Scores())[4:])
-
-
-def on(scores: Scores, device: torch.device) -> Scores:
-    sinks = None if scores.sinks is None else scores.sinks.to(device)
-    return Scores(scores.window, scores.soft_cap, sinks, scores.scale)
 
 
 def piece(length: int, count: int) -> Piece:

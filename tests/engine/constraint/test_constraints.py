@@ -1,0 +1,103 @@
+"""Grammars are compiled once, beside the engine's steps, and hold up nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.constraint import constraints as constraints_module
+from engine.constraint.grammar import compile_grammar
+from engine.messages import (
+    FinishReason,
+    WaitingReason,
+)
+from tests.engine.constraint.running import WORD, Answer, Engine, lark, together
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """No grammar compiles before this is set."""
+    opened = threading.Event()
+
+    def slow(*args: object) -> object:
+        assert opened.wait(30)
+        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
+    yield opened
+    opened.set()
+
+
+def test_a_grammar_that_is_being_compiled_holds_up_nobody(
+    engine: Engine, gate: threading.Event
+) -> None:
+    waiting = engine.submit(WORD)
+    assert not engine.core.has_work
+    assert engine.core.stats().waiting == 1
+    assert engine.core.stats().waiting_reason is WaitingReason.CONSTRAINT
+    free = engine.submit(None, max_tokens=20, ignore_eos=True)
+    told: dict[int, Answer] = {}
+    tokens: dict[int, list[int]] = {}
+    while engine.core.has_work:
+        engine._note(engine.core.step()[1], tokens, told)
+    assert list(told) == [free]
+    gate.set()
+    assert engine.run()[waiting].finished.reason is FinishReason.STOP
+
+
+def test_a_grammar_that_takes_too_long_fails_its_sequence(
+    engine: Engine, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
+    answer = engine.run_one(WORD)
+    assert answer.finished.reason is FinishReason.ERROR
+    assert "too long" in str(answer.finished.error)
+    assert answer.finished.is_refusal
+
+
+def test_the_time_of_others_compiles_does_not_count(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, opened = threading.Semaphore(0), threading.Event()
+
+    def slow(*args: object) -> object:
+        begun.release()
+        assert opened.wait(30)
+        return compile_grammar(*args)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(constraints_module, "compile_grammar", slow)
+    crowd = [engine.submit(lark(f'start: "{word}"')) for word in "ab"]
+    assert all(begun.acquire(timeout=30) for _ in crowd)  # both threads are at work
+    queued = engine.submit(WORD)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
+        told: dict[int, Answer] = {}
+        while len(told) < len(crowd):
+            engine._note(engine.core.step()[1], {}, told)
+        assert sorted(told) == sorted(crowd)
+    opened.set()
+    assert engine.run()[queued].finished.reason is FinishReason.STOP
+
+
+def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(
+    engine: Engine, gate: threading.Event
+) -> None:
+    handle = engine.submit(WORD)
+    engine.core.abort(1, [handle])
+    assert engine.core.stats().waiting == 0
+    gate.set()
+    assert engine.run()[handle].finished.reason is FinishReason.ABORT
+
+
+def test_a_grammar_is_compiled_once_for_all_who_bring_it(engine: Engine) -> None:
+    together(engine, 8)
+    together(engine, 8)
+    assert engine.constraints.counters.grammars_compiled == 1
+    assert (
+        engine.constraints.counters.grammars_cached + engine.constraints.counters.grammars_compiled
+        >= 9
+    )

@@ -1,0 +1,54 @@
+"""A group of one rank exchanges with itself what no group at all does. Groups of several are tested
+with processes, in ``tests/engine/ranks``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.sharding.collectives import ALONE, CollectiveError, Group
+from engine.sharding.shard import Shard
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    group = Group(Shard(0, 1), CPU, tmp_path / "store")
+    yield group
+    group.close()
+
+
+def test_one_rank_s_group_and_none_give_the_same(group: Group) -> None:
+    x = torch.arange(6.0).view(2, 3)
+    across = x.t()  # not contiguous
+    for one in (group, ALONE):
+        assert torch.equal(one.all_reduce(x.clone()), x)
+        assert torch.equal(one.all_gather(across), across[None])
+        gathered = one.gather(across)
+        assert gathered is not None
+        assert torch.equal(gathered, across[None])
+        assert torch.equal(one.broadcast(across), across)
+        assert one.minimum(-(2**40)) == -(2**40)
+
+
+def test_a_call_counts_when_it_begins_even_if_it_fails(group: Group) -> None:
+    group.minimum(3)
+    group.broadcast(torch.ones(1))
+    assert group.calls == 2
+    with pytest.raises(CollectiveError, match="the ranks lost each other"):
+        group.all_reduce(torch.ones(1, dtype=torch.uint16))
+    assert group.calls == 3
+    assert ALONE.calls == 0
+
+
+def test_a_group_may_be_closed_twice_and_another_begun(tmp_path: Path, group: Group) -> None:
+    group.close()
+    group.close()
+    other = Group(Shard(0, 1), CPU, tmp_path / "another")
+    assert other.minimum(7) == 7
+    other.close()
