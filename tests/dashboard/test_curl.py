@@ -31,4 +31,4 @@ def test_a_model_or_address_cannot_end_the_command() -> None:
     words = shlex.split(as_curl("http://h:1/;rm -r", request, with_key=False))
     assert words[2] == "http://h:1/;rm -r/v1/chat/completions"
     assert json.loads(words[-1]) == request.body()
-    assert len(words) == 7
+    assert len([word for word in words if word != "\n"]) == 7
