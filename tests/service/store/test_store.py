@@ -312,6 +312,18 @@ async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path
         assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
 
 
+async def test_a_lookup_that_fails_says_that_the_store_is_away(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        raw = sqlite3.connect(tmp_path / "store.sqlite3", check_same_thread=False, timeout=60)
+        # In a thread: the store needs the event loop to end a transaction that holds the file.
+        await asyncio.to_thread(raw.execute, "ALTER TABLE quire_responses RENAME TO elsewhere")
+        raw.close()
+        with pytest.raises(StoreUnavailableError):
+            await store.get("resp_a", "me")
+        with pytest.raises(StoreUnavailableError):
+            await store.delete("resp_a", "me")
+
+
 async def test_a_database_driver_that_loses_a_cancellation_cannot_hold_up_the_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
