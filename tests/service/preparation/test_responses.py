@@ -21,7 +21,9 @@ def history(*ids: str) -> History:
     return History(context=b"[]", input=json.dumps(items).encode(), body=b'{"output":[]}')
 
 
-def response(input_: Any, *, context: int = 4096, job: dict[str, Any] | None = None, **fields: Any):  # type: ignore[no-untyped-def]  # any of a step's results
+def response(
+    input_: Any, *, context: int = 4096, job: dict[str, Any] | None = None, **fields: Any
+) -> Any:
     loaded = engine(max_model_len=context)
     return prepared(
         "responses", {"input": input_, **fields}, loaded=loaded, **RESPONSES, **(job or {})

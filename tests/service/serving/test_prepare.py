@@ -18,8 +18,6 @@ from tests.service.preparation.bodies import RESPONSES, USER
 from tests.service.preparation.prepared import engine
 from tests.service.serving.by_hand import client, loaded, services
 
-OF = services(loaded())
-
 
 def made(asking: Client, step: Any = CHAT, body: Any = None, **fields: Any) -> Any:
     chat = {"messages": USER} if body is None else body
@@ -31,20 +29,20 @@ def refuse() -> None:
 
 
 def test_the_job_bears_the_request_s_id_and_its_time() -> None:
-    asking = client(OF)
+    asking = client(services(loaded()))
     generation = made(asking).generation
     assert generation.request_id == asking.exchange.record.request_id
     assert generation.arrival_time == asking.exchange.record.received_time
 
 
 def test_a_job_s_own_fields_reach_it() -> None:
-    found = made(client(OF), RESPONSES_STEP, {"input": "Hi"}, **RESPONSES)
+    found = made(client(services(loaded())), RESPONSES_STEP, {"input": "Hi"}, **RESPONSES)
     [item] = json.loads(found.items)
     assert item["id"].startswith("msg_" + RESPONSES["response_id"].removeprefix("resp_"))
 
 
 def test_who_may_not_enter_is_refused_before_there_is_work_and_noted() -> None:
-    asking = client(OF)
+    asking = client(services(loaded()))
     unsound = {"chat_template_kwargs": {"moon": 1}}  # as its rendering would show
     body = {"messages": USER, "stream": True, "user_name": 1, **unsound}
     with pytest.raises(OverloadedError):
@@ -56,11 +54,11 @@ def test_who_may_not_enter_is_refused_before_there_is_work_and_noted() -> None:
 
 def test_a_body_that_cannot_be_read_is_refused_first() -> None:
     with pytest.raises(InvalidRequestError):
-        made(client(OF), body={"messages": []}, admit=refuse)
+        made(client(services(loaded())), body={"messages": []}, admit=refuse)
 
 
 def test_what_is_noted_does_not_undo_what_was_known() -> None:
-    asking = client(OF)
+    asking = client(services(loaded()))
     asking.exchange.record.client_request_id = "of the header"
     made(asking, body={"messages": USER, "request_id": "of the body"})
     assert asking.exchange.record.client_request_id == "of the header"
@@ -77,7 +75,7 @@ def test_an_error_is_raised_with_its_field() -> None:
 def test_limits_are_the_settings() -> None:
     limits = limits_of(services(loaded(), max_choices=3, unknown_fields="refuse"))
     assert (limits.names, limits.max_choices, limits.refuse_unknown) == (("pocket",), 3, True)
-    assert not limits_of(OF).refuse_unknown
+    assert not limits_of(services(loaded())).refuse_unknown
 
 
 async def test_a_generation_that_is_started_is_the_exchange_s() -> None:
