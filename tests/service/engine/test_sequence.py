@@ -141,7 +141,8 @@ def test_an_end_is_an_error_unless_the_model_came_to_it(
     if reason in (FinishReason.STOP, FinishReason.LENGTH):
         assert sequence.error is None
     else:
-        assert type(sequence.error) is (InvalidRequestError if is_refusal else EngineFailedError)
+        kind = InvalidRequestError if is_refusal else EngineFailedError
+        assert isinstance(sequence.error, kind)
         assert "it cannot" in str(sequence.error)
     sequence.failure = EngineFailedError("gone")
     assert sequence.error is sequence.failure

@@ -11,7 +11,7 @@ from pocket import MODEL_DIR
 from service.errors import InvalidRequestError, ModelNotFoundError
 from service.preparation.jobs import Noted
 from service.proto.quire.v1 import quire_pb2 as pb
-from tests.service.preparation.bodies import TOOL, USER
+from tests.service.preparation.bodies import SCHEMA, USER
 from tests.service.preparation.prepared import prepared, tokenizer
 
 SPOKEN = [
@@ -24,7 +24,8 @@ SPOKEN = [
 
 def as_jinja_renders(messages: list[dict[str, Any]]) -> str:
     template = jinja2.Template((MODEL_DIR / "chat_template.jinja").read_text())
-    return template.render(messages=messages, add_generation_prompt=True)
+    text: str = template.render(messages=messages, add_generation_prompt=True)
+    return text
 
 
 def test_the_prompt_is_what_the_template_renders() -> None:
@@ -46,8 +47,8 @@ def test_the_same_conversation_by_grpc_is_the_same_generation() -> None:
 
 
 def test_only_a_call_that_must_be_made_has_a_form() -> None:
-    loose = {**TOOL["function"], "strict": False}
-    tools = {"messages": USER, "tools": [{"type": "function", "function": loose}]}
+    loose = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+    tools = {"messages": USER, "tools": [loose]}
     assert prepared("chat", tools).asked is None
     forced = prepared("chat", {**tools, "tool_choice": "required"})
     assert forced.asked is not None

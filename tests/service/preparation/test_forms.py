@@ -128,11 +128,11 @@ def test_what_a_custom_tool_s_text_cannot_be_bound_to_is_freed_only_where_it_may
     other = ToolShape(
         name="d", param="tools.1.format", custom=True, input=Regex(pattern="[ab]+", param="r")
     )
-    request = {"tools": (bound, other)}
+    tools = (bound, other)
     with pytest.raises(InvalidRequestError) as refused:
-        written(ConstraintRequest(**request))
+        written(ConstraintRequest(tools=tools))
     assert refused.value.param == "tools.0.format"
-    form = written(ConstraintRequest(**request, may_free=True))
+    form = written(ConstraintRequest(tools=tools, may_free=True))
     assert form.freed == ["tools.0.format"]
     assert accepts(form.constraint, call("c", {"input": "anything"}))
     assert not accepts(form.constraint, call("d", {"input": "c"}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -24,7 +26,7 @@ from service.preparation.jobs import (
 from tests.service.preparation.prepared import LIMITS, engine
 
 HISTORY = History(context=b"[1]", input=b"[22]", body=b"{}")
-COMMON = {"limits": LIMITS, "engine": engine()}
+COMMON: dict[str, Any] = {"limits": LIMITS, "engine": engine()}
 JOBS = (
     Job(step="chat", body=b"12345", **COMMON),
     ResponsesJob(

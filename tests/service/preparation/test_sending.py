@@ -10,7 +10,7 @@ import pytest
 from service.preparation.jobs import Done, Reply
 from service.preparation.sending import lightened, packed, unpacked
 from service.wire.texts.rerank import RerankRequest
-from tests.service.preparation.bodies import LONG, TOOL, USER
+from tests.service.preparation.bodies import LONG, USER
 from tests.service.preparation.prepared import prepared, work_of
 
 
@@ -37,7 +37,7 @@ async def test_token_ids_arrive_as_they_were_and_take_four_bytes_each() -> None:
 async def test_what_made_the_prompt_does_not_travel() -> None:
     body = {
         "messages": [{"role": "user", "content": LONG}],
-        "tools": [{**TOOL, "function": {**TOOL["function"], "description": LONG}}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": LONG}}],
         "truncate_prompt_tokens": 9,
         "n": 3,
         "stream": True,
