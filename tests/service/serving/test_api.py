@@ -80,3 +80,20 @@ async def test_cached_tokens_are_told_by_the_block_only_to_who_speaks_of_caching
         await complete(asking.exchange, begun.generation, begun.encoder)
         usage = json.loads(b"".join(begun.encoder.whole()))["usage"]
         assert bool(usage.get("cache_creation_input_tokens")) is (system != "s")
+
+
+@pytest.mark.parametrize(("display", "shown"), [("summarized", True), ("omitted", False)])
+async def test_thoughts_are_shown_unless_they_are_to_be_omitted(display: str, shown: bool) -> None:
+    desk = loaded()
+    of = services(desk)
+    asking = client(of)
+    thinking = {"type": "enabled", "budget_tokens": 1024, "display": display}
+    body = {"model": "pocket", "max_tokens": 2048, "messages": USER, "thinking": thinking}
+    begun = await begin(MESSAGES_API, json.dumps(body).encode(), asking)
+    say(of, desk, "<think>\nHm.\n</think>\n\nHello.")
+    await complete(asking.exchange, begun.generation, begun.encoder)
+    thought, said = json.loads(b"".join(begun.encoder.whole()))["content"]
+    assert said == {"type": "text", "text": "Hello."}
+    assert thought["type"] == "thinking"
+    assert ("Hm." in thought["thinking"]) is shown
+    assert thought["signature"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import ClientGoneError, EngineFailedError, WrongTaskError
+from service.errors import ClientGoneError, DrainingError, EngineFailedError, WrongTaskError
 from service.pooling.scores import floats_of
 from service.preparation.embeddings import EMBEDDINGS
 from service.preparation.scores import RERANK, SCORE
@@ -96,3 +96,23 @@ async def test_who_leaves_waits_for_no_vector() -> None:
     gone.set()
     with pytest.raises(ClientGoneError):
         await working
+
+
+async def test_where_no_request_is_let_in_no_vector_is_asked_for() -> None:
+    desk = loaded()
+    of = services(desk)
+    of.drain.begin()
+    for work in (
+        embed(EMBEDDINGS, b'{"input":"a"}', client(of)),
+        score_pairs(SCORE, b'{"text_1":"a","text_2":"b"}', client(of)),
+    ):
+        with pytest.raises(DrainingError):
+            await work
+    assert desk.sequences == []
+
+
+async def test_a_model_that_generates_nothing_still_embeds() -> None:
+    desk = loaded(engine(generates=False))
+    work = embed(EMBEDDINGS, b'{"input":"a"}', client(services(desk)))
+    _, pooled = await answered(work, desk, [1.0])
+    assert len(pooled.vectors) == 1
