@@ -77,3 +77,32 @@ def test_grpcs_generate_comes_to_the_same() -> None:
     message = pb.GenerateRequest(text=TEXT, max_tokens=5).SerializeToString()
     by_http = prepared("completion", {"prompt": TEXT, "max_tokens": 5})
     assert prepared("grpc_completion", message).generation == by_http.generation
+
+
+def test_only_prompts_that_are_echoed_have_a_text() -> None:
+    for echo, texts in ((False, ["", ""]), (True, ["Hi", TEXT])):
+        assert prepared("completion", {"prompt": ["Hi", TEXT], "echo": echo}).texts == texts
+
+
+def test_what_the_request_says_of_its_output_reaches_the_generation() -> None:
+    body = {
+        "prompt": "Hi",
+        "seed": 3,
+        "stop": ["END"],
+        "skip_special_tokens": False,
+        "priority": 5,
+        "cache_salt": "mine",
+    }
+    generation = prepared("completion", body).generation
+    assert (generation.seed, generation.stop.strings) == (3, ("END",))
+    assert not generation.skip_special_tokens
+    assert (generation.priority, generation.cache_salt) == (5, "mine")
+    assert generation.length_penalty is None
+    searched = prepared("completion", {"prompt": "Hi", "n": 2, "use_beam_search": True}).generation
+    assert searched.length_penalty is not None
+
+
+def test_a_form_of_a_completion_is_of_plain_text() -> None:
+    asked = prepared("completion", {"prompt": "Hi", "guided_choice": ["a", "b"]}).asked
+    assert asked is not None
+    assert asked.plain

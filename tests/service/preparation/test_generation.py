@@ -16,7 +16,7 @@ from service.preparation.jobs import Asked
 from service.wire.chat.request import ChatRequest, Message
 from service.wire.task import Task
 from tests.service.preparation.bodies import SCHEMA, USER
-from tests.service.preparation.prepared import engine, work_of
+from tests.service.preparation.prepared import engine, tokenizer, work_of
 
 MESSAGES = [Message(role="user", content="Hi")]
 
@@ -50,6 +50,7 @@ def test_an_answer_that_goes_on_begins_where_it_was_left() -> None:
         )
     )
     assert generation.continues_text
+    assert tokenizer().decode(generation.prompts[0]).endswith("I am")
     assert generation.opening is Opening.TEXT
     fresh, _ = generated(Conversation(messages=[*USER, begun, *USER]))
     assert not fresh.continues_text

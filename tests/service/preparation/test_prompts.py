@@ -100,8 +100,9 @@ def test_a_prompt_must_leave_room_for_one_token() -> None:
 def test_token_ids_are_of_the_vocabulary_and_not_too_many() -> None:
     check_token_ids([], 10, "prompt")
     check_token_ids([0, 9], 10, "prompt")
-    with pytest.raises(InvalidRequestError, match="largest id is 9"):
+    with pytest.raises(InvalidRequestError, match="largest id is 9") as refused:
         check_token_ids([0, 10], 10, "prompt")
+    assert refused.value.param == "prompt"
     check_together(MAX_PROMPT_TOKENS, "prompt")
     with pytest.raises(ContextTooLongError):
         check_together(MAX_PROMPT_TOKENS + 1, "prompt")

@@ -45,7 +45,7 @@ def test_only_the_first_version_of_rerank_tells_the_documents_back() -> None:
 def test_a_hint_that_does_nothing_is_noted() -> None:
     noted = Noted()
     body = {"query": "q", "documents": ["a"], "max_tokens_per_doc": 5}
-    prepared("rerank_v2", body, noted=noted)
+    assert prepared("rerank_v2", body, noted=noted).noted is noted
     assert noted.ignored == ["max_tokens_per_doc"]
 
 
