@@ -82,6 +82,18 @@ def test_a_summary_is_asked_for_at_the_end_and_is_no_item() -> None:
     assert said(json.loads(made.items)) == ["the past"]
 
 
+def test_a_compaction_tells_back_what_the_user_said_and_is_neither_stored_nor_streamed() -> None:
+    spoken = [
+        {"role": "user", "content": "the past"},
+        {"role": "assistant", "content": "the answer"},
+    ]
+    made = response(spoken, stream=True, job={"compacts": True})
+    assert made.compacts
+    assert said(json.loads(made.said)) == ["the past"]
+    assert not (made.request.stream or made.request.store)
+    assert response(spoken).said == b"[]"
+
+
 def test_a_count_is_that_of_the_prompt() -> None:
     [prompt] = response("Hi there").generation.prompts
     answer = prepared("input_tokens", {"input": "Hi there"}, **RESPONSES)
