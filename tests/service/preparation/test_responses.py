@@ -90,7 +90,8 @@ def test_a_compaction_tells_back_what_the_user_said_and_is_neither_stored_nor_st
     made = response(spoken, stream=True, job={"compacts": True})
     assert made.compacts
     assert said(json.loads(made.said)) == ["the past"]
-    assert not (made.request.stream or made.request.store)
+    assert not made.request.stream
+    assert not made.request.store
     assert response(spoken).said == b"[]"
 
 
