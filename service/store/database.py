@@ -75,7 +75,9 @@ class Database:
 
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
-            row = await ResponseRepository(session=session).get_one_or_none(id=response_id)
+            # What advanced-alchemy would raise in their place is none of ``FAILURES``.
+            responses = ResponseRepository(session=session, wrap_exceptions=False)
+            row = await responses.get_one_or_none(id=response_id)
             if row is None:
                 return None
             record = await asyncio.to_thread(from_row, row)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-
 from dashboard.client import Generation
 from dashboard.conversation import Choices, Conversation
-from dashboard.curl import as_curl
 from tests.dashboard.foreign_server import ForeignServer
 from tests.dashboard.test_client import CHAT, event, streams, text
 from tests.e2e.quire_server import until
@@ -46,11 +42,3 @@ def test_what_was_not_chosen_is_not_sent() -> None:
     body = Conversation().request("Hi", CHOICES).body()
     assert "seed" not in body
     assert "chat_template_kwargs" not in body
-
-
-def test_the_curl_line_is_the_same_request() -> None:
-    request = Conversation().request("It's $5, isn't it? 🚀", CHOICES)
-    words = shlex.split(as_curl("http://h:1", request, with_key=False))
-    assert words[:3] == ["curl", "-N", "http://h:1/v1/chat/completions"]
-    assert json.loads(words[words.index("-d") + 1]) == request.body()
-    assert "Authorization" not in " ".join(words)

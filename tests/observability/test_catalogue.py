@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from engine.messages import StepPhase, WaitingReason
+from engine.messages import StepPhase
 from observability import catalogue, schema
 from observability.catalogue import Metric, MetricKind, Scope
-from observability.outcomes import OUTCOMES, ROUTES, WAITING_REASONS, OutcomeGroup, group_of
+from observability.outcomes import OUTCOMES, ROUTES
 
 
 @pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)
@@ -29,15 +29,9 @@ def test_a_metric_has_a_model_unless_it_is_the_processs_own(metric: Metric) -> N
     assert metric.kind is MetricKind.COUNTER or not metric.totals
 
 
-def test_the_engine_and_the_table_have_the_same_reasons_and_phases() -> None:
-    assert list(WAITING_REASONS) == list(map(str, WaitingReason))
+def test_the_engine_and_the_table_have_the_same_phases() -> None:
     phase = next(label for label in catalogue.STEP_SECONDS.labels if label.name == "phase")
     assert phase.values == tuple(map(str, StepPhase))
-
-
-def test_an_unknown_outcome_is_never_taken_for_an_answer() -> None:
-    assert {group_of(each.name) for each in OUTCOMES} == set(OutcomeGroup)
-    assert group_of("refused:by-a-newer-server") is not OutcomeGroup.ANSWERED
 
 
 def test_names_are_declared_once() -> None:

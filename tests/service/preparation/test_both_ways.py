@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from engine.messages import Ready
 from pocket import MODEL_DIR
 from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import QuireError
@@ -20,11 +19,9 @@ from service.preparation.jobs import (
     History,
     ItemsJob,
     Job,
-    Limits,
     Noted,
     Prepared,
     PreparedInputs,
-    Setup,
 )
 from service.preparation.processes import Preparation, arguments_for
 from service.preparation.sending import lightened
@@ -33,33 +30,9 @@ from service.preparation.work import Model, Work
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.bodies import CASES, RESPONSES, USER, Case, case
+from tests.service.preparation.prepared import LIMITS, SETUP, engine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-LIMITS = Limits(names=("pocket",), max_choices=16)
-SETUP = Setup(signing_key="a secret of the test", sealing_key=b"another secret of it")
-
-
-def engine(**fields: Any) -> Ready:
-    return Ready(
-        **{
-            "model": "pocket",
-            "architecture": "Pocket",
-            "dtype": "float32",
-            "device": "cpu",
-            "num_parameters": 1,
-            "vocab_size": 1500,
-            "max_model_len": 4096,
-            "max_num_seqs": 8,
-            "max_num_batched_tokens": 64,
-            "block_size": 16,
-            "num_kv_blocks": 64,
-            "kv_cache_bytes": 1,
-            "load_seconds": 1.0,
-            "embedding_size": 8,
-            **fields,
-        }
-    )
 
 
 def new_preparation() -> Preparation:

@@ -29,7 +29,7 @@ from service.preparation.processes import Preparation, arguments_for
 from service.preparation.work import Model
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
-from tests.service.preparation.test_both_ways import LIMITS, SETUP, engine
+from tests.service.preparation.prepared import LIMITS, SETUP, engine
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

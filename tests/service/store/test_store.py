@@ -9,90 +9,28 @@ import logging
 import os
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 import structlog
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import StatementError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from observability.logging import configure
 from service.errors import StoreUnavailableError
 from service.store.database import Database
 from service.store.place import StorePlace, store_place
 from service.store.record import StoredResponse
-from service.store.schema import database_url
-from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
-from service.store.tables import ResponseRow
-from tests.service.running_postgres import Postgres
+from tests.service.store.stored import MANY, execute, opened, record, rows_of, until
 
-ROOT = Path(__file__).resolve().parents[3]
-MANY = StoreLimits(responses=1000, bytes=1 << 30, ttl=1000)
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.store._RETRY_SECONDS", 0.05)
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.debian)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deep/store.sqlite3"
-    postgres: Postgres = request.getfixturevalue("postgres")
-    return postgres.url
-
-
-@asynccontextmanager
-async def opened(url: str, limits: StoreLimits = MANY) -> AsyncIterator[ResponseStore]:
-    store = ResponseStore(store_place(url), limits)
-    store.open()
-    try:
-        await until(lambda: store.available)
-        yield store
-    finally:
-        await store.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
-
-
-def record(
-    response_id: str, owner: str = "me", *, text: str = "Hi", ttl: int = 1000
-) -> StoredResponse:
-    now = int(time.time())
-    body = {"id": response_id, "output": [{"type": "message", "id": "m", "text": text}]}
-    return StoredResponse(
-        id=response_id,
-        owner=owner,
-        created_at=now,
-        expires_at=now + ttl,
-        status="completed",
-        body=json.dumps(body).encode(),
-        input='[{"role":"user","content":"Grüße 🚀"}]'.encode(),
-        context=b'[{"role":"user","content":"before"}]',
-        events=b"id: 0\ndata: x\n\n",
-    )
-
-
-async def rows_of(store: ResponseStore, response_id: str) -> int:
-    """How many rows the database itself has of it."""
-    assert store._database is not None
-    return int(await store._database.find(response_id) is not None)
 
 
 async def test_what_was_saved_can_be_read_at_once_and_by_the_next_process(url: str) -> None:
@@ -209,71 +147,6 @@ async def test_an_expired_response_is_gone_at_once_and_swept_later(url: str) -> 
         await until(lambda: not store._pending)
         while await rows_of(store, "resp_x"):
             await asyncio.sleep(0.005)
-
-
-async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
-    async with opened(url):
-        pass
-    engine = create_async_engine(database_url(store_place(url)))
-
-    def differences(connection: Connection) -> list[object]:
-        context = MigrationContext.configure(
-            connection, opts={"version_table": "quire_schema_version"}
-        )
-        return list(compare_metadata(context, ResponseRow.metadata))
-
-    async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
-    await engine.dispose()
-
-
-REPLICA = """
-import asyncio, sys
-from sqlalchemy.ext.asyncio import create_async_engine
-from service.store.place import store_place
-from service.store.schema import bring_up_to_date, database_url
-
-engine = create_async_engine(database_url(store_place(sys.argv[1])))
-print("ready", flush=True)
-sys.stdin.readline()
-asyncio.run(bring_up_to_date(engine))
-"""
-
-
-async def test_replicas_that_start_together_on_an_empty_database_migrate_it_once(url: str) -> None:
-    if url.startswith("postgresql"):
-        await execute(url, "CREATE DATABASE empty")
-        url = url.replace("/postgres", "/empty")
-    replicas = [
-        subprocess.Popen(
-            [sys.executable, "-c", REPLICA, url],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for _ in range(3)
-    ]
-    for replica in replicas:
-        assert replica.stdout is not None
-        assert replica.stdout.readline() == b"ready\n"
-    ends = await asyncio.gather(*(asyncio.to_thread(end, replica) for replica in replicas))
-    assert ends == [(0, b"")] * 3
-    async with opened(url) as store:
-        assert await rows_of(store, "any") == 0
-
-
-def end(replica: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """Let it go; its exit code and what it complained of."""
-    _, errors = replica.communicate(b"\n", 60)
-    return replica.returncode, errors
-
-
-async def execute(url: str, statement: str) -> None:
-    engine = create_async_engine(database_url(store_place(url)), isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        await connection.execute(text(statement))
-    await engine.dispose()
 
 
 async def end_lease(url: str, response_id: str) -> None:
@@ -404,14 +277,6 @@ async def test_a_store_that_was_never_there_is_logged_once_and_why(
     assert "secret" not in line["error"]
 
 
-def test_what_is_logged_of_a_failure_holds_nothing_of_what_was_to_be_stored() -> None:
-    database = Database(store_place("sqlite:///store.sqlite3"))
-    failure = StatementError("no", "INSERT …", {"body": "a prompt"}, TypeError("not a number"))
-    assert database.explain(failure) == "TypeError: not a number"
-    row = "null value in column\nDETAIL:  Failing row contains (resp_1, a prompt)."
-    assert database.explain(OSError(row)) == "OSError: null value in column"
-
-
 async def test_a_database_that_cannot_even_be_named_is_away() -> None:
     store = ResponseStore(store_place("sqlite://host/file"), MANY)  # SQLite knows no hosts
     store.open()
@@ -471,6 +336,18 @@ async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path
         assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
 
 
+async def test_a_lookup_that_fails_says_that_the_store_is_away(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        raw = sqlite3.connect(tmp_path / "store.sqlite3", check_same_thread=False, timeout=60)
+        # In a thread: the store needs the event loop to end a transaction that holds the file.
+        await asyncio.to_thread(raw.execute, "ALTER TABLE quire_responses RENAME TO elsewhere")
+        raw.close()
+        with pytest.raises(StoreUnavailableError):
+            await store.get("resp_a", "me")
+        with pytest.raises(StoreUnavailableError):
+            await store.delete("resp_a", "me")
+
+
 async def test_a_database_driver_that_loses_a_cancellation_cannot_hold_up_the_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -488,20 +365,3 @@ async def test_a_database_driver_that_loses_a_cancellation_cannot_hold_up_the_en
     await sweeping.wait()
     async with asyncio.timeout(60):
         await store.close()
-
-
-async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
-    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
-        await store.put(record("resp_a"))
-        files = list(tmp_path.iterdir())
-        assert len(files) >= 3  # the database, its log, the lock
-        assert all(file.stat().st_mode & 0o077 == 0 for file in files)
-
-
-def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
-    secret = load_secret(None, tmp_path / "state")
-    assert load_secret(None, tmp_path / "state") == secret
-    assert len(secret) == 32
-    assert (tmp_path / "state" / "seal.key").stat().st_mode & 0o077 == 0
-    assert load_secret("given by the operator", tmp_path) == b"given by the operator"
-    assert load_secret(None, Path("/proc/nowhere")) != secret

@@ -1,4 +1,4 @@
-"""What one request, and one engine message, do to metrics, log and trace."""
+"""What a request, and all messages together, do to metrics, log and trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import json
-import struct
 import subprocess
 import sys
 import time
@@ -20,10 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.messages import (
     EngineCounters,
-    EngineStats,
     Heartbeat,
-    Ready,
-    StepOutputs,
     StepPhase,
     WaitingReason,
 )
@@ -34,13 +30,7 @@ from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
 from service.telemetry.requests import Telemetry
 from tests.service.records import answered, sequence, started
-
-MODEL = {"model": "m"}
-
-
-@pytest.fixture
-def telemetry() -> Telemetry:
-    return Telemetry(["m", "alias"], version="1.2.3")
+from tests.service.telemetry.watched import READY, stats, step, value
 
 
 @pytest.fixture
@@ -54,48 +44,6 @@ def log() -> Iterator[Any]:
 
     yield lines
     structlog.reset_defaults()
-
-
-def value(telemetry: Telemetry, metric: Metric, suffix: str = "", **labels: str) -> float:
-    telemetry.exposition(None)
-    found = telemetry.metrics.sample(metric, {**MODEL, **labels}, suffix)
-    assert found is not None, (metric.name, suffix, labels)
-    return found
-
-
-def stats(**changes: Any) -> EngineStats:
-    return EngineStats(**{"kv_blocks_free": 100, **changes})
-
-
-def step(moment: float, handles: list[int], **changes: Any) -> StepOutputs:
-    values: dict[str, Any] = {
-        "time": moment,
-        "handles": struct.pack(f"<{len(handles)}q", *handles),
-        "token_ids": struct.pack(f"<{len(handles)}i", *range(len(handles))),
-        "phase": StepPhase.DECODE,
-        "step_seconds": 0.004,
-        "step_tokens": len(handles),
-        "step_sequences": len(handles),
-        "stats": stats(),
-    }
-    return StepOutputs(**{**values, **changes})
-
-
-READY = Ready(
-    model="/models/m",
-    architecture="Qwen3ForCausalLM",
-    dtype="float32",
-    device="cpu",
-    num_parameters=1,
-    vocab_size=10,
-    max_model_len=512,
-    max_num_seqs=64,
-    max_num_batched_tokens=2048,
-    block_size=16,
-    num_kv_blocks=100,
-    kv_cache_bytes=1,
-    load_seconds=1.5,
-)
 
 
 def every_number_of_the_engine(telemetry: Telemetry) -> None:
@@ -153,23 +101,6 @@ def test_no_series_with_a_model_stands_at_zero_for_ever(telemetry: Telemetry) ->
                 catalogue.Scope.REQUEST: {"m", "alias", catalogue.OTHER_MODEL},
             }[metric.scope]
         ), metric.name
-
-
-def test_every_counter_of_the_engine_reaches_its_series(telemetry: Telemetry) -> None:
-    counted = {name: n for n, name in enumerate(EngineCounters.__struct_fields__, start=1)}
-    telemetry.on_step(Heartbeat(stats(**counted)))
-    telemetry.exposition(None)
-    found = {}
-    for metric in catalogue.METRICS:
-        closed = [label for label in metric.labels if label is not catalogue.MODEL]
-        values = [total.value for total in metric.totals]
-        if metric.totals:
-            assert values == list(closed[0].values or ()) if closed else [None]
-        for total in metric.totals:
-            labels = {label.name: str(total.value) for label in closed}
-            found[total.field] = value(telemetry, metric, **labels)
-    del counted["steps"]  # which have a histogram; this only tells of a restart
-    assert found == counted
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -315,108 +246,6 @@ def test_sampled_requests_leave_their_trace_id_at_their_bucket() -> None:
     linked = {line.split("_bucket")[0] for line in page.splitlines() if f"{0xABC:032x}" in line}
     assert catalogue.TIME_TO_FIRST_TOKEN.name in linked
     assert catalogue.E2E_SECONDS.name in linked
-
-
-# --- the engine -------------------------------------------------------------------------------
-
-
-def test_gauges_show_the_state_after_the_last_step(telemetry: Telemetry) -> None:
-    telemetry.on_step(
-        step(
-            1.0,
-            [],
-            stats=stats(
-                running=3,
-                waiting=2,
-                waiting_reason=WaitingReason.KV_BLOCKS,
-                kv_blocks_free=10,
-                kv_blocks_cached=20,
-                kv_blocks_active=70,
-            ),
-        )
-    )
-    assert value(telemetry, catalogue.SEQUENCES_RUNNING) == 3
-    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="kv_blocks") == 2
-    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="slots") == 0
-    assert value(telemetry, catalogue.KV_BLOCKS, state="cached") == 20
-    assert value(telemetry, catalogue.KV_USAGE_RATIO) == pytest.approx(0.7)
-    assert abs(value(telemetry, catalogue.ENGINE_LAST_MESSAGE) - time.time()) < 5
-    telemetry.on_step(Heartbeat(stats()))
-    assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="kv_blocks") == 0
-
-
-def test_counters_follow_the_engines_totals(telemetry: Telemetry) -> None:
-    telemetry.on_step(step(1.0, [], stats=stats(tokens_generated=5, steps=1)))
-    telemetry.on_step(step(2.0, [], stats=stats(tokens_generated=8, preemptions=1, steps=2)))
-    telemetry.on_step(Heartbeat(stats(tokens_generated=8, preemptions=1, steps=2)))
-    assert value(telemetry, catalogue.GENERATED_TOKENS) == 8
-    assert value(telemetry, catalogue.PREEMPTIONS) == 1
-
-
-def test_counters_never_fall_and_lose_nothing_when_the_engine_restarts(
-    telemetry: Telemetry,
-) -> None:
-    telemetry.on_step(step(1.0, [], stats=stats(tokens_generated=100, steps=40)))
-    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
-    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
-    telemetry.on_step(step(2.0, [], stats=stats(tokens_generated=7, steps=3)))
-    assert value(telemetry, catalogue.GENERATED_TOKENS) == 107
-    # Restarted again, unnoticed by the link, and past what it had generated: its steps tell.
-    telemetry.on_step(step(3.0, [], stats=stats(tokens_generated=9, steps=1)))
-    assert value(telemetry, catalogue.GENERATED_TOKENS) == 116
-
-
-def test_the_gap_that_a_dead_engine_leaves_in_a_stream_is_counted(telemetry: Telemetry) -> None:
-    telemetry.on_step(step(1.0, [1, 2]))
-    telemetry.on_state(EngineState(LinkPhase.LOST, "gone", kept=frozenset({1})))
-    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY, frozenset({1})))
-    telemetry.on_step(step(8.5, [1, 2]))
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 1
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(7.5)
-
-
-def test_readiness_and_shape_of_the_engine_are_shown_and_its_loss_too(
-    telemetry: Telemetry,
-) -> None:
-    telemetry.on_state(EngineState(LinkPhase.LOADING, "loading"))
-    assert value(telemetry, catalogue.ENGINE_READY) == 0
-    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
-    assert value(telemetry, catalogue.ENGINE_READY) == 1
-    assert value(telemetry, catalogue.ENGINE_LOAD_SECONDS) == 1.5
-    info = {"dtype": "float32", "device": "cpu", "block_size": "16", "num_kv_blocks": "100"}
-    limits = {"max_model_len": "512", "max_num_seqs": "64"}
-    assert value(telemetry, catalogue.ENGINE_INFO, **info, **limits) == 1
-    telemetry.on_step(step(1.0, [1], stats=stats(running=1, kv_blocks_active=4)))
-    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
-    for metric in (catalogue.ENGINE_READY, catalogue.SEQUENCES_RUNNING, catalogue.KV_USAGE_RATIO):
-        assert value(telemetry, metric) == 0
-
-
-def test_steps_are_observed_by_phase_and_size(telemetry: Telemetry) -> None:
-    telemetry.on_step(step(1.0, [1, 2]))
-    telemetry.on_step(step(1.1, [1], phase=StepPhase.PREFILL, step_tokens=300, step_seconds=0.1))
-    telemetry.on_step(step(1.2, [], phase=None))  # an abort outside a step is no step
-    assert value(telemetry, catalogue.STEP_SECONDS, "_count", phase="decode") == 1
-    assert value(telemetry, catalogue.STEP_SECONDS, "_sum", phase="prefill") == pytest.approx(0.1)
-    assert value(telemetry, catalogue.STEP_TOKENS, "_sum") == 302
-    assert value(telemetry, catalogue.STEP_SEQUENCES, "_count") == 2
-
-
-def test_every_gap_between_tokens_of_a_sequence_is_an_observation(telemetry: Telemetry) -> None:
-    telemetry.on_step(step(1.000, [1, 2]))
-    telemetry.on_step(step(1.004, [1, 2]))
-    telemetry.on_step(step(1.014, [2], finished=[sequence(handle=2)]))
-    telemetry.on_step(step(1.020, [2]))  # a new sequence that bears the handle again: no gap
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 3
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(0.018)
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_bucket", le="0.005") == 2
-
-
-def test_a_lost_engine_leaves_no_gap_behind(telemetry: Telemetry) -> None:
-    telemetry.on_step(step(1.0, [1]))
-    telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
-    telemetry.on_step(step(90.0, [1]))
-    assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 0
 
 
 # --- the worker -------------------------------------------------------------------------------

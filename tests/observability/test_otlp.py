@@ -1,0 +1,151 @@
+"""Spans as a collector receives them, or does not."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from observability import otlp
+from tests.observability.otlp_receiver import (
+    Receiver,
+    attributes_of,
+    grpc_receiver,
+    http_receiver,
+)
+from tests.observability.traced import CALLER, NOT_SAMPLED, SAMPLED, TRACE, finished, tracer
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(params=["grpc", "http/protobuf"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def receiver(protocol: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    start = grpc_receiver if protocol == "grpc" else http_receiver
+    with start() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        yield running
+
+
+def test_spans_arrive_with_their_ids_parents_times_and_attributes(receiver: Receiver) -> None:
+    exporting = tracer()
+    identity = exporting.begin(SAMPLED, "vendor=opaque")
+    exporting.write(identity, finished(), [finished("queue"), finished("decode")])
+    exporting.close()
+    server, queue, decode = receiver.wait_for(3)
+    assert [span.name for span in (server, queue, decode)] == ["chat m", "queue", "decode"]
+    assert {span.trace_id.hex() for span in receiver.spans} == {TRACE}
+    assert server.span_id.hex() == identity.span_id_hex
+    assert server.parent_span_id.hex() == CALLER
+    assert queue.parent_span_id == decode.parent_span_id == server.span_id
+    assert len({server.span_id, queue.span_id, decode.span_id}) == 3
+    assert server.trace_state == "vendor=opaque"
+    assert (server.kind, queue.kind) == (server.SPAN_KIND_SERVER, server.SPAN_KIND_INTERNAL)
+    assert (server.start_time_unix_nano, server.end_time_unix_nano) == (10**9, 3 * 10**9)
+    assert attributes_of(server) == {
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.output_tokens": 7,
+        "gen_ai.request.stream": True,
+        "gen_ai.request.top_p": 0.5,
+        "gen_ai.response.finish_reasons": ["stop", "length"],
+    }
+    assert server.status.code == server.status.STATUS_CODE_UNSET
+    assert receiver.resources[0]["service.name"] == "quire"
+    assert receiver.resources[0]["service.version"] == "1.2.3"
+    assert exporting.dropped_spans() == 0
+
+
+def test_a_failed_request_is_an_error_span(receiver: Receiver) -> None:
+    exporting = tracer()
+    exporting.write(exporting.begin(None, None), finished(error="error:engine"), [])
+    exporting.close()
+    (span,) = receiver.wait_for(1)
+    assert span.status.code == span.status.STATUS_CODE_ERROR
+    assert span.status.message == "error:engine"
+    assert span.parent_span_id == b""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "argument", "header", "sampled"),
+    [
+        ("", "", None, True),
+        ("", "", NOT_SAMPLED, False),
+        ("always_on", "", NOT_SAMPLED, True),
+        ("always_off", "", SAMPLED, False),
+        ("parentbased_traceidratio", "0", None, False),
+        ("parentbased_traceidratio", "0", SAMPLED, True),
+        ("traceidratio", "1", NOT_SAMPLED, True),
+    ],
+)
+def test_sampling_follows_the_standard_variables(
+    sampler: str,
+    argument: str,
+    header: str | None,
+    sampled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with http_receiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        if sampler:
+            monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+            monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
+        exporting = tracer()
+        identity = exporting.begin(header, None)
+        exporting.write(identity, finished(), [])
+        exporting.close()
+        assert identity.sampled == sampled
+        assert identity.traceresponse.endswith("-01" if sampled else "-00")
+        assert len(receiver.spans) == int(sampled)
+
+
+def test_a_service_name_from_the_environment_wins(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "llm-front")
+    exporting = tracer()
+    exporting.write(exporting.begin(None, None), finished(), [])
+    exporting.close()
+    receiver.wait_for(1)
+    assert receiver.resources[0]["service.name"] == "llm-front"
+
+
+def test_a_dead_endpoint_slows_neither_requests_nor_the_end_and_is_counted(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    exporting = tracer()
+    begin = time.monotonic()
+    for _ in range(100):
+        exporting.write(exporting.begin(None, None), finished(), [finished("queue")])
+    assert time.monotonic() - begin < 5  # the exporter itself tries again for ten seconds
+    begin = time.monotonic()
+    exporting.close()
+    assert time.monotonic() - begin < 8
+    assert exporting.dropped_spans() == 200
+
+
+def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "MAX_QUEUED_SPANS", 512)
+    with socket.socket() as silent:  # accepts into its backlog and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv(
+            "OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
+        exporting = tracer()
+        for _ in range(600):
+            exporting.write(exporting.begin(None, None), finished(), [])
+        assert exporting.dropped_spans() == 600 - 512
+        exporting.close(0.2)
+        assert exporting.dropped_spans() == 600

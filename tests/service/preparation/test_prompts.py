@@ -1,0 +1,125 @@
+"""A prompt's text and token ids are within what the model can take, or refused by their field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.checkpoint.checkpoint import load_checkpoint
+from service.conversation import Conversation
+from service.errors import ContextTooLongError, InvalidRequestError
+from service.pooling.inputs import Input
+from service.preparation.prompts import (
+    MAX_PROMPT_TOKENS,
+    check_inputs,
+    check_together,
+    check_token_ids,
+    encoded,
+    most_conversation_chars,
+    prompt_ids,
+    rendered,
+    room,
+)
+from service.wire.sampling import SamplingFields
+from tests.service.preparation.bodies import USER
+from tests.service.preparation.prepared import model, tokenizer
+from tests.service.tiny_model import write_tiny_model
+
+TEXT = " ".join(f"word{number}" for number in range(40))
+CHECKPOINT = model().checkpoint
+
+
+def test_template_and_tokenizer_are_announced_before_they_run() -> None:
+    told: list[tuple[str, str | None]] = []
+    conversation = Conversation(messages=USER, param="input")
+    rendered(conversation, CHECKPOINT, lambda *stage: told.append(stage))
+    assert told == [("template", "input"), ("tokenizer", "input")]
+
+
+@pytest.mark.parametrize("name", ["moon", "messages", "tools", "add_generation_prompt"])
+def test_a_variable_that_the_template_does_not_read_is_refused_by_name(name: str) -> None:
+    conversation = Conversation(messages=USER, variables={name: 1})
+    with pytest.raises(InvalidRequestError, match=name) as refused:
+        rendered(conversation, CHECKPOINT, lambda *_: None)
+    assert refused.value.param == f"chat_template_kwargs.{name}"
+
+
+def test_what_a_template_raises_and_that_there_is_none_is_the_messages_fault(
+    tmp_path: Any,
+) -> None:
+    folder = write_tiny_model(tmp_path)
+    disliked = Conversation(messages=[{"role": "user", "content": "please raise"}])
+    with pytest.raises(InvalidRequestError, match="dislikes please raise") as refused:
+        rendered(disliked, load_checkpoint(folder), lambda *_: None)
+    assert refused.value.param == "messages"
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(InvalidRequestError, match="no chat template"):
+        rendered(Conversation(messages=USER), load_checkpoint(folder), lambda *_: None)
+
+
+def ids(text: str, context: int, **fields: Any) -> list[int]:
+    return prompt_ids(
+        text,
+        SamplingFields(**fields),
+        CHECKPOINT,
+        context=context,
+        param="prompt",
+        add_special_tokens=False,
+    )
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT * 50, "é🚀" * 300])
+@pytest.mark.parametrize("size", [1, 2, 17, -1])
+def test_a_cut_prompt_is_an_end_of_the_whole_one(text: str, size: int) -> None:
+    context = 64
+    whole = tokenizer().encode(text, add_special_tokens=False)
+    kept = context - 1 if size == -1 else size
+    left = ids(text, context, truncate_prompt_tokens=size, truncation_side="left")
+    right = ids(text, context, truncate_prompt_tokens=size, truncation_side="right")
+    assert (left, right) == (whole[-kept:], whole[:kept])
+
+
+def test_a_text_that_is_surely_too_long_is_refused_before_it_is_encoded() -> None:
+    with pytest.raises(ContextTooLongError, match="more than 64 tokens") as refused:
+        ids(TEXT * 50, 64)
+    assert refused.value.param == "prompt"
+    for size in (None, 3):
+        with pytest.raises(InvalidRequestError, match="not Unicode"):
+            ids("\ud800", 64, truncate_prompt_tokens=size)
+    short = encoded("Hi", CHECKPOINT, context=64, param="prompt", add_special_tokens=False)
+    assert short == tokenizer().encode("Hi", add_special_tokens=False)
+
+
+def test_a_prompt_must_leave_room_for_one_token() -> None:
+    assert room(63, 64, "prompt") == 1
+    with pytest.raises(ContextTooLongError, match="resulted in 64 tokens"):
+        room(64, 64, "prompt")
+
+
+def test_token_ids_are_of_the_vocabulary_and_not_too_many() -> None:
+    check_token_ids([], 10, "prompt")
+    check_token_ids([0, 9], 10, "prompt")
+    with pytest.raises(InvalidRequestError, match="largest id is 9") as refused:
+        check_token_ids([0, 10], 10, "prompt")
+    assert refused.value.param == "prompt"
+    check_together(MAX_PROMPT_TOKENS, "prompt")
+    with pytest.raises(ContextTooLongError):
+        check_together(MAX_PROMPT_TOKENS + 1, "prompt")
+
+
+def test_inputs_are_bounded_each_and_together() -> None:
+    check_inputs([Input([1] * 8)], ["input[0]"], 8, "input")
+    with pytest.raises(ContextTooLongError) as refused:
+        check_inputs([Input([1]), Input([1] * 9)], ["input[0]", "input[1]"], 8, "input")
+    assert refused.value.param == "input[1]"
+    half = Input(range(MAX_PROMPT_TOKENS // 2 + 1))
+    with pytest.raises(ContextTooLongError, match="together") as refused:
+        check_inputs([half, half], ["input[0]", "input[1]"], MAX_PROMPT_TOKENS, "input")
+    assert refused.value.param == "input"
+
+
+def test_no_conversation_that_fits_is_longer_than_its_bound() -> None:
+    context = 1 << 20
+    longest = max((CHECKPOINT.vocabulary.text_of(i) for i in range(1000)), key=len)
+    assert len(longest) * context <= most_conversation_chars(CHECKPOINT, context)

@@ -1,0 +1,137 @@
+"""One request from first byte to last: what it holds, what its record says, how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.messages import FinishReason, SamplingParams
+from service.errors import EngineFailedError, InvalidRequestError, SlowReaderError
+from service.generation.admission import Drain
+from service.generation.request import GenerationRequest
+from service.pooling.inputs import Input
+from service.pooling.request import PooledTexts, PoolingRequest
+from service.serving.exchange import Exchange, new_request_id
+from service.telemetry.observer import NoTelemetry
+from service.telemetry.record import RequestRecord
+from service.tenants.caller import Caller
+from service.tenants.upload_room import FREE_BYTES, UploadRoom
+from tests.service.serving.by_hand import give_vectors, loaded, record, say, services
+
+
+class Heard(NoTelemetry):
+    """What telemetry is told."""
+
+    def __init__(self) -> None:
+        self.first: list[float | None] = []
+        self.finished: list[str] = []
+
+    def first_token(self, record: RequestRecord) -> None:
+        self.first.append(record.first_token_time)
+
+    def request_finished(self, record: RequestRecord) -> None:
+        self.finished.append(record.outcome)
+
+
+def test_headers_name_the_request_and_what_of_it_did_nothing() -> None:
+    exchange = Exchange(record(), NoTelemetry())
+    assert exchange.headers == {"x-request-id": "req_1", "request-id": "req_1"}
+    exchange.ignored.add("logit_bais", "user")
+    exchange.ignored.meant["logit_bais"] = "logit_bias"
+    exchange.record.trace_id = "ab" * 16
+    assert exchange.headers["x-quire-ignored"] == "logit_bais, user"
+    assert "logit_bias" in exchange.headers["x-quire-hint"]
+    assert exchange.headers["x-trace-id"] == "ab" * 16
+
+
+def test_who_has_no_outcome_by_its_end_has_left() -> None:
+    heard = Heard()
+    exchange = Exchange(record(), heard)
+    exchange.close()
+    assert heard.finished == ["client_gone"]
+    assert exchange.record.ended_time is not None
+
+
+def test_the_first_failure_stays_and_only_a_cut_replaces_a_success() -> None:
+    failed = Exchange(record(), NoTelemetry())
+    failed.fail(InvalidRequestError("no"))
+    failed.fail(EngineFailedError("later"))
+    assert (failed.record.outcome, failed.record.error) == (
+        "refused:invalid",
+        "InvalidRequestError",
+    )
+    done = Exchange(record(), NoTelemetry())
+    done.succeed("stop")
+    done.fail(EngineFailedError("too late"))
+    assert (done.record.outcome, done.record.error) == ("stop", None)
+    done.cut(SlowReaderError("not read"))
+    assert (done.record.outcome, done.record.error) == ("client_slow", "SlowReaderError")
+
+
+def test_a_first_token_is_told_once() -> None:
+    heard = Heard()
+    exchange = Exchange(record(), heard)
+    exchange.note_first_token(3.0)
+    exchange.note_first_token(4.0)
+    assert heard.first == [3.0]
+
+
+def test_work_that_goes_on_ends_the_exchange_when_it_ends() -> None:
+    drain, room, heard = Drain(1.0), UploadRoom(1000), Heard()
+    drain.enter()
+    exchange = Exchange(record(), heard, drain=drain, answer_room=room)
+    exchange.hold(FREE_BYTES + 5)
+    end = exchange.detach()
+    exchange.close()
+    assert (drain.in_flight, room.held, heard.finished) == (1, 5, [])
+    end()
+    assert (drain.in_flight, room.held, heard.finished) == (0, 0, ["client_gone"])
+
+
+async def test_the_record_says_what_was_asked_for_and_what_it_cost() -> None:
+    desk = loaded()
+    of = services(desk)
+    exchange = Exchange(record(), Heard())
+    exchange.caller = Caller("0a" * 32, shares=True, may_hurry=False)
+    request = GenerationRequest(
+        "req_1",
+        [[1, 2, 3]],
+        SamplingParams(max_tokens=8, temperature=0.5, top_p=0.9),
+        arrival_time=0.0,
+        priority=-5,
+    )
+    generation = await of.generator.start(request, exchange.caller)
+    exchange.began(generation)
+    say(of, desk, "Hello.")
+    while not generation.done:
+        await generation.advance()
+    exchange.succeed("stop")
+    exchange.close()
+    told = exchange.record
+    assert (told.choices, told.max_tokens, told.temperature, told.top_p) == (1, 8, 0.5, 0.9)
+    assert (told.prompt_tokens, told.finish_reasons) == (3, ["stop"])
+    assert told.output_tokens == len(generation.choices[0].tokens) > 0
+    assert len(told.sequences) == 1
+    assert told.ignored == "priority"  # which this key may not raise
+
+
+async def test_vectors_are_no_generation() -> None:
+    desk = loaded()
+    exchange = Exchange(record(), NoTelemetry())
+    request = PoolingRequest("req_1", [Input([1, 2])], 0.0, most_open=4, most_open_tokens=99)
+    exchange.began_pooling(PooledTexts(desk, request, exchange.caller))
+    assert not exchange.record.generates
+    assert exchange.pooled is not None
+    waiting = exchange.pooled.vectors()
+    waiting.send(None)
+    give_vectors(desk, [1.0, 2.0])
+    with pytest.raises(StopIteration):
+        waiting.send(None)
+    exchange.close()
+    assert exchange.record.prompt_tokens == 2
+    assert [one.reason for one in exchange.record.sequences] == [FinishReason.STOP]
+
+
+def test_ids_are_new_each_time() -> None:
+    ids = {new_request_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(one.startswith("req_") for one in ids)

@@ -1,0 +1,60 @@
+"""A key is known by its digest, from either header, and opens the door for nobody else."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import UnauthorizedError
+from service.serving.keys import KeyRing
+
+RING = KeyRing(["sk-one", "sk-two", "sk-one"], hurried=["sk-two"])
+
+
+def test_a_caller_is_the_digest_of_its_key() -> None:
+    for key in ("sk-one", "sk-two"):
+        caller = RING.check(f"Bearer {key}".encode())
+        assert caller.owner == hashlib.sha256(key.encode()).hexdigest()
+        assert caller.shares
+        assert caller.may_hurry == (key == "sk-two")
+
+
+@pytest.mark.parametrize(
+    ("authorization", "api_key"),
+    [
+        (b"Bearer sk-one", b""),
+        (b"bearer  sk-one ", b"sk-two"),
+        (b"", b" sk-one"),
+        (b"Basic c2stdHdv", b"sk-one"),
+        (b"Bearer ", b"sk-one"),
+        (b"sk-two", b"sk-one"),
+    ],
+)
+def test_a_key_stands_in_either_header_the_standard_one_first(
+    authorization: bytes, api_key: bytes
+) -> None:
+    assert RING.check(authorization, api_key) == RING.check(b"Bearer sk-one")
+
+
+@given(st.binary(max_size=24))
+def test_nothing_else_is_a_key(key: bytes) -> None:
+    for headers in ((b"Bearer " + key, b""), (b"", key)):
+        with pytest.raises(UnauthorizedError):
+            RING.check(*headers)
+
+
+def test_a_missing_key_is_told_from_a_wrong_one() -> None:
+    with pytest.raises(UnauthorizedError, match="didn't provide"):
+        RING.check(b"Basic abc")
+    with pytest.raises(UnauthorizedError, match="Incorrect"):
+        RING.check(b"Bearer sk-on")
+
+
+def test_a_key_that_is_the_only_one_shares_with_nobody() -> None:
+    caller = KeyRing(["sk-one", "sk-one"]).check(b"Bearer sk-one")
+    assert (caller.shares, caller.may_hurry) == (False, True)
+    assert not KeyRing([])
+    assert RING

@@ -1,0 +1,89 @@
+"""A body is prepared once somebody may enter, and its record says so whatever comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from service.errors import ContextTooLongError, InvalidRequestError, OverloadedError
+from service.preparation.chat import CHAT
+from service.preparation.responses import RESPONSES as RESPONSES_STEP
+from service.preparation.tokenize import TOKENIZE
+from service.serving.client import Client
+from service.serving.prepare import limits_of, prepare, start
+from tests.service.preparation.bodies import RESPONSES, USER
+from tests.service.preparation.prepared import engine
+from tests.service.serving.by_hand import client, loaded, services
+
+
+def made(asking: Client, step: Any = CHAT, body: Any = None, **fields: Any) -> Any:
+    chat = {"messages": USER} if body is None else body
+    return asyncio.run(prepare(step, json.dumps(chat).encode(), asking, **fields))
+
+
+def refuse() -> None:
+    raise OverloadedError("full")
+
+
+def test_the_job_bears_the_request_s_id_and_its_time() -> None:
+    asking = client(services(loaded()))
+    generation = made(asking).generation
+    assert generation.request_id == asking.exchange.record.request_id
+    assert generation.arrival_time == asking.exchange.record.received_time
+
+
+def test_a_job_s_own_fields_reach_it() -> None:
+    found = made(client(services(loaded())), RESPONSES_STEP, {"input": "Hi"}, **RESPONSES)
+    [item] = json.loads(found.items)
+    assert item["id"].startswith("msg_" + RESPONSES["response_id"].removeprefix("resp_"))
+
+
+def test_who_may_not_enter_is_refused_before_there_is_work_and_noted() -> None:
+    asking = client(services(loaded()))
+    unsound = {"chat_template_kwargs": {"moon": 1}}  # as its rendering would show
+    body = {"messages": USER, "stream": True, "user_name": 1, **unsound}
+    with pytest.raises(OverloadedError):
+        made(asking, body=body, admit=refuse)
+    record = asking.exchange.record
+    assert (record.model, record.stream) == ("pocket", True)
+    assert asking.exchange.ignored.names == ["user_name"]
+
+
+def test_a_body_that_cannot_be_read_is_refused_first() -> None:
+    with pytest.raises(InvalidRequestError):
+        made(client(services(loaded())), body={"messages": []}, admit=refuse)
+
+
+def test_what_is_noted_does_not_undo_what_was_known() -> None:
+    asking = client(services(loaded()))
+    asking.exchange.record.client_request_id = "of the header"
+    made(asking, body={"messages": USER, "request_id": "of the body"})
+    assert asking.exchange.record.client_request_id == "of the header"
+
+
+def test_an_error_is_raised_with_its_field() -> None:
+    small = client(services(loaded(engine(max_model_len=4))))
+    with pytest.raises(ContextTooLongError) as refused:
+        made(small)
+    assert refused.value.param == "messages"
+    assert made(small, TOKENIZE, {"messages": USER}).body  # which runs no model
+
+
+def test_limits_are_the_settings() -> None:
+    limits = limits_of(services(loaded(), max_choices=3, unknown_fields="refuse"))
+    assert (limits.names, limits.max_choices, limits.refuse_unknown) == (("pocket",), 3, True)
+    assert not limits_of(services(loaded())).refuse_unknown
+
+
+async def test_a_generation_that_is_started_is_the_exchange_s() -> None:
+    desk = loaded()
+    asking = client(services(desk))
+    prepared = await prepare(CHAT, b'{"messages":[{"role":"user","content":"Hi"}],"n":2}', asking)
+    assert desk.sequences == []
+    generation = await start(prepared, asking)
+    assert asking.exchange.generation is generation
+    assert asking.exchange.record.choices == 2
+    assert [one.prompt_tokens for one in desk.sequences] == [len(generation.request.prompts[0])] * 2

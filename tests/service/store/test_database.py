@@ -1,0 +1,121 @@
+"""What the store asks of its database, and what is said of its failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy.exc import StatementError
+
+from service.store.database import Database
+from service.store.place import store_place
+from service.store.record import StoredResponse
+from service.store.tables import to_row
+from tests.service.store.stored import record
+
+
+def test_what_is_logged_of_a_failure_holds_nothing_of_what_was_to_be_stored() -> None:
+    database = Database(store_place("sqlite:///store.sqlite3"))
+    failure = StatementError("no", "INSERT …", {"body": "a prompt"}, TypeError("not a number"))
+    assert database.explain(failure) == "TypeError: not a number"
+    row = "null value in column\nDETAIL:  Failing row contains (resp_1, a prompt)."
+    assert database.explain(OSError(row)) == "OSError: null value in column"
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(store_place(f"sqlite:///{tmp_path}/store.sqlite3"))
+    await database.bring_up_to_date()
+    yield database
+    await database.close()
+
+
+def at(second: int, kept: StoredResponse) -> StoredResponse:
+    return msgspec.structs.replace(kept, created_at=second)
+
+
+async def test_a_response_is_found_until_its_owner_deletes_it(database: Database) -> None:
+    kept = record("resp_a")
+    size = await database.write([kept], (), lease=60)
+    assert size == to_row(kept).size
+    assert await database.find("resp_a") == kept
+    assert await database.find("resp_b") is None
+    assert not await database.delete("resp_a", "you")
+    assert await database.delete("resp_a", "me")
+    assert not await database.delete("resp_a", "me")
+    assert await database.find("resp_a") is None
+
+
+async def test_a_write_takes_the_place_of_what_was_there_and_keeps_nothing_that_is_gone(
+    database: Database,
+) -> None:
+    await database.write([record("resp_a", text="first"), record("resp_b")], (), lease=60)
+    newer = record("resp_a", text="second")
+    await database.write([newer, record("resp_c")], {"resp_b", "resp_c"}, lease=60)
+    assert await database.find("resp_a") == newer
+    assert await database.find("resp_b") is None
+    assert await database.find("resp_c") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "lease", "abandoned"),
+    [
+        ("in_progress", 60, False),
+        ("in_progress", -60, True),
+        ("queued", -60, True),
+        ("completed", -60, False),
+    ],
+)
+async def test_what_is_at_work_is_abandoned_once_its_lease_has_ended(
+    database: Database, status: str, lease: int, abandoned: bool
+) -> None:
+    kept = msgspec.structs.replace(record("resp_a"), status=status)
+    await database.write([kept], (), lease=lease)
+    found = await database.find("resp_a")
+    assert found is not None
+    assert found.abandoned is abandoned
+    await database.sweep(responses=9, size=1 << 30, running=["resp_a"], lease=60)
+    found = await database.find("resp_a")
+    assert found is not None
+    assert not found.abandoned
+
+
+async def left(database: Database, ids: list[str]) -> list[str]:
+    return [each for each in ids if await database.find(each) is not None]
+
+
+async def test_a_sweep_takes_the_expired_and_the_oldest_beyond_the_count(
+    database: Database,
+) -> None:
+    ids = [f"resp_{number}" for number in range(6)]
+    kept = [at(number, record(each)) for number, each in enumerate(ids)]
+    kept[5] = msgspec.structs.replace(kept[5], expires_at=int(time.time()) - 1)
+    await database.write(kept, (), lease=60)
+    await database.sweep(responses=9, size=1 << 30, running=(), lease=60)
+    assert await left(database, ids) == ids[:5]
+    await database.sweep(responses=2, size=1 << 30, running=(), lease=60)
+    assert await left(database, ids) == ids[3:5]
+    await database.sweep(responses=2, size=0, running=(), lease=60)
+    assert await left(database, ids) == []
+
+
+async def test_who_has_less_than_a_share_loses_nothing_to_who_has_more(
+    database: Database,
+) -> None:
+    many = [at(number + 10, record(f"resp_m{number}", "many")) for number in range(5)]
+    await database.write([at(1, record("resp_few", "few")), *many], (), lease=60)
+    await database.sweep(responses=3, size=1 << 30, running=(), lease=60)
+    ids = [one.id for one in many]
+    assert await left(database, ["resp_few", *ids]) == ["resp_few", *ids[3:]]
+
+
+async def test_a_database_that_is_not_there_fails_as_it_says(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    database = Database(store_place(f"sqlite:///{tmp_path}/file/store.sqlite3"))
+    with pytest.raises(Database.FAILURES) as raised:
+        await database.find("resp_a")
+    assert "unable to open" in database.explain(raised.value)
+    await database.close()

@@ -1,0 +1,86 @@
+"""The migrations make the tables that the code has, once, in a file for its user alone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from service.store.place import store_place
+from service.store.schema import database_url
+from service.store.tables import ResponseRow
+from tests.service.store.stored import execute, opened, record, rows_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
+    async with opened(url):
+        pass
+    engine = create_async_engine(database_url(store_place(url)))
+
+    def differences(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": "quire_schema_version"}
+        )
+        return list(compare_metadata(context, ResponseRow.metadata))
+
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    await engine.dispose()
+
+
+REPLICA = """
+import asyncio, sys
+from sqlalchemy.ext.asyncio import create_async_engine
+from service.store.place import store_place
+from service.store.schema import bring_up_to_date, database_url
+
+engine = create_async_engine(database_url(store_place(sys.argv[1])))
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(bring_up_to_date(engine))
+"""
+
+
+async def test_replicas_that_start_together_on_an_empty_database_migrate_it_once(url: str) -> None:
+    if url.startswith("postgresql"):
+        await execute(url, "CREATE DATABASE empty")
+        url = url.replace("/postgres", "/empty")
+    replicas = [
+        subprocess.Popen(
+            [sys.executable, "-c", REPLICA, url],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
+    for replica in replicas:
+        assert replica.stdout is not None
+        assert replica.stdout.readline() == b"ready\n"
+    ends = await asyncio.gather(*(asyncio.to_thread(end, replica) for replica in replicas))
+    assert ends == [(0, b"")] * 3
+    async with opened(url) as store:
+        assert await rows_of(store, "any") == 0
+
+
+def end(replica: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    """Let it go; its exit code and what it complained of."""
+    _, errors = replica.communicate(b"\n", 60)
+    return replica.returncode, errors
+
+
+async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        await store.put(record("resp_a"))
+        files = list(tmp_path.iterdir())
+        assert len(files) >= 3  # the database, its log, the lock
+        assert all(file.stat().st_mode & 0o077 == 0 for file in files)
