@@ -102,17 +102,23 @@ def test_what_bare_text_cannot_be_held_to_is_refused_by_name(keyword: str) -> No
         ({"enum": ["a", "b</v>", "!c", 5]}, ["a"], ["b</v>", "!c", "5", ""]),
         ({"enum": ["x</v>"]}, [], ["x</v>", "", "/"]),
         ({"pattern": "^a+$"}, ["a", "aa"], ["b", "ba", ""]),
+        ({"pattern": "a"}, ["bab", "a\n"], ["b", "a</v>"]),
+        ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
+        ({"pattern": r"^[|(^]|\\|\$$"}, ["|x", "(", "a$", "a\\b"], ["x|", "$a"]),
+        ({"pattern": "(a|b)c"}, ["xacx", "bc"], ["a", "c"]),
+        ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
+        ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
     ],
 )
 def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
     schema: dict[str, Any], allowed: list[str], refused: list[str]
 ) -> None:
     terminal = text_terminal(schema, "</v>", never_first="!")
-    asked = grammar(f'start: "<" TEXT ">"\nTEXT: {terminal}\n')
+    asked = grammar(f'start: "<v>" TEXT\nTEXT: ({terminal}) "</v>"\n')
     for text in allowed:
-        assert accepts(asked, f"<{text}>"), text
+        assert accepts(asked, f"<v>{text}</v>"), text
     for text in refused:
-        assert not accepts(asked, f"<{text}>"), text
+        assert not accepts(asked, f"<v>{text}</v>"), text
 
 
 def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import jsonschema
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from engine.constraint.grammar import compile_grammar
 from service.constraint.build import build_constraint
 from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
-from service.formats import Opening, ShippedFormat
+from service.formats import (
+    ElementsBody,
+    Opening,
+    ParametersBody,
+    RelaxedBody,
+    ShippedFormat,
+)
 from service.formats.format import token_like
 from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
 from tests.service.constraint.shipped import (
@@ -134,3 +141,48 @@ def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_anoth
         value = json.loads(arguments[0])["text"]
         assert value in texts, (written, value)
         assert value == "fine" or json.dumps(value) in written or value in written
+
+
+BARE = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None
+    and isinstance(shipped.calls.body, ElementsBody | ParametersBody | RelaxedBody)
+]
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "city",
+    [
+        {"minLength": 3, "maxLength": 5},
+        {"pattern": "^O"},
+        {"pattern": "o$|^R"},
+        {"pattern": "sl"},
+        {"enum": ["Oslo", "Oslos"]},
+    ],
+    ids=str,
+)
+def test_a_string_without_quotes_follows_its_schema(
+    shipped: ShippedFormat, city: dict[str, Any]
+) -> None:
+    """The format's own example, with other values in it. The oracle is the schema itself."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", **city}, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    tools = (
+        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
+        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
+    )
+    request = ConstraintRequest(tools=tools, opening=opening(shipped))
+    asked = build_constraint(request, form(shipped), token_id)
+    for example in shipped.examples:
+        if example.lenient or not example.calls or "Oslo" not in example.text:
+            continue
+        for value in ("Oslo", "Rom", "Bonn-Oslo"):
+            sound = jsonschema.Draft202012Validator(city).is_valid(value)
+            text = example.text.partition("<|call|>")[0].replace("Oslo", value)
+            assert accepts(asked, text) == sound, text
