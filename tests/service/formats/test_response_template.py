@@ -44,3 +44,32 @@ def test_a_response_template_is_followed_where_that_can_be_exact(
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
         assert (found.reasoning, found.tool_call) == (expected.reasoning, expected.tool_call)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"open": "<t>"},
+        {"open": "<t>", "close": "</t>", "content": "json"},
+        {"open": "<t>", "close": "</t>", "transform": "{content} and more"},
+        {"open": "<t>", "close": "</t>", "unheard_of": True},
+        "<t>",
+    ],
+    ids=["no end", "another body", "a transform", "an unknown key", "no object"],
+)
+def test_what_a_field_says_beyond_literal_tags_is_left_to_detection(field: Any) -> None:
+    assert read_response_template({"fields": {"thinking": field}}) is None
+    beside = {"fields": {"thinking": THINKING, "unheard_of": field}}
+    assert read_response_template(beside) is None
+
+
+def test_tags_around_the_content_mean_nothing_to_a_client() -> None:
+    declared = {"fields": {"content": {"open": "<answer>\n", "close": ["</answer>", "<end>"]}}}
+    found = read_response_template(declared)
+    assert found is not None
+    assert found.ignored == ("<answer>", "</answer>", "<end>")
+
+
+def test_two_fields_of_reasoning_cannot_both_be_followed() -> None:
+    both = {"thinking": THINKING, "reasoning": THINKING}
+    assert read_response_template({"fields": both}) is None
