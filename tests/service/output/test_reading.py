@@ -63,6 +63,16 @@ def test_arguments_that_are_no_json_object_make_no_complete_call(arguments: str)
     assert (log.begun, log.complete, finds.call_open) == (1, 0, False)
 
 
+def test_a_reader_that_saw_no_end_makes_no_complete_call() -> None:
+    log = new_log("x")
+    finds = Finds(Source("x", 0), log)
+    finds.begin("f")
+    finds.arguments("{}")
+    finds.end(whole=False)
+    assert log.complete == 0
+    assert not isinstance(log.events[-1], ToolCallEnd)
+
+
 def test_where_only_known_tools_count_another_name_is_no_call() -> None:
     log = new_log("x")
     finds = Finds(Source("x", 0), log, known_only=True)

@@ -31,8 +31,24 @@ BOTH = [Call("f", None, '{"a": [1]}', True), Call("g", None, "{}", True)]
 
 @pytest.mark.parametrize(
     "text",
-    [f"[{F}, {G}]", f" [ {F} , {G} ]", f"{F}; {G}", f"{F}\n{G}", f"[{F}}}, {G}}}]", f"[{F} {G}]"],
-    ids=["array", "spaced", "semicolon", "lines", "braces written twice", "comma forgotten"],
+    [
+        f"[{F}, {G}]",
+        f" [ {F} , {G} ]",
+        f"{F}; {G}",
+        f"{F}\n{G}",
+        f"[{F}}}, {G}}}]",
+        f"[{F} {G}]",
+        f"{F}}} }}\n{G}",
+    ],
+    ids=[
+        "array",
+        "spaced",
+        "semicolon",
+        "lines",
+        "braces written twice",
+        "comma forgotten",
+        "brace written thrice",
+    ],
 )
 def test_several_calls_are_read_in_every_way_to_write_them(text: str) -> None:
     found, _ = calls(text + "|", JsonBody())

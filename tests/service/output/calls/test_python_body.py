@@ -67,6 +67,7 @@ def test_what_python_writes_is_read_as_python_reads_it(values: dict[str, Any]) -
         ("f(a='it's', b=1)", {"a": "it's", "b": 1}),
         ('f(a="""two\nlines""")', {"a": "two\nlines"}),
         (r"f(a='\x41\u00e9\q')", {"a": "Aé\\q"}),
+        ("f(a='x\\\ny')", {"a": "xy"}),
         ("f(a=b.c)", {"a": "b.c"}),
     ],
 )
