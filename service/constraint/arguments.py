@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from service.constraint.flat import CannotFlattenError, flat_regex
@@ -76,8 +77,7 @@ def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> s
         return " | ".join(map(literal, texts)) or _NOTHING
     shapes: list[str] = []
     if isinstance(regex := schema.get("pattern"), str):
-        whole = regex.startswith("^") and regex.endswith("$")
-        shapes.append(pattern(regex if whole else f"(?s:.*)(?:{regex})(?s:.*)"))
+        shapes.append(pattern("|".join(map(_searched, _alternatives(regex)))))
     least, most = schema.get("minLength"), schema.get("maxLength")
     if isinstance(least, int) or isinstance(most, int):
         bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
@@ -85,6 +85,26 @@ def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> s
     if not shapes:
         return None
     return " & ".join([*shapes, f"~/(?s:.*){quoted(close)}(?s:.*)/"])
+
+
+def _alternatives(regex: str) -> list[str]:
+    """What stands between the bars of a regex that are in no group and no class."""
+    found = [""]
+    depth = 0
+    for part in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", regex, re.DOTALL):
+        depth += (part == "(") - (part == ")")
+        if part == "|" and depth == 0:
+            found.append("")
+        else:
+            found[-1] += part
+    return found
+
+
+def _searched(regex: str) -> str:
+    """A regex for the whole of every text in which this one, without bars, finds something."""
+    begins, ends = regex.startswith("^"), re.search(r"(?<!\\)(?:\\\\)*\$\Z", regex) is not None
+    bare = regex[int(begins) : len(regex) - int(ends)]
+    return f"{'' if begins else '(?s:.*)'}(?:{bare}){'' if ends else '(?s:.*)'}"
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

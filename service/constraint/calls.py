@@ -181,10 +181,9 @@ class CallTerms:
             shape = text_terminal(
                 part, body.value_close or edge, never_first=CDATA if body.cdata else ""
             )
-            end = self._spelled(edge + body.value_close)
             if shape is None:
                 return f"{self._spelled(edge)} {self._rules.text_to(close)}"
-            return f"{self._spelled(edge)} {self._rules.add(shape, terminal=True)} {end}"
+            return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
 
         def json_value(part: dict[str, Any]) -> str:
             grammar = schema_grammar(part, lenient=not is_binding(tool))
@@ -211,9 +210,8 @@ class CallTerms:
 
         def text_value(part: dict[str, Any]) -> str:
             shape = text_terminal(part, body.mark)
-            if shape is None:
-                return self._rules.text_to(tag(body.mark, self._token_ids))
-            return f"{self._rules.add(shape, terminal=True)} {mark}"
+            end = tag(body.mark, self._token_ids)
+            return self._rules.text_to(end) if shape is None else self._rules.shaped_to(shape, end)
 
         def json_value(part: dict[str, Any]) -> str:
             return f"{schema_grammar(part, lenient=not is_binding(tool))} {mark}"
@@ -278,7 +276,7 @@ class CallTerms:
             shape = text_terminal(part, body.quote)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
-            return f"{quote.term} {self._rules.add(shape, terminal=True)} {quote.term}"
+            return f"{quote.term} {self._rules.shaped_to(shape, quote)}"
 
         def json_value(part: dict[str, Any]) -> str:
             return schema_grammar(part, lenient=not is_binding(tool))

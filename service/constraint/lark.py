@@ -122,6 +122,13 @@ class Rules:
         to_head = self.add(f"/(?s:.*){quoted(end.head)}/", option="[lazy]")
         return self.add(f"{to_head}+ {end.rest}") if end.rest else to_head
 
+    def shaped_to(self, shape: str, end: Tag) -> str:
+        """A text of the terminal ``shape``, in which ``end`` is not spelled out, and ``end``. One
+        terminal has both: on its own, a text would be read as far as its shape allows, and take in
+        the beginning of its end."""
+        whole = f"({shape}) {literal(end.head)}" if end.head else shape
+        return self.add(f"{self.add(whole, terminal=True)} {end.rest}")
+
     def source(self, start: str) -> str:
         return "\n".join(["%llguidance {}", f"start: {start}", *self._lines]) + "\n"
 

@@ -14,6 +14,7 @@ from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Waiting
 
 _MAX_DEPTH = 64
+_SPACE = re.compile(r"\s+")
 _KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
@@ -108,7 +109,8 @@ def _string(
 
     while True:
         yield from _to_mark(source, body, emit)
-        yield from source.space()
+        space: list[str] = []
+        yield from source.run(_SPACE, space.append)
         if (yield from source.accept(f"</{key}>")):
             marked = False
         elif (yield from source.at(body.call_close, *siblings)):
@@ -117,7 +119,7 @@ def _string(
             yield from source.until(">", emit=_ignore)
             marked = False
         else:
-            emit(body.mark)
+            emit(body.mark + "".join(space))  # it is the text's own
             continue
         sink.arguments('"')
         return marked
@@ -131,9 +133,10 @@ def _element(
     children: list[tuple[str, _Element]] = []
     marked = False
     while True:
+        space: list[str] = []
         if not marked:
             yield from _to_mark(source, body, pieces.append)
-            yield from source.space()
+            yield from source.run(_SPACE, space.append)
         marked = False
         if (yield from source.accept(f"</{key}>")):
             break
@@ -144,7 +147,7 @@ def _element(
             yield from source.until(">", emit=_ignore)
             break
         if depth >= _MAX_DEPTH or not (yield from source.accept("<")):
-            pieces.append(body.mark)
+            pieces.append(body.mark + "".join(space))
             continue
         name = (yield from source.text_until(">", limit=MAX_NAME_CHARS)).strip()
         child = yield from _element(source, body, name, depth + 1)

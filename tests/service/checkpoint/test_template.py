@@ -217,25 +217,6 @@ def test_a_template_tells_which_variables_it_reads() -> None:
     assert "strftime_now" not in ChatTemplate(HEADERS).variables
 
 
-@pytest.mark.parametrize(
-    "declared",
-    [
-        "{{ 'one' }}",
-        [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "{{ 'one' }}"}],
-    ],
-    ids=["a string", "a list"],
-)
-def test_the_template_may_stand_in_the_tokenizer_config(declared: Any, tmp_path: Path) -> None:
-    directory = write_tiny_model(tmp_path / "model")
-    (directory / "chat_template.jinja").unlink()
-    config = {"chat_template": declared, "eos_token": {"content": "<|im_end|>"}}
-    (directory / "tokenizer_config.json").write_text(json.dumps(config))
-    checkpoint = load_checkpoint(directory)
-    assert checkpoint.template is not None
-    assert checkpoint.template.render([]) == "one"
-    assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
-
-
 NAMED = [
     {"name": "tool_use", "template": "tools: {{ spoken }} <tool_call>"},
     {"name": "default", "template": "plain: {{ other }} <think>"},
@@ -273,13 +254,3 @@ def test_conversations_with_tools_have_a_template_of_their_own(
         )
     assert {"spoken", "other"} <= template.variables
     assert checkpoint.output_format.name == "think+hermes"
-
-
-def test_a_template_for_tools_beside_the_embedded_models_own_is_a_strangers(tmp_path: Path) -> None:
-    directory = write_tiny_model(tmp_path / "model")
-    own = (pocket.MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
-    (directory / "chat_template.jinja").write_text(own, encoding="utf-8")
-    assert load_checkpoint(directory).has_own_template
-    (directory / "additional_chat_templates").mkdir()
-    (directory / "additional_chat_templates/tool_use.jinja").write_text("x", encoding="utf-8")
-    assert not load_checkpoint(directory).has_own_template

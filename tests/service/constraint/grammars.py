@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
 from engine.constraint.grammar import Tokens, compile_grammar
 from engine.messages import Constraint
+from service.constraint.schema_grammar import schema_grammar
 from tests.service.tiny_model import build_tokenizer
 
 
@@ -50,6 +52,11 @@ def spelled(constraint: Constraint | None, text: str) -> bool:
 
 def grammar(source: str) -> Constraint:
     return Constraint(grammar=source)
+
+
+def enforced(schema: dict[str, Any] | bool, text: str, **options: bool) -> bool:
+    """Whether the grammar of this schema allows the text."""
+    return accepts(grammar(f"start: {schema_grammar(schema, **options)}\n"), text)
 
 
 @functools.cache

@@ -17,14 +17,8 @@ import pytest
 from pydantic import UUID4, Base64Str, BaseModel, Field, SecretStr, TypeAdapter
 
 from service.constraint.schema import enforceable
-from service.constraint.schema_grammar import eased, nested, schema_grammar
 from service.errors import InvalidRequestError
-from tests.engine.constraint.random_schemas import SchemaMaker
-from tests.service.constraint.grammars import accepts, grammar
-
-
-def enforced(schema: dict[str, Any] | bool, text: str, **options: bool) -> bool:
-    return accepts(grammar(f"start: {schema_grammar(schema, **options)}\n"), text)
+from tests.service.constraint.grammars import enforced
 
 
 def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
@@ -32,37 +26,6 @@ def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
     schema."""
     for error in enforceable(schema, param).left_out:
         raise error
-
-
-VALUE = {"a": [1, 2.5, {"b": 'x\n"y"'}], "c": None, "d": {}, "e": [], "ü": "é😀"}
-
-
-@pytest.mark.parametrize(
-    "style",
-    [{}, {"indent": 2}, {"indent": 4}, {"indent": "\t"}, {"separators": (",", ":")}],
-    ids=str,
-)
-def test_json_is_welcome_in_every_usual_style(style: dict[str, Any]) -> None:
-    text = json.dumps(VALUE, ensure_ascii=False, **style)
-    assert enforced({"type": "object"}, text)
-    assert enforced(True, text)
-
-
-def test_white_space_does_not_go_on_forever() -> None:
-    assert not enforced({"type": "object"}, "{" + " " * 100 + "}")
-    assert not enforced({"type": "object"}, "{" + "\n" * 10 + "}")
-
-
-def test_without_white_space_there_is_one_way_to_write_a_value() -> None:
-    schema = {"type": "array", "items": {"type": "integer"}}
-    assert enforced(schema, "[1, 2]", any_whitespace=False)
-    assert not enforced(schema, "[1,2]", any_whitespace=False)
-    assert not enforced(schema, "[ 1, 2]", any_whitespace=False)
-
-
-def test_a_property_s_name_cannot_be_spelled_past_its_schema() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert not enforced(schema, '{"\\u0061": 3}')
 
 
 @pytest.mark.parametrize(
@@ -144,32 +107,6 @@ def test_a_schema_is_not_nested_too_deeply() -> None:
         schema = {"items": schema}
     with pytest.raises(InvalidRequestError, match="deep"):
         check_schema(schema, "schema")
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_nested_schema_means_what_it_meant(seed: int) -> None:
-    schema = SchemaMaker(seed).make()
-    inside = {"properties": {"x/y": nested(schema, "/properties/x~1y")}, "required": ["x/y"]}
-    jsonschema.Draft202012Validator.check_schema(inside)
-    for value in (None, True, 7, "red", [], {}, {"a": 1}, [1, "two"], {"k": ["v"]}):
-        alone = jsonschema.Draft202012Validator(schema).is_valid(value)
-        assert jsonschema.Draft202012Validator(inside).is_valid({"x/y": value}) == alone
-
-
-def test_references_to_the_root_are_nested_too() -> None:
-    tree = {
-        "type": "object",
-        "properties": {"left": {"$ref": "#"}, "leaf": {"const": 1}},
-        "additionalProperties": False,
-    }
-    inside = {
-        "type": "object",
-        "properties": {"tree": nested(tree, "/properties/tree"), "n": {"type": "null"}},
-        "required": ["tree", "n"],
-        "additionalProperties": False,
-    }
-    assert enforced(inside, '{"tree": {"left": {"left": {"leaf": 1}}}, "n": null}')
-    assert not enforced(inside, '{"tree": {"left": {"n": null}}, "n": null}')
 
 
 # --- what generators of schemas write -------------------------------------------------------------
@@ -346,22 +283,6 @@ def test_a_pattern_that_only_looks_like_that_is_kept(regex: str) -> None:
 def test_an_odd_schema_is_read_without_a_fault_of_ours(schema: dict[str, Any]) -> None:
     read = enforceable(schema, "s")
     assert all(error.param for error in read.left_out)
-
-
-def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "a": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
-            "b": {"type": "string", "pattern": "[z-a]"},
-        },
-        "required": ["a", "b"],
-    }
-    first, second = eased(schema, "s")
-    assert first.paths == ["s.properties.a.oneOf"]
-    assert second.paths == ["s.properties.a.oneOf", "s.properties.b.pattern"]
-    assert enforced(second.schema, '{"a": 1.5, "b": "x"}')
-    assert not enforced(second.schema, '{"a": "x", "b": "x"}')
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from service.formats import (
-    Channels,
-    Opening,
     OutputFormat,
     ReasoningTags,
     ShippedFormat,
     ToolCallTags,
     detect_format,
     named_format,
-    opening_of,
-    read_response_template,
-    reasoning_is_over,
     shipped_formats,
 )
+from service.formats.format import token_like
 
 THINK = ReasoningTags("<think>", "</think>")
 HERMES = ToolCallTags("<tool_call>", "</tool_call>")
 CODER = named_format("tool_calls", "qwen3_coder").calls
-THINKING = {"open": "<think>\n", "close": "\n</think>"}
-CALLS = {"open": "<tool_call>", "close": "</tool_call>", "content": "json", "repeats": True}
 
 
 @pytest.mark.parametrize(
@@ -42,34 +34,6 @@ def test_a_chat_template_shows_its_familys_tags(template: str, expected: OutputF
     assert (found.reasoning, found.tool_call) == (expected.reasoning, expected.tool_call)
 
 
-@pytest.mark.parametrize(
-    ("declared", "expected"),
-    [
-        ({"fields": {"thinking": THINKING, "tool_calls": CALLS}}, OutputFormat(THINK, HERMES)),
-        (
-            {"fields": {"reasoning_content": {"open": ["[A]", "[AB]"], "close": "[/A]"}}},
-            OutputFormat(ReasoningTags("[A]", "[/A]"), None),
-        ),
-        (
-            {"fields": {"content": {}, "tool_calls": {**CALLS, "open": "[C]", "close": "[/C]"}}},
-            OutputFormat(None, ToolCallTags("[C]", "[/C]")),
-        ),
-        ({"fields": {"tool_calls": {**CALLS, "content": "xml-inline"}}}, None),
-        ({"fields": {"thinking": {"open_pattern": "<t.*>", "close": "x"}}}, None),
-        ({}, None),
-        (None, None),
-        ("nonsense", None),
-    ],
-)
-def test_a_response_template_is_followed_where_that_can_be_exact(
-    declared: Any, expected: OutputFormat | None
-) -> None:
-    found = read_response_template(declared)
-    assert (found is None) == (expected is None)
-    if found is not None and expected is not None:
-        assert (found.reasoning, found.tool_call) == (expected.reasoning, expected.tool_call)
-
-
 def test_a_name_overrides_what_the_template_shows() -> None:
     template = "<think></think><tool_call></tool_call>"
     kimi = detect_format(template, calls="kimi_k2", reasoning="none")
@@ -80,110 +44,29 @@ def test_a_name_overrides_what_the_template_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "continues", "expected"),
+    ("text", "parts"),
     [
-        ("<|im_start|>assistant\n<think>\n", False, Opening.REASONING),
-        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False, Opening.TEXT),
-        ("<|im_start|>assistant\n<think>\nso", True, Opening.REASONING),
-        ("what is <think>? <|im_start|>assistant\n", False, Opening.TEXT),
+        ("<a><b>", ("<a>", "<b>")),
+        ("[TOOL_CALLS]x[ARGS]", ("[TOOL_CALLS]", "[ARGS]")),
+        ("]<]minimax[>[<tool_call>", ("]<]minimax[>[", "<tool_call>")),
+        ("<｜DSML｜invoke name=", ("｜DSML｜",)),
+        ("<｜DSML｜calls>", ("<｜DSML｜calls>", "｜DSML｜")),
+        ("plain text", ()),
     ],
 )
-def test_a_prompt_shows_where_it_leaves_the_model(
-    prompt: str, continues: bool, expected: Opening
-) -> None:
-    assert opening_of(OutputFormat(THINK), prompt, continues=continues) is expected
+def test_a_delimiter_shows_the_tokens_that_may_be_in_it(text: str, parts: tuple[str, ...]) -> None:
+    assert sorted(token_like(text)) == sorted(parts)
 
 
-@pytest.mark.parametrize("shipped", shipped_formats("reasoning"), ids=lambda s: s.names[0])
-def test_a_prompt_that_ends_in_a_closed_block_is_behind_the_reasoning(
-    shipped: ShippedFormat,
-) -> None:
-    tags = shipped.reasoning
-    assert tags is not None
-
-    def over(prompt: str, *, continues: bool = False) -> bool:
-        return reasoning_is_over(OutputFormat(tags), prompt, continues=continues)
-
-    begun = "<|user|>Hi<|assistant|>"
-    for close in tags.closes:
-        # As templates write it: an empty block, or, as DeepSeek's, only its end.
-        assert over(f"{begun}{tags.open}\n\n{close}\n\n")
-        assert over(f"{begun}{close}")
-        assert over(f"{begun}{tags.open}so{close}\nWell,", continues=True)
-        # A thought of an earlier turn closes nothing now.
-        assert not over(f"<|assistant|>{tags.open}so{close}Hello{begun}")
-        assert not over(f"{close}{begun}{tags.open}\n", continues=True)
-    assert not over(begun)
-    assert not over(f"{begun}{tags.open}\n")
-    assert not over(f"{begun}Well,", continues=True)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("<|start|>user<|message|>Hi<|end|><|start|>assistant", False),
-        ("<|start|>assistant<|channel|>analysis<|message|><|end|><|start|>assistant", True),
-        ("<|start|>assistant<|channel|>analysis<|message|>so<|end|>\n<|start|>assistant", True),
-        ("<|start|>assistant<|channel|>analysis<|message|>so", False),
-        ("<|start|>assistant<|channel|>final<|message|>Hi<|end|><|start|>assistant", False),
-        ("<|start|>assistant", False),
-    ],
-)
-def test_a_closed_message_of_reasoning_is_behind_the_next_header(
-    prompt: str, expected: bool
-) -> None:
-    harmony = OutputFormat(channels=named_format("tool_calls", "openai").channels)
-    assert reasoning_is_over(harmony, prompt, continues=False) is expected
-
-
-CHANNELS = [
-    pytest.param(shipped.channels, id=shipped.names[0])
-    for shipped in shipped_formats("tool_calls")
-    if shipped.channels is not None and shipped.channels.reasoning_header
-]
-
-
-@pytest.mark.parametrize("channels", CHANNELS)
-def test_the_same_in_every_family_whose_messages_have_headers(channels: Channels) -> None:
-    end, begun = channels.between
-    form = OutputFormat(channels=channels)
-
-    def over(prompt: str) -> bool:
-        return reasoning_is_over(form, prompt, continues=False)
-
-    thought = f"{begun}{channels.reasoning_header}so{end}"
-    user = "<|start|>user<|message|>Hi<|eot|>"
-    assert over(f"{user}{thought}{begun}")
-    assert over(f"{begun}{channels.reasoning_header}{end}\n{begun}")
-    assert not over(f"{begun}{channels.text_headers[0]}Hi{end}{begun}")
-    assert not over(f"{user}{begun}")
-    assert not over(f"{thought}{user}{begun}")  # an earlier turn's
-    assert not over(f"{thought}{begun}{channels.text_headers[0]}Hi{end}{user}{begun}")
-    assert not over(thought)
-
-
-@pytest.mark.parametrize("name", ["hunyuan_a13b", "granite33", "kimi_k3"])
-def test_tags_that_mean_nothing_may_stand_behind_a_closed_block(name: str) -> None:
-    shipped = named_format("reasoning", name)
-    tags, ignored = shipped.reasoning, shipped.ignored
-    assert tags is not None
-    form = OutputFormat(tags, ignored=ignored)
-    closed = f"<|user|>Hi<|assistant|>{tags.open}\n\n{tags.close}\n"
-    assert reasoning_is_over(form, f"{closed}{ignored[0]}\n", continues=False)
-    assert not reasoning_is_over(form, f"{closed}Hello{ignored[1]}<|user|>", continues=False)
-    assert not reasoning_is_over(form, ignored[1] * 100_000, continues=False)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("<|start|>user<|message|>Hi<|end|><|start|>assistant", Opening.HEADER),
-        ("<|start|>assistant<|channel|>final<|message|>Well", Opening.TEXT),
-        ("<|start|>assistant<|channel|>analysis<|message|>Well", Opening.REASONING),
-    ],
-)
-def test_a_prompt_of_messages_with_headers_ends_in_a_header_or_a_message(
-    prompt: str, expected: Opening
-) -> None:
-    harmony = OutputFormat(channels=named_format("tool_calls", "openai").channels)
-    assert opening_of(harmony, prompt, continues=True) is expected
+@pytest.mark.parametrize("shipped", shipped_formats("tool_calls"), ids=lambda s: s.names[0])
+def test_every_tag_is_named_once_for_the_tokenizer(shipped: ShippedFormat) -> None:
+    form = OutputFormat(THINK, shipped.calls, shipped.channels, shipped.ignored)
+    tags = form.tags
+    assert len(set(tags)) == len(tags)
+    assert "" not in tags
+    expected = {*THINK.opens, *THINK.closes, *shipped.ignored}
+    if shipped.calls is not None:
+        expected |= {*shipped.calls.opens, *shipped.calls.around, shipped.calls.close} - {""}
+    if shipped.channels is not None:
+        expected |= {*shipped.channels.opens, *shipped.channels.closes}
+    assert expected <= set(tags)

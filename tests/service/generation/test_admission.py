@@ -17,7 +17,6 @@ from service.errors import (
     QuireError,
 )
 from service.generation.admission import Admission, Drain
-from service.generation.request import choice_seed
 from service.settings import ServiceSettings
 from service.supervision.page import Supervision
 from service.supervision.restarts import FAILING_DEATHS
@@ -175,14 +174,3 @@ async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
     drain.leave()
     assert await waiting
     assert drain.in_flight == 0
-
-
-def test_choices_have_seeds_of_their_own_and_the_first_has_the_requests() -> None:
-    seeds = [choice_seed(42, index) for index in range(64)]
-    assert seeds[0] == 42
-    assert len(set(seeds)) == 64
-    assert all(
-        0 <= choice_seed(seed, index) < 2**63
-        for seed in (-1, -(2**63), 2**63 - 1)
-        for index in (0, 1)
-    )

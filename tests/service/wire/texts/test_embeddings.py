@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError
-from service.pooling.scores import cosine, floats_of
 from service.wire.texts.embeddings import (
     MAX_INPUTS,
     decode_embeddings,
@@ -141,11 +140,3 @@ def test_one_text_is_scored_against_many_or_each_against_its_own(
     else:
         with pytest.raises(InvalidRequestError, match="text_1"):
             decode_score(body)
-
-
-def test_a_cosine_stays_within_its_bounds_whatever_the_rounding() -> None:
-    vector = floats_of(struct.pack("<3f", 0.57735026, 0.57735026, 0.57735032))
-    assert cosine(vector, vector) <= 1
-    opposite = floats_of(struct.pack("<3f", -0.57735026, -0.57735026, -0.57735032))
-    assert cosine(vector, opposite) >= -1
-    assert cosine(floats_of(struct.pack("<2f", 1, 0)), floats_of(struct.pack("<2f", 0, 1))) == 0

@@ -1,0 +1,98 @@
+"""What a model directory says: tokenizer, chat template, sampling defaults and output format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pocket
+from service.checkpoint.checkpoint import SamplingDefaults, load_checkpoint
+from service.formats import ReasoningTags, named_format
+from tests.service.tiny_model import write_tiny_model
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "{{ 'one' }}",
+        [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "{{ 'one' }}"}],
+    ],
+    ids=["a string", "a list"],
+)
+def test_the_template_may_stand_in_the_tokenizer_config(declared: Any, tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "model")
+    (directory / "chat_template.jinja").unlink()
+    config = {"chat_template": declared, "eos_token": {"content": "<|im_end|>"}}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.template is not None
+    assert checkpoint.template.render([]) == "one"
+    assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
+
+
+def test_a_template_for_tools_beside_the_embedded_models_own_is_a_strangers(tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "model")
+    own = (pocket.MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
+    (directory / "chat_template.jinja").write_text(own, encoding="utf-8")
+    assert load_checkpoint(directory).has_own_template
+    (directory / "additional_chat_templates").mkdir()
+    (directory / "additional_chat_templates/tool_use.jinja").write_text("x", encoding="utf-8")
+    assert not load_checkpoint(directory).has_own_template
+
+
+def model(directory: Path, **files: Any) -> Path:
+    """A tiny model with these JSON files, ``.json`` left out of their names."""
+    write_tiny_model(directory)
+    for name, value in files.items():
+        (directory / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+    return directory
+
+
+def test_sampling_defaults_are_the_generation_configs(tmp_path: Path) -> None:
+    config = {"do_sample": False, "temperature": 0.7, "top_k": 20, "eos_token_id": [1, 2]}
+    defaults = load_checkpoint(model(tmp_path, generation_config=config)).defaults
+    assert defaults == SamplingDefaults(do_sample=False, temperature=0.7, top_k=20)
+    (tmp_path / "generation_config.json").unlink()
+    assert load_checkpoint(tmp_path).defaults == SamplingDefaults()
+
+
+def test_what_the_checkpoint_declares_comes_before_what_its_template_shows(
+    tmp_path: Path,
+) -> None:
+    declared = {"fields": {"thinking": {"open": "[T]", "close": "[/T]"}}}
+    directory = model(tmp_path, response_template=declared)
+    own = load_checkpoint(directory).output_format
+    assert own.reasoning == ReasoningTags("[T]", "[/T]")
+    assert own.tool_call is None
+    named = load_checkpoint(directory, tool_call_parser="kimi_k2").output_format
+    assert named.tool_call == named_format("tool_calls", "kimi_k2").calls
+    with pytest.raises(ValueError, match="no such"):
+        load_checkpoint(directory, tool_call_parser="no such")
+
+
+def test_a_model_without_a_chat_template_is_read_too(tmp_path: Path) -> None:
+    directory = model(tmp_path)
+    (directory / "chat_template.jinja").unlink()
+    checkpoint = load_checkpoint(directory)
+    assert (checkpoint.template, checkpoint.template_writes) == (None, "")
+    assert not checkpoint.has_own_template
+
+
+def test_what_another_process_found_is_taken_as_it_is(tmp_path: Path) -> None:
+    directory = model(tmp_path)
+    (directory / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    checkpoint = load_checkpoint(directory, template_writes="<think></think>")
+    assert checkpoint.template_writes == "<think></think>"
+    assert checkpoint.output_format.reasoning == ReasoningTags("<think>", "</think>")
+
+
+def test_unsound_and_missing_files_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"generation_config\.json does not hold a JSON object"):
+        load_checkpoint(model(tmp_path / "unsound", generation_config=[1]))
+    directory = model(tmp_path / "missing")
+    (directory / "tokenizer.json").unlink()
+    with pytest.raises(OSError, match=r"tokenizer\.json"):
+        load_checkpoint(directory)

@@ -1,0 +1,188 @@
+"""Every shipped format: what its grammar allows, its parser reads back as sound calls."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from engine.constraint.grammar import compile_grammar
+from service.constraint.build import build_constraint
+from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
+from service.formats import (
+    ElementsBody,
+    Opening,
+    ParametersBody,
+    RelaxedBody,
+    ShippedFormat,
+)
+from service.formats.format import token_like
+from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
+from tests.service.constraint.shipped import (
+    EMPTY,
+    FORMATS,
+    NOTE,
+    SCHEMAS,
+    SHIPPED,
+    calls_in,
+    constraint,
+    form,
+    opening,
+    walk,
+)
+from tests.service.output.parsing import parse, summary
+
+pytestmark = pytest.mark.integration
+
+
+@FORMATS
+def test_forced_calls_are_read_back_as_calls_that_match_their_schemas(
+    shipped: ShippedFormat,
+) -> None:
+    asked = constraint(shipped, tool_choice="required")
+    ended = 0
+    for seed in range(6):
+        text = walk(asked, seed)
+        if text is None:
+            continue
+        ended += 1
+        calls = calls_in(text, shipped)
+        assert calls, text
+        for name, arguments in calls:
+            jsonschema.validate(arguments, SCHEMAS[name])
+    assert ended
+
+
+@FORMATS
+def test_a_named_tool_is_called_once(shipped: ShippedFormat) -> None:
+    asked = constraint(shipped, tool_choice=NamedTool("ping"))
+    text = next(filter(None, (walk(asked, seed) for seed in range(8))))
+    assert calls_in(text, shipped) == [("ping", {})]
+
+
+@FORMATS
+def test_the_formats_own_examples_are_texts_of_its_grammar(shipped: ShippedFormat) -> None:
+    """Tools that are not strict leave their arguments free, but calls must be calls."""
+    tools = (
+        ToolShape(name="get_weather", param="t"),
+        ToolShape(name="set_alarm", param="t"),
+        ToolShape(name="ping", parameters=EMPTY, strict=True, param="t"),
+    )
+    request = ConstraintRequest(tools=tools, opening=opening(shipped))
+    asked = build_constraint(request, form(shipped), token_id)
+    for example in shipped.examples:
+        if example.lenient or not example.calls:
+            continue
+        # Harmony's models make one call at a time.
+        text = example.text.partition("<|call|>")[0]
+        assert accepts(asked, text), text
+
+
+def test_the_same_where_the_delimiters_hold_special_tokens() -> None:
+    """Each tag, and each part of one that looks like a token, is a special token."""
+    tags = {part for shipped in SHIPPED for tag in form(shipped).tags for part in token_like(tag)}
+    made, compiled_with = special_tokenizer(tuple(sorted(tags)))
+    tools = (
+        *(ToolShape(name=name, param="t") for name in ("get_weather", "set_alarm", "ping")),
+        ToolShape(name="note", parameters=NOTE, strict=True, param="t"),
+    )
+    for shipped in SHIPPED:
+        request = ConstraintRequest(tools=tools, opening=opening(shipped))
+        asked = build_constraint(request, form(shipped), made.token_to_id)
+        assert asked is not None
+        for example in shipped.examples:
+            if example.lenient or not example.calls:
+                continue
+            ids = made.encode(example.text.partition("<|call|>")[0], add_special_tokens=False).ids
+            matcher = compile_grammar(asked, compiled_with)
+            assert matcher.try_consume_tokens(ids) == len(ids), (shipped.names, example.text)
+            assert matcher.is_accepting()
+
+
+@pytest.mark.parametrize("text", ["</think>", "<tool_call>", "a <|im_end|>"])
+def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -> None:
+    [hermes] = [shipped for shipped in SHIPPED if shipped.names[0] == "hermes"]
+    schema = {"type": "object", "properties": {"text": {"const": text}}, "required": ["text"]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="tools.note")
+    request = ConstraintRequest(tools=(tool,), tool_choice=NamedTool("note"), opening=Opening.TEXT)
+    asked = build_constraint(request, form(hermes), token_id)
+    assert asked is not None
+    written = walk(asked, seed=0)
+    assert written is not None
+    assert f'"{text}"' in written
+
+
+@FORMATS
+def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_another(
+    shipped: ShippedFormat,
+) -> None:
+    """Where values are bare text, one that holds its closing tag cannot be told from its end."""
+    body = None if shipped.calls is None else shipped.calls.body
+    closers = {
+        getattr(body, name, "") for name in ("value_close", "mark", "quote", "call_close")
+    } | {"<![CDATA[x"}
+    texts = [*sorted(filter(None, closers)), "fine"]
+    schema = {"type": "object", "properties": {"text": {"enum": texts}}, "required": ["text"]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="tools.note")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    for seed in range(8):
+        written = walk(asked, seed)
+        if written is None:
+            continue
+        found = summary(parse([written], form(shipped), {"note": schema}, opening=opening(shipped)))
+        arguments = [entry[1] for entry in found if entry[0] == "arguments"]
+        assert len(arguments) == 1, (written, found)
+        value = json.loads(arguments[0])["text"]
+        assert value in texts, (written, value)
+        assert value == "fine" or json.dumps(value) in written or value in written
+
+
+BARE = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None
+    and isinstance(shipped.calls.body, ElementsBody | ParametersBody | RelaxedBody)
+]
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "city",
+    [
+        {"minLength": 3, "maxLength": 5},
+        {"pattern": "^O"},
+        {"pattern": "o$|^R"},
+        {"pattern": "sl"},
+        {"enum": ["Oslo", "Oslos"]},
+    ],
+    ids=str,
+)
+def test_a_string_without_quotes_follows_its_schema(
+    shipped: ShippedFormat, city: dict[str, Any]
+) -> None:
+    """The format's own example, with other values in it. The oracle is the schema itself."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", **city}, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    tools = (
+        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
+        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
+    )
+    request = ConstraintRequest(tools=tools, opening=opening(shipped))
+    asked = build_constraint(request, form(shipped), token_id)
+    for example in shipped.examples:
+        if example.lenient or not example.calls or "Oslo" not in example.text:
+            continue
+        for value in ("Oslo", "Rom", "Bonn-Oslo"):
+            sound = jsonschema.Draft202012Validator(city).is_valid(value)
+            text = example.text.partition("<|call|>")[0].replace("Oslo", value)
+            assert accepts(asked, text) == sound, text

@@ -1,0 +1,126 @@
+"""A choice: from the tokens that arrive to the events that are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.messages import FinishReason, TokenLogprobs
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from service.engine.sequence import EngineSequence
+from service.errors import EngineFailedError
+from service.generation.choice import Choice, StopRules
+from service.output.log import fold
+from tests.service.generation.desk import WatchedDesk, begun
+from tests.service.wire.chat.test_answer import fail, finish
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    return load_checkpoint(tiny_model)
+
+
+def new_choice(checkpoint: Checkpoint, **fields: Any) -> Choice:
+    [choice] = begun(WatchedDesk(), checkpoint, **fields).choices
+    return choice
+
+
+def ids(checkpoint: Checkpoint, text: str) -> list[int]:
+    return checkpoint.tokenizer.encode(text, add_special_tokens=False)
+
+
+def end(sequence: EngineSequence, reason: FinishReason, token: int | None = None) -> None:
+    finish(sequence, 0, reason)
+    assert sequence.finished is not None
+    sequence.finished = msgspec.structs.replace(sequence.finished, stop_token_id=token)
+
+
+TEXT = "Grüße 🚀, the quick brown STOP fox"
+
+
+@pytest.mark.parametrize("strings", [(), ("STOP",), ("never",)])
+@given(data=st.data())
+def test_however_tokens_arrive_the_same_is_told(
+    checkpoint: Checkpoint, strings: tuple[str, ...], data: st.DataObject
+) -> None:
+    tokens = ids(checkpoint, TEXT)
+    choice = new_choice(checkpoint, stop=StopRules(strings=strings))
+    sequence = choice.sequence
+    while tokens:
+        count = data.draw(st.integers(1, len(tokens)))
+        sequence.tokens += tokens[:count]
+        sequence.logprobs += [TokenLogprobs(-0.5, 1, b"")] * count
+        del tokens[:count]
+        if not tokens:
+            end(sequence, FinishReason.LENGTH)
+        while choice.advance(data.draw(st.integers(1, 5))):
+            pass
+    assert choice.finished is not None
+    stopped = "STOP" in strings
+    assert fold(choice.events).content == (TEXT.partition("STOP")[0] if stopped else TEXT)
+    assert choice.finished.reason == ("stop" if stopped else "length")
+    assert choice.finished.matched == ("STOP" if stopped else None)
+    assert choice.finished.tokens == len(choice.tokens) == len(choice.logprobs)
+
+
+def test_what_matched_is_shown_only_when_asked(checkpoint: Checkpoint) -> None:
+    [token] = ids(checkpoint, "!")
+    for show, shown in ((False, "Hello"), (True, "Hello!")):
+        choice = new_choice(checkpoint, stop=StopRules(token_ids=(token,), show=show))
+        choice.sequence.tokens += [*ids(checkpoint, "Hello"), token]
+        end(choice.sequence, FinishReason.STOP, token)
+        choice.advance()
+        assert choice.finished is not None
+        assert fold(choice.events).content == shown
+        assert (choice.finished.reason, choice.finished.matched) == ("stop", token)
+        assert choice.tokens[-1] == token  # it counts, also where its text is not shown
+
+
+def test_an_end_that_the_request_did_not_ask_for_matches_nothing(checkpoint: Checkpoint) -> None:
+    choice = new_choice(checkpoint)
+    choice.sequence.tokens += [*ids(checkpoint, "Hello"), 2]
+    end(choice.sequence, FinishReason.STOP, 2)
+    choice.advance()
+    assert choice.finished is not None
+    assert (choice.finished.reason, choice.finished.matched) == ("stop", None)
+
+
+def test_stop_strings_count_only_from_the_least_number_of_tokens_on(
+    checkpoint: Checkpoint,
+) -> None:
+    once = ids(checkpoint, "a!")
+    rules = StopRules(strings=("!",), min_tokens=len(once) + 1)
+    choice = new_choice(checkpoint, stop=rules)
+    choice.sequence.tokens += ids(checkpoint, "a!") + ids(checkpoint, "b!c")
+    choice.advance()
+    assert fold(choice.events).content == "a!b"
+
+
+def test_complete_calls_make_an_end_one_of_calls_unless_it_was_cut_off(
+    checkpoint: Checkpoint,
+) -> None:
+    text = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    for reason, told in ((FinishReason.STOP, "tool_calls"), (FinishReason.LENGTH, "length")):
+        choice = new_choice(checkpoint, parse=True, tools={"f": None})
+        choice.sequence.tokens += ids(checkpoint, text)
+        end(choice.sequence, reason)
+        choice.advance()
+        assert choice.finished is not None
+        assert choice.finished.reason == told
+        assert [call.name for call in fold(choice.events).tool_calls] == ["f"]
+
+
+def test_a_failure_comes_behind_what_had_arrived(checkpoint: Checkpoint) -> None:
+    choice = new_choice(checkpoint)
+    choice.sequence.tokens += ids(checkpoint, "Hello")
+    fail(choice.sequence, "out of memory", is_refusal=False)
+    choice.advance()
+    assert fold(choice.events).content == "Hello"
+    assert isinstance(choice.failure, EngineFailedError)
+    assert (choice.done, choice.finished) == (True, None)
+    assert not choice.advance()

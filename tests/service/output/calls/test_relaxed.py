@@ -1,0 +1,70 @@
+"""Objects with bare keys and strings between tags of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service.formats import RelaxedBody
+from service.output.calls.relaxed import read_relaxed
+from service.output.calls.source import NotACallError, Stop
+from tests.service.output.calls.reading import Call, read
+
+BODY = RelaxedBody(call_open="call:", quote="<q>", other_call_opens=("declaration:",))
+TOOLS: dict[str, Any] = {
+    "f": {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "text": {"type": "string"},
+            "list": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+}
+
+
+def call(text: str, **options: Any) -> tuple[Call, str | None]:
+    def begin(source: Any, sink: Any) -> Any:
+        return read_relaxed(source, sink, BODY, TOOLS)
+
+    told, rest = read(begin, text, stop_tags=("<end>",), **options)
+    [only] = told.calls
+    return only, rest
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("{}", {}),
+        ('{text:<q>a, {b}: "c"\n<q>}', {"text": 'a, {b}: "c"\n'}),
+        ("{n:5,text:5,list:[5,<q>x<q>]}", {"n": 5, "text": "5", "list": ["5", "x"]}),
+        ('{"n": 5, "text": "a\\"b"}', {"n": 5, "text": 'a"b'}),
+        ("{x:{y:[true,null,1.5,word]}}", {"x": {"y": [True, None, 1.5, "word"]}}),
+    ],
+)
+def test_the_object_is_told_as_json(written: str, value: Any) -> None:
+    for opening in ("call:", "declaration:"):
+        only, rest = call(f"{opening}f{written}<end>")
+        assert (only.name, json.loads(only.arguments), only.whole) == ("f", value, True)
+        assert rest == "<end>"
+
+
+def test_a_tag_inside_a_string_is_text_where_the_string_goes_on_unless_it_is_certain() -> None:
+    text = "call:f{text:<q>say <end> now<q>,n:1}<end>"
+    only, _ = call(text)
+    assert json.loads(only.arguments) == {"text": "say <end> now", "n": 1}
+    only, rest = call(text, kind=Stop.CERTAIN)
+    assert (only.whole, rest) == (False, "<end> now<q>,n:1}<end>")
+
+
+@pytest.mark.parametrize("written", ["{text:<q>open<end>", "{n:[1}<end>", '{"a<end>'])
+def test_what_is_no_object_ends_at_the_formats_tag_and_is_no_whole_call(written: str) -> None:
+    only, rest = call(f"call:f{written}")
+    assert (only.whole, rest) == (False, "<end>")
+
+
+def test_a_call_begins_as_the_format_says() -> None:
+    with pytest.raises(NotACallError):
+        call("f{}<end>")

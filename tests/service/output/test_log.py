@@ -1,0 +1,53 @@
+"""A log of events folded into a whole answer."""
+
+from __future__ import annotations
+
+from service.output.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallBegin,
+    ToolCallEnd,
+)
+from service.output.log import FoldedCall, fold, reasoning_tokens, shown_tokens
+
+LOG: list[Event] = [
+    ReasoningDelta("Let me ", 0, 2),
+    ReasoningDelta("see.", 2, 5),
+    TextDelta("Well", 5, 6),
+    ToolCallBegin(0, "c0", "f", 6, 8),
+    ToolArgumentsDelta(0, '{"a"', 8, 9),
+    ToolArgumentsDelta(0, ": 1}", 9, 10),
+    ToolCallEnd(0, 10, 11),
+    TextDelta(", ", 11, 12),
+    ToolCallBegin(1, "c1", "g", 12, 13),
+    ToolArgumentsDelta(1, "{}", 13, 14),
+    ToolCallEnd(1, 14, 14),
+    ReasoningDelta(" So.", 14, 16),
+    TextDelta("done", 16, 17),
+    Finished("tool_calls", None, 20),
+]
+
+
+def test_pieces_of_each_kind_are_joined_in_their_order() -> None:
+    folded = fold(LOG)
+    assert folded.content == "Well, done"
+    assert folded.reasoning == "Let me see. So."
+    assert folded.tool_calls == [FoldedCall("c0", "f", '{"a": 1}'), FoldedCall("c1", "g", "{}")]
+    assert folded.finished == Finished("tool_calls", None, 20)
+
+
+def test_a_log_may_be_folded_at_any_time() -> None:
+    for end in range(len(LOG) + 1):
+        folded = fold(LOG[:end])
+        assert fold(LOG).content.startswith(folded.content)
+        assert (folded.finished is None) == (end < len(LOG))
+        assert folded.shown_tokens == shown_tokens(LOG[:end])
+
+
+def test_tokens_without_text_are_not_shown_and_reasoning_has_its_own_count() -> None:
+    assert shown_tokens(LOG) == 17  # of 20
+    assert reasoning_tokens(LOG) == 2 + 3 + 2
+    assert shown_tokens([Finished("stop", 7, 1)]) == reasoning_tokens([]) == 0
