@@ -19,6 +19,7 @@ def test_pages_one_after_another_are_the_whole_list(count: int, limit: int) -> N
         assert len(page.data) == limit
         assert page.first_id == page.data[0]["id"]
         page = item_page(items, limit, page.last_id)
+        assert page.data
         read += page.data
     assert read == items
 
