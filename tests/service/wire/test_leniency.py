@@ -215,30 +215,6 @@ def test_a_refusal_says_what_was_probably_meant(decode: Decode, body: dict[str, 
         decode(json.dumps({**body, f"{name}z": 1}).encode(), Ignored(refuse=True))
 
 
-def test_a_report_says_what_was_probably_meant() -> None:
-    ignored = Ignored()
-    body = {"messages": [USER], "temprature": 1, "maxtokens": 5, "mirostat": 2, "n" * 500: 1}
-    decode_chat(json.dumps(body).encode(), max_choices=4, ignored=ignored)
-    assert ignored.hint() == "temprature: perhaps temperature, maxtokens: perhaps max_tokens"
-
-
-def test_names_are_bounded_and_the_requests_own_come_first() -> None:
-    long = {"messages": [{**USER, "x" * 5000: 1}] * 500, **{f"f{i}": 1 for i in range(5)}}
-    ignored = Ignored()
-    decode_chat(json.dumps(long).encode(), max_choices=4, ignored=ignored)
-    shown = ignored.summary().split(", ")
-    assert len(ignored.names) <= 64
-    assert len(ignored.summary()) < 4096
-    assert shown[:5] == [f"f{i}" for i in range(5)]
-    assert shown[5].startswith("messages[0].xxx")
-    escaped = Ignored(names=[f"{i}{'漢' * 64}" for i in range(64)])
-    assert 1024 < len(escaped.summary()) <= 2048
-    assert escaped.summary().split(", ")[-1].count("%") == 3 * 63
-    many = Ignored()
-    many.add("messages[0].a", "b", "messages[1].a", "b", "line\nbreak: ü")
-    assert many.summary() == "b, line%0Abreak%3A %C3%BC, messages[0].a, messages[1].a"
-
-
 def test_null_and_whole_floats_are_taken_where_they_can_only_mean_one_thing() -> None:
     plain, _ = chat(max_tokens=8, top_logprobs=2, logprobs=True, seed=3)
     loose, ignored = chat(max_tokens=8.0, top_logprobs=2.0, logprobs=True, seed=3.0)

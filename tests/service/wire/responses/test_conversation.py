@@ -10,7 +10,7 @@ import pytest
 from service.conversation import NamedTool
 from service.errors import InvalidRequestError
 from service.wire.responses.conversation import ReadRequest, own_items, read_request
-from service.wire.responses.request import decode_responses, text_shape
+from service.wire.responses.request import decode_responses
 from service.wire.responses.seal import ReasoningSeal
 
 SEAL = ReasoningSeal(b"a secret of sixteen bytes or more")
@@ -205,10 +205,3 @@ def test_what_is_unsound_is_refused_by_the_name_of_its_field(
     with pytest.raises(InvalidRequestError) as caught:
         read()
     assert caught.value.param == param
-
-
-def test_two_forms_for_one_answer_are_refused() -> None:
-    body = {"input": "x", "text": {"format": {"type": "json_object"}}, "guided_regex": "a"}
-    with pytest.raises(InvalidRequestError) as caught:
-        text_shape(decode_responses(json.dumps(body).encode()))
-    assert caught.value.param == "guided_regex"

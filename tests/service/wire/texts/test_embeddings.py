@@ -18,7 +18,6 @@ from service.wire.texts.embeddings import (
     encode_embedding,
     list_pieces,
 )
-from service.wire.texts.rerank import decode_rerank, decode_score, ranked
 
 float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -83,60 +82,3 @@ def test_the_list_holds_the_embeddings_and_what_they_cost() -> None:
         "model": "m",
         "usage": {"prompt_tokens": 7, "total_tokens": 7},
     }
-
-
-def rerank(**fields: Any) -> Any:
-    body = {"query": "q", "documents": ["a", {"text": "b"}, "c"], **fields}
-    return decode_rerank(json.dumps(body).encode())
-
-
-def test_documents_come_best_first_and_equal_ones_in_their_order() -> None:
-    results = ranked(rerank(), [0.1, 0.9, 0.1])
-    assert [(r.index, r.relevance_score) for r in results] == [(1, 0.9), (0, 0.1), (2, 0.1)]
-    assert [r.document.text for r in results if r.document] == ["b", "a", "c"]
-
-
-@pytest.mark.parametrize(("top_n", "shown"), [(1, 1), (2, 2), (99, 3), (0, 3), (None, 3)])
-def test_only_the_best_are_shown(top_n: int | None, shown: int) -> None:
-    assert len(ranked(rerank(top_n=top_n), [0.1, 0.9, 0.1])) == shown
-
-
-def test_documents_need_not_be_sent_back() -> None:
-    assert all(r.document is None for r in ranked(rerank(return_documents=False), [1.0, 2.0, 3.0]))
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"documents": []}, "documents"),
-        ({"documents": ["a"] * (MAX_INPUTS + 1)}, "documents"),
-        ({"documents": [{"title": "x"}]}, "documents[0].text"),
-        ({"top_n": -1}, "top_n"),
-        ({"query": ["a"]}, "query"),
-    ],
-)
-def test_an_unsound_rerank_names_the_field(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        rerank(**fields)
-    assert caught.value.param == param
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_sound"),
-    [
-        ("a", "b", True),
-        ("a", ["b", "c"], True),
-        (["a", "b"], ["c", "d"], True),
-        (["a", "b"], "c", False),
-        (["a", "b"], ["c", "d", "e"], False),
-    ],
-)
-def test_one_text_is_scored_against_many_or_each_against_its_own(
-    one: Any, other: Any, is_sound: bool
-) -> None:
-    body = json.dumps({"text_1": one, "text_2": other}).encode()
-    if is_sound:
-        assert decode_score(body)
-    else:
-        with pytest.raises(InvalidRequestError, match="text_1"):
-            decode_score(body)

@@ -1,0 +1,67 @@
+"""A conversation as templates take it, whatever API it came from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.conversation import Conversation, NamedTool, ToolDefinition, call_arguments
+
+SCHEMA = {"type": "object"}
+TOOLS = (ToolDefinition(name="f", parameters=SCHEMA), ToolDefinition(name="g", description="d"))
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", NamedTool("f")])
+def test_tools_are_told_where_they_may_be_called(choice: Any) -> None:
+    talk = Conversation(messages=[], tools=TOOLS, tool_choice=choice)
+    assert talk.template_tools() == [
+        {"type": "function", "function": {"name": "f", "parameters": SCHEMA}},
+        {"type": "function", "function": {"name": "g", "description": "d"}},
+    ]
+    assert talk.tool_schemas() == {"f": SCHEMA, "g": None}
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [Conversation(messages=[]), Conversation(messages=[], tools=TOOLS, tool_choice="none")],
+    ids=["no tools", "no calls"],
+)
+def test_tools_that_may_not_be_called_are_not_told(talk: Conversation) -> None:
+    assert not talk.calls_tools
+    assert talk.template_tools() is None
+    assert talk.tool_schemas() is None
+
+
+@pytest.mark.parametrize(
+    ("thinking", "effort", "variables"),
+    [
+        (None, None, {}),
+        (True, None, {"enable_thinking": True, "thinking": True}),
+        (None, "none", {"enable_thinking": False, "thinking": False, "reasoning_effort": "none"}),
+        (None, "low", {"enable_thinking": True, "thinking": True, "reasoning_effort": "low"}),
+        (False, "low", {"enable_thinking": False, "thinking": False, "reasoning_effort": "low"}),
+    ],
+)
+def test_effort_switches_thinking_unless_it_is_switched_itself(
+    thinking: bool | None, effort: str | None, variables: dict[str, Any]
+) -> None:
+    talk = Conversation(messages=[], thinking=thinking, reasoning_effort=effort)
+    assert talk.thinking_variables() == variables
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(-9, 9) | st.text(max_size=5), max_size=4))
+def test_arguments_are_the_object_that_they_hold(arguments: dict[str, Any]) -> None:
+    assert call_arguments(json.dumps(arguments)) == arguments
+
+
+@pytest.mark.parametrize("text", ["not json", "[1]", "1", '"a"', r'{"a": "\ud800"}', "[" * 100_000])
+def test_arguments_that_are_no_object_stay_text(text: str) -> None:
+    assert call_arguments(text) == text
+
+
+def test_no_arguments_are_an_empty_object() -> None:
+    assert call_arguments("") == {}

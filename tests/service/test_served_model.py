@@ -1,0 +1,46 @@
+"""What the argument of ``quire serve`` stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.simulation.spec import SpecError, parse_spec
+from pocket import MODEL_DIR
+from service.served_model import served_model
+
+
+def test_without_an_argument_pocket_is_served() -> None:
+    model = served_model(None)
+    assert model.directory == Path(model.reference) == MODEL_DIR
+    assert model.name == "pocket"
+    assert not model.is_simulated
+
+
+def test_a_directory_is_served_as_it_is_and_names_itself(tmp_path: Path) -> None:
+    model = served_model(str(tmp_path))
+    assert (model.reference, model.directory) == (str(tmp_path), tmp_path)
+    assert model.name is None
+    assert not model.note
+    assert not model.is_simulated
+
+
+def test_a_simulation_borrows_pockets_tokenizer_and_says_what_it_is() -> None:
+    model = served_model("simulated:h100-8b")
+    assert model.is_simulated
+    assert model.directory == MODEL_DIR
+    assert parse_spec(model.reference).tokenizer == str(MODEL_DIR)
+    assert model.name == "simulated:h100-8b"
+    assert "SIMULATION" in model.note
+
+
+def test_a_simulation_keeps_the_tokenizer_that_it_names(tmp_path: Path) -> None:
+    model = served_model(f"simulated:h100-8b,tokenizer={tmp_path}")
+    assert model.directory == tmp_path
+    assert model.name == "simulated:h100-8b"
+
+
+def test_a_simulation_of_an_unknown_profile_is_refused() -> None:
+    with pytest.raises(SpecError):
+        served_model("simulated:nothing-like-it")

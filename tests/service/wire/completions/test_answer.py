@@ -1,0 +1,137 @@
+"""Completions on the wire: a stream's chunks are the whole answer, however the tokens came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai.types import Completion
+
+from engine.messages import FinishReason, SamplingParams
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from service.errors import EngineFailedError
+from service.generation.generator import Generator
+from service.generation.request import Generation, GenerationRequest
+from service.tenants.caller import ANYBODY
+from service.wire.completions.answer import CompletionAnswer
+from service.wire.completions.request import decode_completion
+from tests.service.at_once import at_once
+from tests.service.wire.chat.test_answer import Desk, finish, one_each
+
+PROMPT = "say"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: Path) -> Checkpoint:
+    return load_checkpoint(tiny_model)
+
+
+class Played:
+    """A completion whose model says ``text``, in frames of the given token counts."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, text: str, frames: Iterator[int], **fields: Any
+    ) -> None:
+        desk = Desk()
+        body = json.dumps({"prompt": PROMPT, **fields}).encode()
+        self.generation: Generation = at_once(
+            Generator(desk, checkpoint).start(
+                GenerationRequest("r", [[1, 2, 3]], SamplingParams(max_tokens=999), 0.0), ANYBODY
+            )
+        )
+        answer = CompletionAnswer(
+            decode_completion(body, max_choices=4),
+            self.generation,
+            checkpoint.vocabulary,
+            response_id="cmpl-1",
+            created=1,
+            model="tiny",
+            texts=[PROMPT],
+        )
+        stream = answer.stream()
+        (sequence,) = desk.sequences
+        (choice,) = self.generation.choices
+        self.ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        out = [stream.begin()]
+        position = 0
+        while not choice.done:
+            count = next(frames)
+            sequence.tokens += self.ids[position : position + count]
+            position += count
+            if position >= len(self.ids):
+                finish(sequence, len(self.ids), FinishReason.STOP)
+            choice.advance()
+            out += stream.advance([choice])
+        self.failed = stream.fail(EngineFailedError("the engine died"))
+        out.append(stream.end())
+        *events, done, rest = b"".join(out).decode().split("\n\n")
+        assert (done, rest) == ("data: [DONE]", "")
+        self.chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+        self.whole = json.loads(b"".join(answer.whole()))
+
+    @property
+    def streamed(self) -> str:
+        return "".join(c["text"] for chunk in self.chunks for c in chunk["choices"])
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(alphabet='aé漢🚀"\\\n ', min_size=1, max_size=12),
+    frames=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    extras=st.sampled_from([{}, {"echo": True}, {"return_token_ids": True}]),
+)
+def test_any_frames_accumulate_to_the_whole_answer(
+    checkpoint: Checkpoint, text: str, frames: list[int], extras: dict[str, Any]
+) -> None:
+    endless = iter([*frames, *[1] * 100])
+    played = Played(checkpoint, text, endless, stream=True, **extras)
+    (choice,) = played.whole["choices"]
+    assert played.streamed == choice["text"] == (PROMPT if "echo" in extras else "") + text
+    assert [chunk["choices"][0]["finish_reason"] for chunk in played.chunks][-1] == "stop"
+    if "return_token_ids" in extras:
+        streamed = [i for chunk in played.chunks for i in chunk["choices"][0]["token_ids"]]
+        assert streamed == choice["token_ids"] == played.ids
+        assert choice["prompt_token_ids"] == [1, 2, 3]
+
+
+def test_the_answer_and_every_chunk_are_of_openais_type(checkpoint: Checkpoint) -> None:
+    played = Played(checkpoint, "a b", one_each(), stream=True)
+    whole = Completion.model_validate(played.whole, strict=True)
+    assert (whole.id, whole.model, whole.choices[0].finish_reason) == ("cmpl-1", "tiny", "stop")
+    assert whole.usage is not None
+    assert whole.usage.total_tokens == 3 + len(played.ids)
+    assert {(c["id"], c["object"], c["model"]) for c in played.chunks} == {
+        ("cmpl-1", "text_completion", "tiny")
+    }
+
+
+def test_usage_comes_last_and_running_with_each_chunk_if_asked_for(checkpoint: Checkpoint) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    played = Played(checkpoint, "a b c", one_each(), stream=True, stream_options=options)
+    *chunks, last = played.chunks
+    assert last["choices"] == []
+    assert last["usage"] == played.whole["usage"]
+    told = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert told == sorted(told)
+    assert told[-1] == len(played.ids)
+    assert all(chunk["usage"]["prompt_tokens"] == 3 for chunk in chunks)
+
+
+def test_a_request_for_no_output_gets_its_prompt_back(checkpoint: Checkpoint) -> None:
+    """The engine makes one token even then."""
+    played = Played(checkpoint, "x", one_each(), max_tokens=0, echo=True)
+    (choice,) = played.whole["choices"]
+    assert (choice["text"], choice["finish_reason"]) == (PROMPT, "length")
+    assert played.whole["usage"]["completion_tokens"] == 0
+    assert played.streamed == PROMPT
+
+
+def test_a_failure_is_an_error_without_an_end_mark(checkpoint: Checkpoint) -> None:
+    failed = Played(checkpoint, "x", one_each()).failed
+    assert json.loads(failed.removeprefix(b"data: "))["error"]["message"] == "the engine died"
+    assert b"[DONE]" not in failed

@@ -1,0 +1,141 @@
+"""Anthropic's request: what a template sees of its blocks, and what is refused by its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service.conversation import Conversation, NamedTool
+from service.errors import InvalidRequestError, NoThreadsError
+from service.wire.decode import Ignored
+from service.wire.messages.request import (
+    MessagesRequest,
+    decode_count,
+    decode_messages,
+    messages_conversation,
+    messages_task,
+)
+from service.wire.messages.signatures import Signer
+
+USER = {"role": "user", "content": "Hi"}
+TOOL = {"name": "f", "input_schema": {"type": "object"}}
+SIGNER = Signer("a secret")
+
+
+def decode(**fields: Any) -> MessagesRequest:
+    body = {"model": "m", "max_tokens": 2000, "messages": [USER], **fields}
+    return decode_messages(json.dumps(body).encode())
+
+
+def conversation(*messages: dict[str, Any], **fields: Any) -> Conversation:
+    return messages_conversation(decode(messages=messages or [USER], **fields), SIGNER)
+
+
+def said(*blocks: dict[str, Any], role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+def test_a_tool_loop_becomes_the_messages_that_templates_know() -> None:
+    thought = {"type": "thinking", "thinking": "why", "signature": SIGNER.sign("why")}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "bad", "is_error": True}
+    text = {"type": "text", "text": "a"}
+    made = conversation(
+        USER, said(thought, text, call, role="assistant"), said(result, text, text), system="Brief."
+    )
+    assert made.messages == [
+        {"role": "system", "content": "Brief."},
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "a",
+            "reasoning_content": "why",
+            "tool_calls": [
+                {"id": "t", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "t", "content": "Error: bad"},
+        {"role": "user", "content": "a\na"},
+    ]
+    assert made.add_generation_prompt
+    assert not made.continue_final_message
+
+
+def test_an_assistants_turn_at_the_end_is_continued() -> None:
+    made = conversation(USER, {"role": "assistant", "content": "So"})
+    assert made.continue_final_message
+    assert not made.add_generation_prompt
+
+
+def test_thinking_of_ours_that_was_altered_is_refused_by_its_place() -> None:
+    block = {"type": "thinking", "thinking": "other", "signature": SIGNER.sign("why")}
+    with pytest.raises(InvalidRequestError) as caught:
+        conversation(USER, said(block, role="assistant"), USER)
+    assert caught.value.param == "messages.1.content.0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        (None, "auto"),
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "f"}, NamedTool("f")),
+    ],
+)
+def test_every_choice_of_tools_has_its_meaning(asked: Any, choice: Any) -> None:
+    made = conversation(tools=[TOOL], tool_choice=asked)
+    assert made.tool_choice == choice
+    assert made.parallel_tool_calls
+    assert [tool.name for tool in made.tools] == ["f"]
+    once = {"type": "auto", "disable_parallel_tool_use": True}
+    assert not conversation(tools=[TOOL], tool_choice=once).parallel_tool_calls
+
+
+def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
+    ignored = Ignored()
+    hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+    body = {"model": "m", "max_tokens": 9, "messages": [USER], "tools": [hosted, TOOL]}
+    request = decode_messages(json.dumps(body).encode(), ignored)
+    assert ignored.names == ["tools.web_search"]
+    assert [tool.name for tool in messages_conversation(request, SIGNER).tools] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"tools": [TOOL, {"name": "g"}]}, "tools.1"),
+        ({"tool_choice": {"type": "tool"}}, "tool_choice"),
+        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "max_tokens"),
+        (
+            {"messages": [said({"type": "tool_use", "id": "t", "name": "f", "input": {}})]},
+            "messages.0.content.0",
+        ),
+        ({"messages": [said({"type": "image", "source": {}})]}, "messages.0.content.0.type"),
+    ],
+)
+def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode(**fields)
+    assert caught.value.param == param
+
+
+def test_a_thread_is_refused_in_a_way_that_clients_act_on() -> None:
+    with pytest.raises(NoThreadsError):
+        decode(thread={"id": "x"})
+
+
+def test_counting_needs_no_limit_and_a_task_has_it() -> None:
+    body = json.dumps({"model": "m", "messages": [USER]}).encode()
+    assert decode_count(body).messages[0].content == "Hi"
+    task = messages_task(decode(stop_sequences=["x"], temperature=0.5), SIGNER)
+    assert task.token_limit == 2000
+    assert task.sampling.stop == ["x"]
+    assert task.sampling.temperature == 0.5

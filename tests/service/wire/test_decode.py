@@ -1,0 +1,89 @@
+"""From bytes to structs: what is wrong is named by its path, and what is unknown is reported."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from service.errors import InvalidRequestError
+from service.wire.chat.request import decode_chat
+from service.wire.decode import Ignored, convert, decode, likely_meant
+
+USER = {"role": "user", "content": "Hi"}
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
+    size: int
+
+
+class Outer(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    inners: list[Inner] = []
+    by_name: dict[str, Inner] = {}
+
+
+DECODER = msgspec.json.Decoder(Outer)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "name"),
+        ({"name": 1}, "name"),
+        ({"name": "a", "inners": [{"size": 1}, {"size": "x"}]}, "inners[1].size"),
+        ({"name": "a", "inners": [{}]}, "inners[0].size"),
+        ({"name": "a", "by_name": {"k": {"size": []}}}, "by_name.size"),
+    ],
+)
+def test_an_error_names_the_path_of_the_field(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"'{param}'".replace("[", r"\[")) as caught:
+        decode(DECODER, json.dumps(body).encode())
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"name": "\xff"}', b"[" * 100_000])
+def test_what_is_no_json_is_an_error_of_the_whole_body(body: bytes) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode(DECODER, body)
+    assert caught.value.param is None
+
+
+def test_the_path_of_a_part_is_told_from_the_root() -> None:
+    assert convert({"size": 3}, Inner, "inners[7]") == Inner(3)
+    for value, param in (({"size": "x"}, "inners[7].size"), ({}, "inners[7].size")):
+        with pytest.raises(InvalidRequestError) as caught:
+            convert(value, Inner, "inners[7]")
+        assert caught.value.param == param
+
+
+def test_only_a_name_that_resembles_a_field_is_taken_for_a_misspelling() -> None:
+    assert likely_meant("by_nam", Outer) == "by_name"
+    assert likely_meant("colour", Outer) is None
+    assert likely_meant("by_name" * 100, Outer) is None
+
+
+def test_a_report_says_what_was_probably_meant() -> None:
+    ignored = Ignored()
+    body = {"messages": [USER], "temprature": 1, "maxtokens": 5, "mirostat": 2, "n" * 500: 1}
+    decode_chat(json.dumps(body).encode(), max_choices=4, ignored=ignored)
+    assert ignored.hint() == "temprature: perhaps temperature, maxtokens: perhaps max_tokens"
+
+
+def test_names_are_bounded_and_the_requests_own_come_first() -> None:
+    long = {"messages": [{**USER, "x" * 5000: 1}] * 500, **{f"f{i}": 1 for i in range(5)}}
+    ignored = Ignored()
+    decode_chat(json.dumps(long).encode(), max_choices=4, ignored=ignored)
+    shown = ignored.summary().split(", ")
+    assert len(ignored.names) <= 64
+    assert len(ignored.summary()) < 4096
+    assert shown[:5] == [f"f{i}" for i in range(5)]
+    assert shown[5].startswith("messages[0].xxx")
+    escaped = Ignored(names=[f"{i}{'漢' * 64}" for i in range(64)])
+    assert 1024 < len(escaped.summary()) <= 2048
+    assert escaped.summary().split(", ")[-1].count("%") == 3 * 63
+    many = Ignored()
+    many.add("messages[0].a", "b", "messages[1].a", "b", "line\nbreak: ü")
+    assert many.summary() == "b, line%0Abreak%3A %C3%BC, messages[0].a, messages[1].a"

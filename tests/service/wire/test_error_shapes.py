@@ -1,0 +1,54 @@
+"""Errors as each vendor's own SDK reads them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.errors import (
+    EngineFailedError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    NoThreadsError,
+    OverloadedError,
+    QuireError,
+)
+from service.wire.error_shapes import anthropic_shape, openai_shape, shape_for
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InvalidRequestError("m"), "invalid_request_error"),
+        (ModelNotFoundError("m"), "not_found_error"),
+        (OverloadedError("m"), "rate_limit_error"),
+        (EngineFailedError("m"), "api_error"),
+    ],
+    ids=["400", "404", "429", "5xx"],
+)
+def test_anthropics_clients_get_their_own_words(error: QuireError, kind: str) -> None:
+    body = json.loads(anthropic_shape(error, "req_1"))
+    assert body == {
+        "type": "error",
+        "error": {"type": kind, "message": "m"},
+        "request_id": "req_1",
+    }
+
+
+def test_a_client_that_tried_a_thread_is_told_what_is_unsupported() -> None:
+    error = NoThreadsError("no threads")
+    details = json.loads(anthropic_shape(error, "r"))["error"]["details"]
+    assert details == {"error_code": error.kind.code, "unsupported": ["thread"]}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/messages/no"])
+def test_every_path_under_messages_has_anthropics_shape(path: str) -> None:
+    assert shape_for(path) is anthropic_shape
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/nowhere", "/v1/models"])
+def test_every_other_path_has_openais(path: str) -> None:
+    error = InvalidRequestError("m", param="p")
+    assert json.loads(shape_for(path)(error, "r"))["error"]["param"] == "p"
+    assert shape_for(path) is openai_shape
