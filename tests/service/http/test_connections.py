@@ -94,12 +94,12 @@ def test_connections_leave_descriptors_for_everything_else(
 
 
 async def test_idle_connections_make_room_for_those_that_ask(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a request that is in progress is not ended for it."""
     most = 24
     monkeypatch.setattr("service.http.application.connection_limit", lambda: most)
-    app = new_app(tiny_model, tmp_path)
+    app = new_app(own_template, tmp_path)
     listener = open_listening_socket("127.0.0.1", 0)
     address = ServerAddress.of(listener)
     server = HttpServer(app, listener, max_connections=most)

@@ -18,9 +18,9 @@ def test_models_are_listed_without_the_version_too(client: TestClient[Litestar])
     assert client.get(f"/models/{card['id']}").json() == card
 
 
-def test_anthropics_sdk_reads_the_models(tiny_model: Path, tmp_path: Path) -> None:
+def test_anthropics_sdk_reads_the_models(own_template: Path, tmp_path: Path) -> None:
     names = ("a", "b", "c")
-    with client_of(tiny_model, tmp_path, served_model_name=names) as opened:
+    with client_of(own_template, tmp_path, served_model_name=names) as opened:
 
         def through(request: httpx2.Request) -> httpx2.Response:
             reply = opened.request(

@@ -26,9 +26,9 @@ def test_head_of_the_front_page_says_that_a_server_is_there(
 
 
 def test_the_front_page_speaks_html_to_browsers_and_json_to_programs(
-    tiny_model: Path, tmp_path: Path
+    own_template: Path, tmp_path: Path
 ) -> None:
-    with client_of(tiny_model, tmp_path, served_model_name=('<b>"tiny"</b>',)) as client:
+    with client_of(own_template, tmp_path, served_model_name=('<b>"tiny"</b>',)) as client:
         page = client.get("/", headers={"Accept": "text/html"}).text
         facts = client.get("/").json()
     assert "curl" in page
