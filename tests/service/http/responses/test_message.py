@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.errors import BodyTooLargeError, OverloadedError
+from service.errors import BodyTooLargeError, InvalidRequestError, OverloadedError
 from service.http.responses.message import SocketMessage
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
@@ -37,3 +37,40 @@ def test_nothing_is_kept_of_a_message_that_is_too_large() -> None:
     with pytest.raises(BodyTooLargeError):
         large.envelope()
     assert (room.held, large.take()) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "param"),
+    [
+        ("{", "not valid JSON", None),
+        ("", "not valid JSON", None),
+        ("[" * 100_000, "JSON", None),
+        ("[]", "must be a JSON object", None),
+        ('{"type": 5}', "must be a JSON object", None),
+        ("{}", "'response.create'", "type"),
+        ('{"type": "response.cancel"}', "'response.cancel' is not supported", "type"),
+        (
+            json.dumps({"type": "response.create", "stream_id": "x" * 257}),
+            "at most 256",
+            "stream_id",
+        ),
+    ],
+    ids=["cut", "empty", "deep", "list", "number", "no type", "other type", "long lane"],
+)
+def test_what_is_no_request_is_refused_by_name(text: str, says: str, param: str | None) -> None:
+    with pytest.raises(InvalidRequestError, match=says) as refused:
+        message(UploadRoom(1500), text).envelope()
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("form", ["text", "bytes"])
+def test_text_and_bytes_are_read_alike(form: str) -> None:
+    text = json.dumps(
+        {"type": "response.create", "stream_id": "x" * 256, "generate": False, "input": ["…"]}
+    )
+    event = {"text": text} if form == "text" else {"text": None, "bytes": text.encode()}
+    came = SocketMessage(UploadRoom(1500), ANYBODY, event, 1 << 20)
+    envelope = came.envelope()
+    assert (envelope.stream_id, envelope.generate) == ("x" * 256, False)
+    assert envelope.previous_response_id is None
+    assert came.take() == text.encode()
