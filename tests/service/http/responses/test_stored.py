@@ -11,9 +11,11 @@ from typing import Any
 import httpx2
 import msgspec
 
+from service.engine.link import EngineState, LinkPhase
 from service.serving.keys import KeyRing
+from service.serving.services import Services
 from service.store.record import StoredResponse
-from service.store.store import ResponseStore
+from tests.service.generation.test_beam import READY
 from tests.service.http.apps import KEYS, new_app
 
 PATH = "/v1/responses"
@@ -47,9 +49,10 @@ def stored(response_id: str, *, background: bool = False, **more: Any) -> Stored
 
 
 class Server:
-    def __init__(self, client: httpx2.AsyncClient, store: ResponseStore) -> None:
+    def __init__(self, client: httpx2.AsyncClient, services: Services) -> None:
         self.client = client
-        self.store = store
+        self.store = services.store
+        self.link = services.link
 
     async def get(self, path: str, key: dict[str, str] = MINE) -> httpx2.Response:
         return await self.client.get(f"{PATH}/{path}", headers=key)
@@ -65,11 +68,11 @@ async def serving(model: Path, folder: Path) -> AsyncIterator[Server]:
         app.lifespan(),
         httpx2.AsyncClient(transport=transport, base_url="http://quire.localhost") as client,
     ):
-        store: ResponseStore = app.state.services.store
-        store.open()
-        await store.attempted()
-        await store.put(stored("resp_1"))
-        yield Server(client, store)
+        server = Server(client, app.state.services)
+        server.store.open()
+        await server.store.attempted()
+        await server.store.put(stored("resp_1"))
+        yield server
 
 
 async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
@@ -133,6 +136,7 @@ async def test_only_a_background_response_can_be_cancelled(
 
 async def test_its_items_are_paged_in_either_order(own_template: Path, tmp_path: Path) -> None:
     async with serving(own_template, tmp_path) as server:
+        server.link.state = EngineState(LinkPhase.READY, "ready", READY)
 
         async def listed(query: str) -> tuple[list[str], bool]:
             reply = await server.get(f"resp_1/input_items{query}")
