@@ -74,7 +74,7 @@ class Said:
                 sequence.logprobs += [self.logprob(token) for token in fresh]
                 if places[choice.index] == len(tokens):
                     finish(sequence, len(tokens), FinishReason.STOP)
-                choice.advance()
+                choice.advance(len(fresh) + 1)
                 if choice.done:
                     open_ones.remove(choice)
             yield self.generation.choices
