@@ -118,7 +118,8 @@ async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Res
 def _number(text: Any, name: str) -> int:
     if text is None:
         return _DEFAULT_ITEMS
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= _MOST_ITEMS):
+    is_short = len(text) <= len(str(_MOST_ITEMS))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST_ITEMS):
         raise InvalidRequestError(f"'{name}' must be a number from 1 to {_MOST_ITEMS}.", param=name)
     return int(text)
 

@@ -13,6 +13,17 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.service.running import RunningService, free_port
 
+HELLO = pb.Message(role="user", content="Hello, how are you?")
+LONG = pb.Sampling(ignore_eos=True, n=4)
+
+
+def chat(**fields: Any) -> pb.ChatRequest:
+    return pb.ChatRequest(messages=[HELLO], **{"max_tokens": 40, **fields})
+
+
+def long_chat() -> pb.ChatRequest:
+    return chat(max_tokens=480, sampling=LONG)
+
 
 class GrpcService(RunningService):
     """A service that answers gRPC too. ``stub`` is a client of it."""

@@ -1,4 +1,4 @@
-"""Tests of reading bodies: the memory that all of them may take while they arrive."""
+"""Tests of reading bodies: their types, and the memory that they may take while they arrive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import gzip
 from typing import Any
 
 import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
 
 from service.errors import OverloadedError, SlowSenderError
 from service.http.body import read_body
@@ -15,6 +17,7 @@ from service.serving.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
+from tests.service.http.apps import CHAT
 
 LIMIT = 8 * FREE_BYTES
 
@@ -52,6 +55,37 @@ async def test_a_slow_link_gets_its_body_through(
     size: int, pace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await _Clock(monkeypatch).read(size, pace) == size
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 400),
+        ("application/json; charset=utf-8", 400),
+        ("application/vnd.api+json", 400),
+        (None, 400),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("Text/Plain;charset=UTF-8", 415),
+    ],
+)
+def test_a_form_s_content_type_is_refused(
+    client: TestClient[Litestar], kind: str | None, status: int
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    reply = client.post(CHAT, content=b"{}", headers=headers)
+    assert reply.status_code == status
+    if status == 415:
+        assert "Content-Type: application/json" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip"])
+def test_an_encoding_that_is_not_known_is_named(
+    client: TestClient[Litestar], encoding: str
+) -> None:
+    reply = client.post(CHAT, content=b"{}", headers={"Content-Encoding": encoding})
+    assert reply.status_code == 415
+    assert "gzip or deflate" in reply.json()["error"]["message"]
 
 
 class _Clock:

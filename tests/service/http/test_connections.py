@@ -1,4 +1,4 @@
-"""Looking for clients' connections among the descriptors of the process."""
+"""Clients' connections: found among the descriptors of the process, and bounded in number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from service.http.connections import Connections
+from service.http.connections import RESERVED_DESCRIPTORS, Connections, connection_limit
+from service.http.server import HttpServer
+from service.supervision.listener import ServerAddress, open_listening_socket
+from tests.service.http.apps import new_app
 
 TRY_TO_LOCK = """
 import fcntl, sys
@@ -80,3 +83,49 @@ def test_a_descriptor_that_becomes_a_client_s_is_found(most: int, looks: int) ->
         for _ in range(looks):
             connections._look(0.0)
         assert number in connections._open
+
+
+def test_connections_leave_descriptors_for_everything_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for soft in (150, 1024, 1 << 30):
+        monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
+        assert connection_limit() <= soft - RESERVED_DESCRIPTORS
+
+
+async def test_idle_connections_make_room_for_those_that_ask(
+    own_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a request that is in progress is not ended for it."""
+    most = 24
+    monkeypatch.setattr("service.http.application.connection_limit", lambda: most)
+    app = new_app(own_template, tmp_path)
+    listener = open_listening_socket("127.0.0.1", 0)
+    address = ServerAddress.of(listener)
+    server = HttpServer(app, listener, max_connections=most)
+    await server.start()
+    watch = asyncio.create_task(app.state.connections.watch(address.port))
+    head = b" HTTP/1.1\r\nHost: localhost\r\n"
+    writers = []
+    try:
+        async with asyncio.timeout(60):
+            busy, writer = await asyncio.open_connection(address.host, address.port)
+            writers.append(writer)
+            writer.write(b"POST /tokenize" + head + b"Content-Length: 2\r\n\r\n{")
+            while not app.state.drain.in_flight:
+                await asyncio.sleep(0.01)
+            for _ in range(3 * most):
+                _, idle = await asyncio.open_connection(address.host, address.port)
+                writers.append(idle)
+            reader, asking = await asyncio.open_connection(address.host, address.port)
+            writers.append(asking)
+            asking.write(b"GET /health/live" + head + b"\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            writer.write(b"}")
+            assert (await busy.readline()).startswith(b"HTTP/1.1 400")
+    finally:
+        for writer in writers:
+            writer.close()
+        watch.cancel()
+        await server.shut_down_app()
+        assert await server.stop(20)

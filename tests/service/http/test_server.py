@@ -145,21 +145,3 @@ async def test_an_app_that_fails_to_start_is_an_error() -> None:
     listener = open_listening_socket("127.0.0.1", 0)
     with listener, pytest.raises(RuntimeError, match="did not start"):
         await HttpServer(failing, listener).start()
-
-
-def test_a_port_in_use_is_refused_at_once() -> None:
-    listener = open_listening_socket("127.0.0.1", 0)
-    with listener, pytest.raises(OSError, match="in use"):
-        open_listening_socket("127.0.0.1", listener.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:"),
-        ("0.0.0.0", "http://127.0.0.1:"),  # noqa: S104  this is what is tested
-    ],
-)
-def test_an_address_tells_how_this_machine_reaches_it(host: str, local: str) -> None:
-    with open_listening_socket(host, 0) as listener:
-        assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"

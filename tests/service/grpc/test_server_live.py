@@ -6,8 +6,6 @@ import contextlib
 import json
 import queue
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.service.grpc.clients import GrpcService, put_together, trailing
-from tests.service.running import ROOT, RunningService, free_port, until
+from tests.service.running import RunningService, until
 
 Metadata = tuple[tuple[str, str], ...]
 SERVING = HealthCheckResponse.SERVING
@@ -409,16 +407,3 @@ def test_a_port_in_use_is_told_at_the_start(service: GrpcService, tmp_path: Path
     worker = second.start_worker()
     assert worker.popen.wait(30) == 1
     assert f"cannot listen on {service.target} for gRPC" in worker.output()
-
-
-def test_without_the_packages_the_flag_says_how_to_get_them() -> None:
-    code = (
-        "import sys; sys.modules['grpc_health'] = None; from service.cli import main; "
-        f"sys.exit(main(['serve', '--grpc-port', '{free_port()}']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    assert "grpcio-health-checking" in done.stderr
-    assert f"{sys.executable} -m pip install grpcio-health-checking" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import openai
@@ -110,24 +109,6 @@ def test_the_default_limit_is_sixteen_tokens(service: RunningService) -> None:
     assert answer["usage"]["completion_tokens"] == 16
 
 
-def test_tokenize_and_detokenize_are_inverse(service: RunningService) -> None:
-    text = "Hello, 世界! 🚀"
-    _, tokens = service.post("/tokenize", {"model": "tiny", "prompt": text})
-    assert tokens["count"] == len(tokens["tokens"])
-    assert tokens["max_model_len"] == 512
-    _, back = service.post("/detokenize", {"tokens": tokens["tokens"]})
-    assert back == {"prompt": text}
-
-
-def test_tokenize_renders_messages_as_chat_would(service: RunningService) -> None:
-    messages = [{"role": "user", "content": "Hello"}]
-    _, tokens = service.post("/tokenize", {"messages": messages, "return_token_strs": True})
-    chat = {"messages": messages, "max_tokens": 1, "return_token_ids": True}
-    _, answer = service.post("/v1/chat/completions", chat)
-    assert tokens["tokens"] == answer["prompt_token_ids"]
-    assert "".join(tokens["token_strs"]).startswith("<|im_start|>user\nHello<|im_end|>")
-
-
 def test_a_streamed_echo_alone_counts_no_output_in_any_chunk(service: RunningService) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     ask = {**ASK, "echo": True, "max_tokens": 0, "stream": True, "stream_options": options}
@@ -155,12 +136,3 @@ def test_a_prompt_that_ends_inside_a_character_is_not_said_again(
     parts = [chunk["choices"][0] for chunk in chunks]
     assert "".join(part["text"] for part in parts) == choice["text"]
     assert [token for part in parts for token in part.get("token_ids", [])] == choice["token_ids"]
-
-
-def test_the_tokenizer_is_described_for_evaluation_harnesses(service: RunningService) -> None:
-    status, body = service.get("/tokenizer_info")
-    assert status == 200
-    info = json.loads(body)
-    assert {"eos_token", "bos_token", "pad_token", "chat_template"} <= set(info)
-    _, tokenized = service.post("/tokenize", {"prompt": "Hi"})
-    assert info["model_max_length"] == tokenized["max_model_len"]

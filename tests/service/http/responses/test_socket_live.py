@@ -220,26 +220,3 @@ def test_a_trigger_compacts_the_conversation_into_one_item(service: RunningServi
         "POST", "/v1/responses", json.dumps({"input": [forged, more], "store": False}).encode()
     )
     assert (status, headers["x-quire-ignored"]) == (200, "input[0].compaction")
-
-
-def test_the_sdk_compacts_and_counts(service: RunningService) -> None:
-    client = sdk(service)
-    counted = client.responses.input_tokens.count(model="tiny", input="Hi")
-    whole = client.responses.create(model="tiny", input="Hi", max_output_tokens=4)
-    assert whole.usage is not None
-    assert counted.input_tokens == whole.usage.input_tokens
-    compacted = client.responses.compact(
-        model="tiny",
-        input=[
-            {"role": "user", "content": "First"},
-            {"role": "assistant", "content": "Yes"},
-            {"role": "user", "content": "Second"},
-        ],
-    )
-    assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
-    follow = client.responses.create(
-        model="tiny",
-        input=[*(item.to_dict() for item in compacted.output), {"role": "user", "content": "?"}],
-        max_output_tokens=4,
-    )
-    assert follow.status in ("completed", "incomplete")

@@ -1,29 +1,22 @@
-"""Every method, by the real client against the real worker and engine."""
+"""What is asked and answered, by the real client against the real worker and engine."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
-from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
-from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
-from tests.service.grpc.clients import Answer, GrpcService, put_together, trailing
-from tests.service.grpc.conftest import MAX_BODY_BYTES
+from tests.service.grpc.clients import HELLO, Answer, GrpcService, chat, put_together, trailing
 from tests.service.running import until
 from tests.service.tiny_model import tag_ids
 
-HELLO = pb.Message(role="user", content="Hello, how are you?")
 # Random weights write tags at random; here all that is said shall be content.
 NO_TAGS = dict.fromkeys(tag_ids(), -100.0)
-LONG = pb.Sampling(ignore_eos=True, n=4)
 WEATHER = pb.Tool(
     function=pb.FunctionDefinition(name="weather", parameters_json='{"type":"object"}')
 )
@@ -31,14 +24,6 @@ HTTP_WEATHER = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object"}},
 }
-
-
-def chat(**fields: Any) -> pb.ChatRequest:
-    return pb.ChatRequest(messages=[HELLO], **{"max_tokens": 40, **fields})
-
-
-def long_chat() -> pb.ChatRequest:
-    return chat(max_tokens=480, sampling=LONG)
 
 
 def http_chat(**fields: Any) -> dict[str, Any]:
@@ -260,33 +245,6 @@ def test_an_embedding_whose_client_leaves_is_given_up(service: GrpcService) -> N
     )
 
 
-def test_ids_and_trace_context_go_in_and_out(service: GrpcService) -> None:
-    trace_id = "0af7651916cd43dd8448eb211c80319c"
-    metadata = (
-        ("traceparent", f"00-{trace_id}-b7ad6b7169203331-01"),
-        ("x-request-id", "of-the-caller"),
-    )
-    call = service.stub.Chat(
-        chat(max_tokens=2, sampling=pb.Sampling(ignore_eos=True)), metadata=metadata
-    )
-    answer = put_together(call)
-    headers = dict(call.initial_metadata())
-    assert headers["x-request-id"] == answer.started.request_id
-    assert headers["x-trace-id"] == trace_id
-    assert headers["traceresponse"].startswith(f"00-{trace_id}-")
-
-    def lines() -> list[dict[str, Any]]:
-        written = service.worker.output().splitlines()
-        parsed = [json.loads(line) for line in written if line.startswith("{")]
-        return [line for line in parsed if line.get("request_id") == answer.started.request_id]
-
-    until(lines, 5, "the log line")
-    [line] = lines()
-    assert line["client_request_id"] == "of-the-caller"
-    assert (line["route"], line["outcome"], line["status"]) == ("grpc_chat", "length", 200)
-    assert (line["trace_id"], line["output_tokens"]) == (trace_id, 2)
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 
@@ -345,154 +303,3 @@ def test_a_refusal_has_the_words_and_the_field_of_http(
     assert details["x-quire-reason"].startswith("refused:")
     assert details["x-request-id"].startswith("req_")
     assert not error.initial_metadata(), "else no client would retry by itself"
-
-
-def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.RpcError:
-    """How a call of Chat with these bytes as its messages ends."""
-    method = service.channel.stream_stream("/quire.v1.Quire/Chat")
-    with pytest.raises(grpc.RpcError) as caught:
-        list(method(iter(messages), **options))
-    return caught.value
-
-
-def test_bytes_that_are_no_request_are_refused(service: GrpcService) -> None:
-    assert raw_call(service, b"\xff\xff").code() is grpc.StatusCode.INVALID_ARGUMENT
-    error = raw_call(service)
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "without a message" in (error.details() or "")
-
-
-def test_a_message_that_is_too_large_is_refused_and_counted(service: GrpcService) -> None:
-    before = service.outcomes("grpc_chat").get("refused:too_large", 0)
-    content = "x" * MAX_BODY_BYTES
-    with pytest.raises(grpc.RpcError) as caught:
-        list(service.stub.Chat(pb.ChatRequest(messages=[pb.Message(role="user", content=content)])))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    until(
-        lambda: service.outcomes("grpc_chat").get("refused:too_large", 0) == before + 1,
-        5,
-        "it to be counted",
-    )
-
-
-def test_packed_messages_are_refused_for_what_they_may_unpack_to(service: GrpcService) -> None:
-    error = raw_call(service, b"\0" * 1_000_000, compression=grpc.Compression.Gzip)
-    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert "gzip" in (error.details() or "")
-
-
-# --- what ends before its time ------------------------------------------------------------------
-
-
-def cancel(service: GrpcService, call: Any, answer: pb.ChatResponse) -> None:
-    call.cancel()
-
-
-def abort(service: GrpcService, call: Any, answer: pb.ChatResponse) -> None:
-    request_id = answer.events[0].started.request_id
-    service.stub.Abort(pb.AbortRequest(request_id=request_id))
-
-
-@pytest.mark.parametrize("end", [cancel, abort])
-def test_a_call_that_is_cancelled_or_aborted_frees_its_blocks(
-    service: GrpcService, end: Callable[[GrpcService, Any, pb.ChatResponse], None]
-) -> None:
-    service.wait_idle()
-    before = service.outcomes("grpc_chat").get("client_gone", 0)
-    calls = [service.stub.Chat(long_chat()) for _ in range(4)]
-    firsts = [next(call) for call in calls]
-    for call, first in zip(calls, firsts, strict=True):
-        end(service, call, first)
-    for call in calls:
-        with pytest.raises(grpc.RpcError) as caught:
-            list(call)
-        assert caught.value.code() is grpc.StatusCode.CANCELLED
-    service.wait_idle(seconds=2)
-    until(
-        lambda: service.outcomes("grpc_chat").get("client_gone", 0) == before + 4,
-        2,
-        "four to be counted",
-    )
-
-
-def test_what_does_not_run_cannot_be_aborted(service: GrpcService) -> None:
-    ended = put_together(service.stub.Chat(chat(max_tokens=1))).started.request_id
-    for request_id in (ended, "", "req_of_nobody"):
-        with pytest.raises(grpc.RpcError) as caught:
-            service.stub.Abort(pb.AbortRequest(request_id=request_id))
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        assert trailing(caught.value)["quire-error-param"] == "request_id"
-
-
-def test_a_deadline_ends_the_call_and_frees_its_blocks(service: GrpcService) -> None:
-    service.wait_idle()
-    before = service.outcomes("grpc_chat").get("deadline", 0)
-    # More than can be generated in the time.
-    request = chat(max_tokens=490, sampling=pb.Sampling(ignore_eos=True, n=16))
-    calls = [service.stub.Chat(request, timeout=0.4) for _ in range(6)]
-    for call in calls:
-        with pytest.raises(grpc.RpcError) as caught:
-            list(call)
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    service.wait_idle(seconds=2)
-    until(
-        lambda: service.outcomes("grpc_chat").get("deadline", 0) == before + 6,
-        2,
-        "six to be counted",
-    )
-
-
-def test_each_call_is_counted_once(service: GrpcService) -> None:
-    def total() -> float:
-        routes = ("grpc_chat", "grpc_generate", "grpc_models", "grpc_embed", "grpc_abort")
-        return sum(sum(service.outcomes(route).values()) for route in routes)
-
-    service.wait_idle()
-    before = total()
-    put_together(service.stub.Chat(chat(max_tokens=2)))
-    put_together(service.stub.Generate(pb.GenerateRequest(text="Hi", max_tokens=2)))
-    service.stub.ListModels(pb.ListModelsRequest())
-    with pytest.raises(grpc.RpcError):
-        list(service.stub.Chat(pb.ChatRequest()))
-    running = service.stub.Chat(long_chat())
-    next(running)
-    running.cancel()
-    until(lambda: total() >= before + 5, 5, "five to be counted")
-    service.wait_idle()
-    assert total() == before + 5
-    metrics = service.get("/metrics")[1].decode().splitlines()
-    in_progress = [line for line in metrics if line.startswith("quire_requests_in_progress")]
-    assert {line.rsplit(" ", 1)[1] for line in in_progress if "grpc" in line} == {"0.0"}
-
-
-def test_many_choices_and_logprobs_come_in_messages_that_clients_take(
-    service: GrpcService,
-) -> None:
-    sampling = pb.Sampling(ignore_eos=True, n=8)
-    call = service.stub.Chat(
-        chat(max_tokens=400, sampling=sampling, logprobs=True, top_logprobs=20)
-    )
-    first = next(call)
-    until(lambda: not any(service.engine_counts().values()), 30, "all to be generated unread")
-    rest = list(call)
-    answer = put_together(itertools.chain([first], rest))
-    assert sum(len(said.logprobs) for said in answer.choices) > 1000
-    assert max(response.ByteSize() for response in rest) < 512 * 1024
-
-
-# --- what describes it --------------------------------------------------------------------------
-
-
-def test_reflection_tells_of_every_service_and_its_messages(service: GrpcService) -> None:
-    ask = [
-        ServerReflectionRequest(list_services=""),
-        ServerReflectionRequest(file_containing_symbol="quire.v1.Quire"),
-    ]
-    listed, file = ServerReflectionStub(service.channel).ServerReflectionInfo(iter(ask))
-    assert {entry.name for entry in listed.list_services_response.service} == {
-        "quire.v1.Quire",
-        "grpc.health.v1.Health",
-        "grpc.reflection.v1alpha.ServerReflection",
-    }
-    described = file.file_descriptor_response.file_descriptor_proto
-    assert pb.DESCRIPTOR.serialized_pb in described

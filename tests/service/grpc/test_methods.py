@@ -1,0 +1,14 @@
+"""All methods of the proto file are served and counted."""
+
+from __future__ import annotations
+
+from observability.outcomes import ROUTES
+from service.grpc.methods import METHODS, SERVICE
+from service.proto.quire.v1 import quire_pb2 as pb
+
+
+def test_every_method_of_the_service_is_served_and_counted() -> None:
+    service = pb.DESCRIPTOR.services_by_name["Quire"]
+    assert service.full_name == SERVICE
+    assert {method.name for method in service.methods} == METHODS.keys()
+    assert {served.route for served in METHODS.values()} <= set(ROUTES)

@@ -1,0 +1,131 @@
+"""What stays open of the standard services is bounded, and what comes there is checked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+from service.grpc import standard
+from service.grpc.health import HealthServicer
+from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places
+from service.serving.keys import KeyRing
+
+ALONE = [("grpc.use_local_subchannel_pool", 1)]
+
+
+@asynccontextmanager
+async def served(handlers: dict[str, Any]) -> AsyncIterator[Callable[[], grpc.aio.Channel]]:
+    """A server of these methods, and what makes one more connection to it."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with AsyncExitStack() as channels:
+
+        def connect() -> grpc.aio.Channel:
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=ALONE)
+            channels.push_async_callback(channel.close)
+            return channel
+
+        yield connect
+    await server.stop(0)
+
+
+def holding(places: Places) -> dict[str, Any]:
+    """A method that says a word when it has its place, and keeps it until it is asked again."""
+
+    async def hold(_requests: Any, context: Any) -> None:
+        async with places.taken(context):
+            await context.write(b"taken")
+            await context.read()
+
+    return {"Hold": grpc.stream_stream_rpc_method_handler(hold)}
+
+
+async def code_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call.read()
+    return refused.value.code(), refused.value.details() or ""
+
+
+async def test_calls_are_bounded_on_a_connection_and_in_all_and_places_come_back() -> None:
+    most = MOST_OPEN_OF_A_CONNECTION + 2
+    async with served(holding(Places("test calls", most))) as connect:
+        first, second = (connect().stream_stream("/test/Hold") for _ in range(2))
+        held = [first() for _ in range(MOST_OPEN_OF_A_CONNECTION)]
+        assert {await call.read() for call in held} == {b"taken"}
+        code, details = await code_of(first())
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert f"test calls are open: at most {MOST_OPEN_OF_A_CONNECTION} on this" in details
+        others = [second(), second()]
+        assert [await call.read() for call in others] == [b"taken"] * 2
+        code, details = await code_of(second())
+        assert (code, f"at most {most} in all" in details) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            True,
+        )
+        await held[0].done_writing()
+        assert await held[0].read() is grpc.aio.EOF
+        again = second()
+        assert await again.read() == b"taken"
+
+
+@pytest.fixture
+async def check() -> AsyncIterator[Any]:
+    """Health's Check as a method of bytes, of a server that is ready."""
+    handlers = standard.health_handlers(HealthServicer(lambda: True, ()))
+    async with served(handlers) as connect:
+        yield connect().stream_stream("/test/Check")
+
+
+async def test_a_check_is_answered_once_its_message_is_there(check: Any) -> None:
+    call = check()
+    await call.write(HealthCheckRequest().SerializeToString())
+    answer = HealthCheckResponse.FromString(await call.read())
+    assert answer.status == HealthCheckResponse.SERVING
+
+
+async def test_a_check_with_no_message_or_another_one_is_refused(check: Any) -> None:
+    empty, other = check(), check()
+    await empty.done_writing()
+    assert await code_of(empty) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "The call ended without a message.",
+    )
+    await other.write(b"\xff\xff")
+    code, details = await code_of(other)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "HealthCheckRequest" in details
+
+
+async def test_a_check_whose_message_never_comes_ends(
+    check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standard, "MESSAGE_SECONDS", 0.05)
+    async with asyncio.timeout(30):
+        code, _ = await code_of(check())
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def listed(call: Any) -> set[str]:
+    await call.write(ServerReflectionRequest(list_services="").SerializeToString())
+    answer = ServerReflectionResponse.FromString(await call.read())
+    return {service.name for service in answer.list_services_response.service}
+
+
+async def test_reflection_tells_the_services_to_those_who_have_a_key() -> None:
+    handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(["key"]))
+    async with served(handlers) as connect:
+        ask = connect().stream_stream("/test/ServerReflectionInfo")
+        for metadata in ((), (("x-api-key", "wrong"),), (("authorization", "key"),)):
+            code, _ = await code_of(ask(metadata=metadata))
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+        for metadata in ((("x-api-key", "key"),), (("authorization", "Bearer key"),)):
+            assert await listed(ask(metadata=metadata)) == {"grpc.health.v1.Health"}

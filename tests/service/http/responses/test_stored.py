@@ -1,0 +1,163 @@
+"""Stored responses are their owner's: shown, replayed, listed, deleted, and never another's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from service.engine.link import EngineState, LinkPhase
+from service.serving.keys import KeyRing
+from service.serving.services import Services
+from service.store.record import StoredResponse
+from tests.service.generation.test_beam import READY
+from tests.service.http.apps import KEYS, new_app
+
+PATH = "/v1/responses"
+MINE, THEIRS = ({"x-api-key": key} for key in KEYS)
+EVENTS = [b"id: %d\ndata: %d\n\n" % (number, number) for number in range(3)]
+
+
+def items(*texts: str) -> bytes:
+    return json.dumps(
+        [
+            {"id": f"msg_{text}", "type": "message", "role": "user", "content": text}
+            for text in texts
+        ]
+    ).encode()
+
+
+def stored(response_id: str, *, background: bool = False, **more: Any) -> StoredResponse:
+    body = {"id": response_id, "background": background, "output": []}
+    record = StoredResponse(
+        id=response_id,
+        owner=KeyRing(KEYS).check(b"", KEYS[0].encode()).owner,
+        created_at=1,
+        expires_at=1 << 40,
+        status="completed",
+        body=msgspec.json.encode(body),
+        context=items("a", "b"),
+        input=items("c"),
+        events=b"".join(EVENTS),
+    )
+    return msgspec.structs.replace(record, **more)
+
+
+class Server:
+    def __init__(self, client: httpx2.AsyncClient, services: Services) -> None:
+        self.client = client
+        self.store = services.store
+        self.link = services.link
+
+    async def get(self, path: str, key: dict[str, str] = MINE) -> httpx2.Response:
+        return await self.client.get(f"{PATH}/{path}", headers=key)
+
+
+@asynccontextmanager
+async def serving(model: Path, folder: Path) -> AsyncIterator[Server]:
+    """With two keys and ``resp_1``, which is of the first."""
+    url = f"sqlite:///{folder}/store.sqlite3"
+    app = new_app(model, folder, api_key=KEYS, store_url=url)
+    transport = httpx2.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://quire.localhost") as client,
+    ):
+        server = Server(client, app.state.services)
+        server.store.open()
+        await server.store.attempted()
+        await server.store.put(stored("resp_1"))
+        yield server
+
+
+async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
+    own_template: Path, tmp_path: Path
+) -> None:
+    async with serving(own_template, tmp_path) as server:
+        reply = await server.get("resp_1")
+        assert (reply.status_code, reply.content) == (200, stored("resp_1").body)
+        for query, rest in (("", EVENTS), ("&starting_after=0", EVENTS[1:])):
+            stream = await server.get(f"resp_1?stream=true{query}")
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            assert stream.content == b"".join(rest)
+        await server.store.put(stored("resp_2", events=None))
+        reply = await server.get("resp_2?stream=true")
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream")
+        reply = await server.client.delete(f"{PATH}/resp_1", headers=MINE)
+        assert reply.json() == {"id": "resp_1", "object": "response", "deleted": True}
+        assert (await server.get("resp_1")).status_code == 404
+        again = await server.client.delete(f"{PATH}/resp_1", headers=MINE)
+        assert again.status_code == 404
+
+
+async def test_another_key_finds_nothing_and_deletes_nothing(
+    own_template: Path, tmp_path: Path
+) -> None:
+    asks = [
+        ("GET", "resp_1"),
+        ("GET", "resp_1?stream=true"),
+        ("GET", "resp_1/input_items"),
+        ("POST", "resp_1/cancel"),
+        ("DELETE", "resp_1"),
+    ]
+    async with serving(own_template, tmp_path) as server:
+        for method, path in asks:
+            reply = await server.client.request(method, f"{PATH}/{path}", headers=THEIRS)
+            assert reply.status_code == 404, (method, path)
+            unknown = path.replace("resp_1", "resp_0")
+            other = await server.client.request(method, f"{PATH}/{unknown}", headers=THEIRS)
+            # Nor does it learn that there is one.
+            assert other.text.replace("resp_0", "resp_1") == reply.text
+        assert (await server.get("resp_1")).status_code == 200
+
+
+async def test_only_a_background_response_can_be_cancelled(
+    own_template: Path, tmp_path: Path
+) -> None:
+    async with serving(own_template, tmp_path) as server:
+        for record, status, says in (
+            (stored("ended", background=True), 200, None),
+            (stored("foreground"), 400, "Only a background response"),
+            (stored("elsewhere", background=True, status="in_progress"), 400, "another replica"),
+        ):
+            await server.store.put(record)
+            reply = await server.client.post(f"{PATH}/{record.id}/cancel", headers=MINE)
+            assert reply.status_code == status
+            if says is None:
+                assert reply.content == record.body
+            else:
+                assert says in reply.json()["error"]["message"]
+
+
+async def test_its_items_are_paged_in_either_order(own_template: Path, tmp_path: Path) -> None:
+    async with serving(own_template, tmp_path) as server:
+        server.link.state = EngineState(LinkPhase.READY, "ready", READY)
+
+        async def listed(query: str) -> tuple[list[str], bool]:
+            reply = await server.get(f"resp_1/input_items{query}")
+            assert reply.status_code == 200, reply.text
+            page = reply.json()
+            return [item["id"] for item in page["data"]], page["has_more"]
+
+        assert await listed("") == (["msg_c", "msg_b", "msg_a"], False)
+        assert await listed("?order=asc&limit=2") == (["msg_a", "msg_b"], True)
+        assert await listed("?order=asc&after=msg_b") == (["msg_c"], False)
+        assert await listed("?after=msg_c&limit=1") == (["msg_b"], True)
+
+
+async def test_a_wrong_query_is_refused_by_name(own_template: Path, tmp_path: Path) -> None:
+    limits = ("0", "101", "1000000000001", "00101", "0001" + 5000 * "0", "-1", "x", "\xb2")
+    async with serving(own_template, tmp_path) as server:
+        for query, param in (
+            *((f"/input_items?limit={limit}", "limit") for limit in limits),
+            ("/input_items?order=newest", "order"),
+            ("?stream=1", "stream"),
+            ("?stream=true&starting_after=x", "starting_after"),
+        ):
+            reply = await server.get(f"resp_1{query}")
+            assert (reply.status_code, reply.json()["error"]["param"]) == (400, param), query[:40]

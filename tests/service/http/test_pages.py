@@ -1,0 +1,39 @@
+"""The pages that tell what this is and how to use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from litestar import Litestar
+from litestar.testing import TestClient
+
+from tests.service.http.apps import client_of
+
+
+def test_pages_need_nothing_from_elsewhere(client: TestClient[Litestar]) -> None:
+    for path in ("/", "/docs"):
+        page = client.get(path, headers={"Accept": "text/html,*/*;q=0.8"})
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        for remote in ('src="http', 'href="http', "url(http", "@import", "import("):
+            assert remote not in page.text
+
+
+def test_head_of_the_front_page_says_that_a_server_is_there(
+    client: TestClient[Litestar],
+) -> None:
+    reply = client.head("/")
+    assert (reply.status_code, reply.content) == (200, b"")
+
+
+def test_the_front_page_speaks_html_to_browsers_and_json_to_programs(
+    own_template: Path, tmp_path: Path
+) -> None:
+    with client_of(own_template, tmp_path, served_model_name=('<b>"tiny"</b>',)) as client:
+        page = client.get("/", headers={"Accept": "text/html"}).text
+        facts = client.get("/").json()
+    assert "curl" in page
+    assert "/v1/chat/completions" in page
+    assert "<b>" not in page
+    assert facts["model"] == '<b>"tiny"</b>'
+    assert facts["docs"].endswith("/docs")
+    assert facts["status"] == "loading"

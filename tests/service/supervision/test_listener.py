@@ -1,0 +1,63 @@
+"""The listening socket and how this machine reaches it."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from service.supervision.listener import ServerAddress, open_listening_socket
+
+
+def test_a_port_in_use_is_refused_at_once() -> None:
+    listener = open_listening_socket("127.0.0.1", 0)
+    with listener, pytest.raises(OSError, match="in use"):
+        open_listening_socket("127.0.0.1", listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:"),
+        ("0.0.0.0", "http://127.0.0.1:"),  # noqa: S104  this is what is tested
+    ],
+)
+def test_an_address_tells_how_this_machine_reaches_it(host: str, local: str) -> None:
+    with open_listening_socket(host, 0) as listener:
+        assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"
+
+
+def test_what_connects_before_anything_is_accepted_waits_in_the_backlog() -> None:
+    """The supervisor opens the socket, and workers may come to accept much later."""
+    with open_listening_socket("127.0.0.1", 0) as listener:
+        address = ServerAddress.of(listener)
+        with socket.create_connection((address.local_host, address.port), 5) as client:
+            client.sendall(b"early")
+            accepted = listener.accept()[0]
+            with accepted:
+                accepted.settimeout(5)
+                assert accepted.recv(5) == b"early"
+
+
+def test_a_listener_is_bound_again_at_once_after_a_restart() -> None:
+    """Although connections of the last one still linger."""
+    first = open_listening_socket("127.0.0.1", 0)
+    address = ServerAddress.of(first)
+    with socket.create_connection((address.host, address.port), 5) as client:
+        accepted = first.accept()[0]
+        accepted.close()  # closing first leaves this side in TIME_WAIT
+        first.close()
+        assert client.recv(1) == b""
+    open_listening_socket("127.0.0.1", address.port).close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_an_ipv6_address_stands_in_brackets(host: str) -> None:
+    try:
+        listener = open_listening_socket(host, 0)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with listener:
+        port = listener.getsockname()[1]
+        assert ServerAddress.of(listener).url == f"http://[::1]:{port}"
