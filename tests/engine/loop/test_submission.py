@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from engine.messages import Copy, FinishReason, token_mask
-from tests.engine.checking_runner import continue_alone
+from engine.loop.submission import refusal, sequence_of, singly
+from engine.messages import Copy, Embed, FinishReason, Pooling, Submit, token_mask
+from engine.step.step import ModelInfo
+from tests.engine.checking_runner import CheckingRunner, continue_alone
 from tests.engine.loop.listening import ALICE, Listener, engine, submit
 
 
@@ -51,3 +55,74 @@ def test_copies_of_a_submission_run_like_ones_of_their_own() -> None:
         (1, FinishReason.ERROR),
         (2, FinishReason.ERROR),
     ]
+
+
+def embed(prompt_len: int, **fields: object) -> Submit:
+    return Submit(
+        handle=1,
+        request_id="r1",
+        prompt_token_ids=[1] * prompt_len,
+        task=Embed(**fields),  # type: ignore[arg-type]  # a test's own
+        arrival_time=0.0,
+    )
+
+
+def encoder(**fields: object) -> ModelInfo:
+    known = {"generates": False, "embedding_size": 48, "pooling": Pooling.MEAN} | fields
+    return replace(CheckingRunner().info, **known)  # type: ignore[arg-type]  # a test's own
+
+
+@pytest.mark.parametrize(
+    ("info", "submit_", "message"),
+    [
+        (encoder(), embed(0), "the text has no tokens"),
+        (encoder(), embed(65), "the text has 65 tokens; the limit is 64"),
+        (encoder(), embed(5, second_text=6), "second_text is 6, but the text has only 5 tokens"),
+        (encoder(vocab_size=1), embed(5), "token id 1 is not in the vocabulary of 1"),
+        (encoder(), embed(5, dimensions=49), "dimensions 49 exceeds the embedding's 48"),
+        (
+            encoder(matryoshka_dimensions=(8, 16)),
+            embed(5, dimensions=20),
+            "dimensions 20 is not supported by the model; supported: 8, 16, 48",
+        ),
+        (
+            encoder(num_scores=2, embedding_size=0),
+            embed(5, dimensions=1),
+            "dimensions is not supported for scores",
+        ),
+        (encoder(embedding_size=0), embed(5), "checking does not support embeddings"),
+        (encoder(), submit(1), "checking does not generate"),
+        (encoder(), embed(64, second_text=64, dimensions=48), None),
+        (encoder(matryoshka_dimensions=(8, 16)), embed(5, dimensions=8), None),
+        (encoder(num_scores=2, embedding_size=0), embed(5, second_text=0), None),
+    ],
+)
+def test_a_text_is_refused_for_what_the_model_cannot_do(
+    info: ModelInfo, submit_: Submit, message: str | None
+) -> None:
+    assert refusal(submit_, info, max_sequence_len=64) == message
+
+
+def test_a_copy_differs_in_handle_and_seed_alone() -> None:
+    original = msgspec.structs.replace(
+        submit(7, seed=1, max_tokens=9, output_token_ids=[4, 5]), copies=[Copy(8, 2), Copy(9, 3)]
+    )
+    first, *copies = singly(original)
+    assert first.handle == 7
+    for copy, handle, seed in zip(copies, (8, 9), (2, 3), strict=True):
+        own = submit(handle, request_id="r7", seed=seed, max_tokens=9, output_token_ids=[4, 5])
+        assert copy == own
+
+
+@pytest.mark.parametrize(
+    ("pooling", "whole"), [(Pooling.LAST, False), (Pooling.MEAN, True), (Pooling.CLS, True)]
+)
+def test_a_vector_of_more_than_the_last_token_needs_the_whole_prompt(
+    pooling: Pooling, whole: bool
+) -> None:
+    sequence = sequence_of(embed(5), 3, encoder(pooling=pooling), [])
+    assert sequence.needs_whole_prompt is whole
+    assert sequence.embed == Embed()
+    reporting = sequence_of(submit(1, prompt_logprobs=0), 4, CheckingRunner().info, [])
+    assert reporting.needs_whole_prompt
+    assert not sequence_of(submit(1), 5, CheckingRunner().info, []).needs_whole_prompt
