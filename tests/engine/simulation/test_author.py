@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.messages import FinishReason, SamplingParams
-from engine.simulation.script import ScriptError
+from engine.simulation.author import Author
+from engine.simulation.script import ScriptError, parse_script
+from engine.step.sequence import Sequence
 from tests.engine.simulation.simulated_engine import (
     TOKENS,
     SimulatedEngine,
@@ -60,3 +64,47 @@ def test_a_reply_s_token_ids_must_be_in_the_vocabulary(tmp_path: Path) -> None:
     path = write_script(tmp_path, {"reply": "fine"}, {"reply": [TOKENS.vocab_size]})
     with pytest.raises(ScriptError, match=r"line 2: token id \d+ is not in the vocabulary"):
         SimulatedEngine(f"simulated:instant,script={path}")
+
+
+def sequence(uid: int, prompt_ids: list[int], **params: Any) -> Sequence:
+    sampling = SamplingParams(max_tokens=99, **params)
+    return Sequence(uid, f"r{uid}", list(prompt_ids), len(prompt_ids), sampling)
+
+
+def said(author: Author, speaker: Sequence, count: int) -> list[int]:
+    begin = speaker.num_output_tokens
+    for _ in range(count):
+        speaker.token_ids.append(author.next_token(speaker))
+    return speaker.output_token_ids[begin:]
+
+
+def test_an_answer_goes_on_behind_a_token_that_was_forced_on_it() -> None:
+    author = Author(TOKENS, None, lengths=(20, 20))
+    free, forced = sequence(1, prompt(9)), sequence(2, prompt(9))
+    whole = said(author, free, 21)
+    assert whole[20] == TOKENS.eos
+    begin = said(author, forced, 4)
+    forced.token_ids.append(7)
+    assert [*begin, *said(author, forced, 16)] == [*whole[:4], *whole[5:]]
+
+
+@pytest.mark.parametrize("params", [{"min_tokens": 12}, {"ignore_eos": True}])
+def test_an_answer_that_may_not_end_yet_goes_on_in_plain_words(params: dict[str, Any]) -> None:
+    script = parse_script(json.dumps({"reply": "Hello"}).encode(), "script")
+    author = Author(TOKENS, script, lengths=(1, 1))
+    hello = TOKENS.encode("Hello")
+    assert said(author, sequence(1, prompt(9)), len(hello) + 1) == [*hello, TOKENS.eos]
+    longer = said(author, sequence(2, prompt(9), **params), 12)
+    assert longer[: len(hello)] == hello
+    assert TOKENS.eos not in longer
+
+
+def test_the_answer_is_kept_until_the_sequence_is_forgotten() -> None:
+    author = Author(TOKENS, None, lengths=(30, 30))
+    speaker, other = sequence(1, prompt(9)), sequence(1, prompt(9, 500))
+    first = said(author, speaker, 20)
+    author.forget(1)
+    author.forget(99)  # never asked
+    assert said(author, other, 20) != first
+    author.forget(1)
+    assert said(author, sequence(1, prompt(9)), 20) == first

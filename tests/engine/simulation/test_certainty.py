@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.messages import SamplingParams
+from engine.messages import SamplingParams, token_mask
+from engine.simulation.certainty import is_certain
+from engine.step.grammar_state import GrammarState
+from engine.step.sequence import Sequence
 from tests.engine.simulation.simulated_engine import SimulatedEngine, prompt
 
 
@@ -35,3 +38,32 @@ def test_a_high_temperature_scatters_as_with_a_model() -> None:
     calm = SamplingParams(max_tokens=60, seed=3, ignore_eos=True)
     outputs = engine.generate([prompt(9)] * 2, [hot, calm])
     assert outputs[0].token_ids != outputs[1].token_ids
+
+
+def sequence(**settings: Any) -> Sequence:
+    return Sequence(1, "", [1], 1, SamplingParams(max_tokens=9, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"logprobs": 0},
+        {"temperature": 2.1},
+        {"logit_bias": {5: 1.0}},
+        {"bad_words_token_ids": ((5,),)},
+        {"min_tokens": 1},
+        {"allowed_tokens": token_mask((5,))},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": -0.1},
+        {"repetition_penalty": 1.1},
+    ],
+)
+def test_whatever_could_change_the_choice_is_left_to_the_sampler(settings: dict[str, Any]) -> None:
+    assert is_certain(sequence())
+    assert not is_certain(sequence(**settings))
+
+
+def test_a_grammar_is_left_to_the_sampler() -> None:
+    guided = sequence()
+    guided.grammar_state = GrammarState("start: /a/", frozenset())
+    assert not is_certain(guided)
