@@ -83,6 +83,20 @@ def test_sequences_that_join_leave_and_move_keep_their_own_blocks(model: Path) -
     assert {uid: row.token_ids for uid, row in rows.items()} == alone
 
 
+def test_a_decode_that_stands_at_another_place_of_the_plan_is_still_itself(model: Path) -> None:
+    """A prompt of one token comes behind another's chunk, and decodes before the next one's."""
+
+    def tokens(*companies: int) -> list[int]:
+        runner, row = load_runner(model), sequence(9, [7], [9])
+        for step, company in enumerate(companies):
+            others = [sequence(100 + step, list(range(12)), [step])] * company
+            plan = whole(*others, row) if step == 0 else whole(row, *others)
+            take(runner.execute(plan), *(item.sequence for item in plan.scheduled))
+        return row.token_ids
+
+    assert tokens(1, 1, 0, 0, 0, 0) == tokens(0, 0, 0, 0, 0, 0)
+
+
 def test_a_preempted_sequence_that_returns_to_other_blocks_reads_those(model: Path) -> None:
     runner, other = load_runner(model), load_runner(model)
     row, steady = sequence(1, list(range(15)), [0, 1, 2]), sequence(2, list(range(9)), [5, 6, 7])
