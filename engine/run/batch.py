@@ -67,6 +67,7 @@ class BatchBuilder:
         self._layouts = layouts
         self._block_size = block_size
         self._key: Key = ()
+        self._decode: list[int] = []  # places in the plan of the decode rows, in plan order
         self._order: tuple[int, ...] = ()
         self._row_key: Key = ()  # the decode rows in batch order
         self._tables = BlockTables(())
@@ -118,8 +119,13 @@ class BatchBuilder:
         decode = [place for place, item in enumerate(scheduled) if item.num_tokens == 1]
         chunks = [place for place, item in enumerate(scheduled) if item.num_tokens != 1]
         key = tuple(_identity(scheduled[place].sequence) for place in decode)
-        if key != self._key or not _one_longer(scheduled, decode, self._order):
-            self._key = key
+        # The same sequences may stand at other places of a plan, behind or before a chunk.
+        if (
+            key != self._key
+            or decode != self._decode
+            or not _is_by_falling_length(scheduled, self._order)
+        ):
+            self._key, self._decode = key, decode
             self._order = tuple(sorted(decode, key=lambda place: -scheduled[place].start))
             self._tables = BlockTables([scheduled[place] for place in self._order])
             self._row_key = tuple(_identity(scheduled[place].sequence) for place in self._order)
@@ -161,9 +167,7 @@ def _identity(sequence: Sequence) -> tuple[int, int]:
     return sequence.uid, sequence.num_preemptions
 
 
-def _one_longer(scheduled: Items[ScheduledSequence], decode: Items[int], order: Items[int]) -> bool:
-    """True if ``order`` still lists the decode rows by decreasing length."""
-    if len(order) != len(decode) or (order and max(order) >= len(scheduled)):
-        return False
+def _is_by_falling_length(scheduled: Items[ScheduledSequence], order: Items[int]) -> bool:
+    """True if ``order`` lists the rows by decreasing length."""
     starts = [scheduled[place].start for place in order]
     return all(a >= b for a, b in pairwise(starts))

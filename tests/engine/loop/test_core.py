@@ -2,90 +2,14 @@
 
 from __future__ import annotations
 
-import struct
-from typing import cast
-
-import msgspec
 import pytest
 
 from engine.errors import UNTOLD
 from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError, ProtocolError
-from engine.messages import (
-    Copy,
-    Finished,
-    FinishReason,
-    Generate,
-    SamplingParams,
-    StepOutputs,
-    StepPhase,
-    Submit,
-    WaitingReason,
-    token_mask,
-)
-from engine.step.step import DeviceLostError, StepPlan, StepResult
-from tests.engine.checking_runner import (
-    EOS,
-    CheckedStep,
-    CheckingRunner,
-    continue_alone,
-    prompt_logprobs_alone,
-)
-
-ALICE, BOB = 1, 2
-
-
-def engine(runner: CheckingRunner | None = None, **settings: int) -> EngineCore:
-    core = EngineCore(
-        runner or CheckingRunner(vocab_size=1000),
-        max_num_seqs=settings.get("max_num_seqs", 8),
-        max_num_batched_tokens=settings.get("max_num_batched_tokens", 64),
-    )
-    core.connect(ALICE)
-    core.connect(BOB)
-    return core
-
-
-def submit(handle: int, prompt: list[int] | None = None, **fields: object) -> Submit:
-    params = {"max_tokens": 4, "ignore_eos": True} | {
-        name: fields.pop(name) for name in list(fields) if name in SamplingParams.__struct_fields__
-    }
-    output = cast("list[int]", fields.pop("output_token_ids", []))
-    return Submit(
-        handle=handle,
-        request_id=str(fields.pop("request_id", f"r{handle}")),
-        prompt_token_ids=[1, 2, 3] if prompt is None else prompt,
-        task=Generate(SamplingParams(**params), output),  # type: ignore[arg-type]  # a test's own
-        arrival_time=5.0,
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-def tokens(outputs: StepOutputs) -> list[tuple[int, int]]:
-    count = len(outputs.token_ids) // 4
-    return list(
-        zip(
-            struct.unpack(f"<{count}q", outputs.handles),
-            struct.unpack(f"<{count}i", outputs.token_ids),
-            strict=True,
-        )
-    )
-
-
-class Listener:
-    """Gathers what each connection is told until nothing is left to do."""
-
-    def __init__(self, core: EngineCore) -> None:
-        self.tokens: dict[tuple[int, int], list[int]] = {}
-        self.finished: dict[tuple[int, int], Finished] = {}
-        self.steps: list[dict[int, StepOutputs]] = []
-        while core.has_work:
-            self.steps.append(core.step())
-            for connection, outputs in self.steps[-1].items():
-                for handle, token_id in tokens(outputs):
-                    self.tokens.setdefault((connection, handle), []).append(token_id)
-                for finished in outputs.finished:
-                    self.finished[connection, finished.handle] = finished
+from engine.messages import FinishReason, StepPhase, WaitingReason
+from tests.engine.checking_runner import EOS, CheckingRunner, continue_alone, prompt_logprobs_alone
+from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit, tokens
 
 
 def test_each_connection_hears_of_its_own_sequences_and_of_the_state_of_all() -> None:
@@ -225,35 +149,6 @@ def test_a_sequence_resumed_at_its_limit_ends_without_running() -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"prompt": []}, "prompt is empty"),
-        ({"prompt": [1] * 64}, "64 tokens and leaves no room"),
-        ({"prompt": [1, 1000]}, "token id 1000 is not in the vocabulary of 1000"),
-        ({"output_token_ids": [2**30]}, "1073741824 is not in the vocabulary"),
-        ({"min_tokens": 5}, "min_tokens 5 exceeds max_tokens 4"),
-        ({"logit_bias": {5: float("nan")}}, "not a finite number"),
-        ({"logit_bias": {5: float("-inf")}}, "not a finite number"),
-        ({"logit_bias": {1000: 1.0}}, "logit_bias has 1000"),
-        ({"stop_token_ids": (1000,)}, "stop_token_ids has 1000"),
-        ({"allowed_tokens": token_mask(())}, "allowed_tokens is empty"),
-        ({"allowed_tokens": token_mask((1, 1000))}, "allowed_tokens has 1000"),
-        ({"bad_words_token_ids": ((1,), ())}, "empty word"),
-        ({"bad_words_token_ids": ((1,), (1000,))}, "bad_words_token_ids has 1000"),
-    ],
-)
-def test_a_submission_that_cannot_run_ends_alone(bad: dict[str, object], message: str) -> None:
-    core = engine()
-    core.add(ALICE, submit(1))
-    core.add(ALICE, submit(2, **bad))  # type: ignore[arg-type]
-    heard = Listener(core)
-    assert heard.finished[ALICE, 2].reason is FinishReason.ERROR
-    assert message in str(heard.finished[ALICE, 2].error)
-    assert heard.finished[ALICE, 2].is_refusal
-    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
-
-
 def test_a_handle_in_use_is_a_broken_protocol_and_free_again_after_the_end() -> None:
     core = engine()
     core.add(ALICE, submit(7))
@@ -329,131 +224,6 @@ def test_a_sequence_whose_sampling_fails_ends_alone() -> None:
     assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
 
 
-def test_a_step_that_fails_once_costs_nobody_a_token() -> None:
-    runner = CheckingRunner(vocab_size=1000)
-    core = engine(runner)
-    core.add(ALICE, submit(1))
-    core.add(ALICE, submit(2, [9] * 10))
-    core.step()
-    runner.fail_steps = 1
-    heard = Listener(core)
-    assert {f.reason for f in heard.finished.values()} == {FinishReason.LENGTH}
-    assert core.stats().kv_blocks_active == 0
-    names = {item.sequence.request_id for plan in runner.plans for item in plan.scheduled}
-    assert names == {"r1", "r2"}  # the model has shown that it runs: it is not probed
-
-
-def test_a_sequence_that_fails_every_step_it_is_in_ends_alone() -> None:
-    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
-    core.add(ALICE, submit(1))
-    core.add(ALICE, submit(2, request_id="bad"))
-    core.add(ALICE, submit(3, [4, 5]))
-    heard = Listener(core)
-    assert heard.finished[ALICE, 2].error == UNTOLD
-    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
-    assert heard.tokens[ALICE, 3] == continue_alone([4, 5], 4, 1000)
-
-
-def test_a_poisonous_sequence_alone_in_the_engine_does_not_end_the_engine() -> None:
-    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
-    for handle in range(5):
-        core.add(ALICE, submit(handle, request_id="bad"))
-        assert Listener(core).finished[ALICE, handle].reason is FinishReason.ERROR
-    core.add(ALICE, submit(9))
-    assert Listener(core).finished[ALICE, 9].reason is FinishReason.LENGTH
-    assert core.stats().kv_blocks_active == 0
-
-
-def test_a_model_that_runs_nothing_any_more_ends_the_engine() -> None:
-    runner = CheckingRunner(vocab_size=1000)
-    core = engine(runner)
-    core.add(ALICE, submit(1))
-    core.step()
-    runner.broken = True
-    with pytest.raises(EngineDeadError, match="the step failed"):
-        core.step()
-
-
-def test_a_lost_device_ends_the_engine_at_once() -> None:
-    class Lost(CheckingRunner):
-        def execute(self, plan: StepPlan) -> StepResult:
-            raise DeviceLostError("gone")
-
-    core = engine(Lost())
-    core.add(ALICE, submit(1))
-    with pytest.raises(EngineDeadError, match="gone"):
-        core.step()
-
-
-def test_a_runner_that_answers_too_few_sequences_is_not_believed() -> None:
-    class Short(CheckingRunner):
-        def execute(self, plan: StepPlan) -> StepResult:
-            result = super().execute(plan)
-            return StepResult(result.sampled[:1], result.prompt_logprobs)
-
-    core = engine(Short(vocab_size=1000))
-    core.add(ALICE, submit(1))
-    core.add(ALICE, submit(2, [4, 5]))
-    heard = Listener(core)
-    assert heard.tokens[ALICE, 2] == continue_alone([4, 5], 4, 1000)
-
-
-# --- one step ahead -----------------------------------------------------------------------------
-
-
-class Watched(CheckingRunner):
-    """Notes what it is asked to do, and in which order."""
-
-    def __init__(self) -> None:
-        super().__init__(vocab_size=1000, ahead=True)
-        self.asked: list[str] = []
-
-    def _launch(self, plan: StepPlan) -> CheckedStep:
-        step = super()._launch(plan)
-        number = len(self.plans)
-        self.asked.append(f"launch {number}")
-        self._note(step, "sample", number)
-        self._note(step, "result", number)
-        return step
-
-    def _note(self, step: CheckedStep, name: str, number: int) -> None:
-        method = getattr(step, name)
-
-        def noted(*arguments: object) -> object:
-            self.asked.append(f"{name} {number}")
-            return method(*arguments)
-
-        setattr(step, name, noted)
-
-
-def test_a_step_is_launched_before_the_tokens_of_the_last_one_are_waited_for() -> None:
-    runner = Watched()
-    core = engine(runner)
-    core.add(ALICE, submit(1, max_tokens=3))
-    heard = Listener(core)
-    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 3, 1000)
-    assert runner.asked == [
-        *("launch 1", "sample 1"),
-        *("launch 2", "result 1", "sample 2"),
-        *("launch 3", "result 2", "sample 3"),
-        "result 3",  # the third token is the last allowed, so there is no step ahead of it
-    ]
-
-
-def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it() -> None:
-    expected = continue_alone([1, 2, 3], 4, 1000)
-    runner = CheckingRunner(vocab_size=1000, ahead=True)
-    core = engine(runner)
-    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=frozenset((expected[1],))))
-    core.add(BOB, submit(1, [4, 5], max_tokens=4))
-    heard = Listener(core)
-    assert heard.tokens[ALICE, 1] == expected[:2]
-    assert heard.tokens[BOB, 1] == continue_alone([4, 5], 4, 1000)
-    assert [len(plan.scheduled) for plan in runner.plans] == [2, 2, 2, 1]
-    assert core.stats().tokens_generated == 6
-    assert core.stats().kv_blocks_active == 0
-
-
 # --- prompt logprobs ----------------------------------------------------------------------------
 
 
@@ -491,17 +261,3 @@ def test_the_stats_follow_the_sequences() -> None:
     assert stats.prompt_tokens_computed == 12
     assert stats.tokens_generated == 8
     assert stats.steps == 8
-
-
-def test_copies_of_a_submission_run_like_ones_of_their_own() -> None:
-    core = engine()
-    core.add(ALICE, msgspec.structs.replace(submit(7), copies=[Copy(8, 1), Copy(9, 2)]))
-    heard = Listener(core)
-    expected = continue_alone([1, 2, 3], 4, 1000)
-    assert [heard.tokens[ALICE, handle] for handle in (7, 8, 9)] == [expected] * 3
-    core.add(ALICE, msgspec.structs.replace(submit(1, []), copies=[Copy(2, 1)]))
-    refused = core.flush()[ALICE].finished
-    assert [(one.handle, one.reason) for one in refused] == [
-        (1, FinishReason.ERROR),
-        (2, FinishReason.ERROR),
-    ]

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
-from engine.architecture.errors import ModelError
-from engine.config import EngineConfig
-from engine.messages import SamplingParams, token_mask
-from engine.run.assembly import KVCacheTooSmallError, load_model_runner
+from engine.messages import SamplingParams
 from engine.sampling.sampler import SamplingError
-from engine.step.sequence import Sequence
-from engine.step.step import SampledToken, ScheduledSequence, StepPlan, StepResult
+from engine.step.step import ScheduledSequence, StepPlan
 from tests.engine.driving import load_runner
-from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, VOCABULARY, save_model
-
-GREEDY = SamplingParams(max_tokens=100, temperature=0.0)
+from tests.engine.run.plans import sequence, take, whole
+from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
 
 @pytest.fixture(scope="module")
@@ -28,107 +21,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model")
     save_model(VARIANTS["qwen3"], directory)
     return directory
-
-
-def sequence(
-    uid: int, token_ids: list[int], blocks: list[int], params: SamplingParams = GREEDY
-) -> Sequence:
-    return Sequence(
-        uid=uid,
-        request_id=str(uid),
-        token_ids=list(token_ids),
-        num_prompt_tokens=len(token_ids),
-        params=params,
-        block_table=blocks,
-    )
-
-
-def whole(*sequences: Sequence) -> StepPlan:
-    """Everything that each sequence has not computed yet."""
-    items = []
-    for s in sequences:
-        start = s.num_computed_tokens
-        items.append(ScheduledSequence(s, start, s.num_tokens - start, completes=True))
-    return StepPlan(tuple(items))
-
-
-def take(result: StepResult, *sequences: Sequence) -> None:
-    for s, sampled in zip(sequences, result.sampled, strict=True):
-        assert isinstance(sampled, SampledToken)
-        s.num_computed_tokens = s.num_tokens
-        s.token_ids.append(sampled.token_id)
-
-
-def test_info_tells_what_was_loaded(model: Path) -> None:
-    info = load_runner(model, max_num_seqs=3, block_size=32).info
-    assert info.architecture == "Qwen3ForCausalLM"
-    assert (info.dtype, info.device) == ("float32", "cpu")
-    assert info.vocab_size == VOCABULARY
-    assert info.max_model_len == MAX_POSITIONS
-    assert info.num_kv_blocks == 3 * MAX_POSITIONS // 32
-    assert info.kv_cache_bytes == info.num_kv_blocks * 32 * 3 * 2 * (2 * 32) * 4
-
-
-def test_progress_passes_through_every_phase_in_order(model: Path) -> None:
-    calls: list[tuple[str, int, int]] = []
-    config = EngineConfig(model=str(model), threads=1, device="cpu")
-    load_model_runner(config, lambda *call: calls.append(call))
-    phases = list(dict.fromkeys(phase for phase, _, _ in calls))
-    assert phases == ["config", "weights", "kv_cache", "warmup"]
-    for phase in phases:
-        done, total = [(d, t) for p, d, t in calls if p == phase][-1]
-        assert done == total
-
-
-def test_the_cache_keeps_within_its_memory(model: Path) -> None:
-    info = load_runner(model, kv_cache_memory=1 << 20, max_num_seqs=256).info
-    assert 0.65 * (1 << 20) < info.kv_cache_bytes <= 0.75 * (1 << 20)  # the rest is the mirror's
-
-
-def test_a_length_nobody_asked_for_gives_way_to_the_memory(model: Path) -> None:
-    info = load_runner(model, num_kv_blocks=5, block_size=16).info
-    assert info.max_model_len == 80
-
-
-def test_a_length_that_was_asked_for_must_fit(model: Path) -> None:
-    with pytest.raises(KVCacheTooSmallError, match="lower --max-model-len"):
-        load_runner(model, num_kv_blocks=5, block_size=16, max_model_len=81)
-
-
-def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
-    with pytest.raises(ModelError, match=f"{MAX_POSITIONS} positions"):
-        load_runner(model, max_model_len=MAX_POSITIONS + 1)
-
-
-@pytest.mark.parametrize(
-    ("variant", "settings", "reason"),
-    [
-        ("qwen3", {"dtype": "bfloat16"}, "not --dtype bfloat16 on cpu"),
-        ("gpt2", {"dtype": "auto"}, "does not support GPT-2"),
-    ],
-)
-def test_int8_where_it_is_not_served_is_refused(
-    variant: str, settings: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
-    save_model(VARIANTS[variant], tmp_path)
-    with pytest.raises(ModelError, match=reason):
-        load_runner(tmp_path, quantization="int8", **settings)
-
-
-def test_random_weights_need_no_weight_files_and_follow_the_seed(
-    model: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "config.json").write_text((model / "config.json").read_text())
-    params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=5)
-
-    def first_token(seed: int) -> Any:
-        runner = load_runner(tmp_path, load_format="dummy", seed=seed)
-        return runner.execute(whole(sequence(1, [1, 2, 3], [0], params))).sampled[0]
-
-    assert first_token(1) == first_token(1)
-    assert first_token(1) != first_token(2)
-    for top in first_token(1).logprobs.top:
-        assert math.log(1 / VOCABULARY) - 2 < top.logprob < math.log(1 / VOCABULARY) + 2
 
 
 def test_a_plan_run_twice_gives_the_same(model: Path) -> None:
@@ -191,6 +83,20 @@ def test_sequences_that_join_leave_and_move_keep_their_own_blocks(model: Path) -
     assert {uid: row.token_ids for uid, row in rows.items()} == alone
 
 
+def test_a_decode_that_stands_at_another_place_of_the_plan_is_still_itself(model: Path) -> None:
+    """A prompt of one token comes behind another's chunk, and decodes before the next one's."""
+
+    def tokens(*companies: int) -> list[int]:
+        runner, row = load_runner(model), sequence(9, [7], [9])
+        for step, company in enumerate(companies):
+            others = [sequence(100 + step, list(range(12)), [step])] * company
+            plan = whole(*others, row) if step == 0 else whole(row, *others)
+            take(runner.execute(plan), *(item.sequence for item in plan.scheduled))
+        return row.token_ids
+
+    assert tokens(1, 1, 0, 0, 0, 0) == tokens(0, 0, 0, 0, 0, 0)
+
+
 def test_a_preempted_sequence_that_returns_to_other_blocks_reads_those(model: Path) -> None:
     runner, other = load_runner(model), load_runner(model)
     row, steady = sequence(1, list(range(15)), [0, 1, 2]), sequence(2, list(range(9)), [5, 6, 7])
@@ -239,39 +145,6 @@ def test_a_sequence_of_nan_fails_alone_and_its_blocks_can_be_used_again(
         take(runner.execute(whole(heir, mate)), heir, mate)
         take(other.execute(whole(fresh)), fresh)
     assert heir.token_ids == fresh.token_ids
-
-
-def test_parameters_that_contradict_each_other_say_nothing_of_the_models_numbers(
-    model: Path,
-) -> None:
-    """Else any client could make every block be zeroed before reuse from then on."""
-    runner = load_runner(model)
-    nothing = SamplingParams(
-        max_tokens=1, allowed_tokens=token_mask([3]), bad_words_token_ids=((3,),)
-    )
-    result = runner.execute(whole(sequence(1, [1, 2], [0], nothing), sequence(2, [1, 2], [1])))
-    assert isinstance(result.sampled[0], SamplingError)
-    assert isinstance(result.sampled[1], SampledToken)
-    assert not runner.clears_blocks
-
-
-def test_prompt_logprobs_of_a_long_prompt_come_in_bounded_pieces(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner = load_runner(model)
-    params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=1)
-    prompt = [i * 31 % VOCABULARY for i in range(400)]
-    rows: list[int] = []
-    decoder_logits = runner._decoder.logits
-
-    def watched(hidden: torch.Tensor) -> torch.Tensor:
-        rows.append(hidden.shape[0])
-        return decoder_logits(hidden)
-
-    monkeypatch.setattr(runner._decoder, "logits", watched, raising=True)
-    result = runner.execute(whole(sequence(1, prompt, list(range(26)), params)))
-    assert len(result.prompt_logprobs[0]) == 399
-    assert max(rows) <= 256
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

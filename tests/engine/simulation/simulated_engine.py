@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.loop.core import EngineCore
+from engine.messages import SamplingParams
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.spec import with_tokenizer
 from engine.simulation.tokens import TextTokens
@@ -54,3 +55,11 @@ def write_script(folder: Path, *rules: dict[str, Any]) -> Path:
     path = folder / "script.jsonl"
     path.write_text("\n".join(json.dumps(rule) for rule in rules))
     return path
+
+
+def greedy(max_tokens: int, **settings: object) -> SamplingParams:
+    return SamplingParams(max_tokens=max_tokens, temperature=0.0, **settings)  # type: ignore[arg-type]
+
+
+def prompt(length: int, first: int = 100) -> list[int]:
+    return [first + place % 900 for place in range(length)]

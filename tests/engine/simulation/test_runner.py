@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
-from engine.messages import FinishReason, Generate, SamplingParams, Submit, token_mask
+from engine.messages import FinishReason, Generate, Submit, token_mask
 from engine.simulation.runner import SimulatedRunner
-from engine.simulation.script import ScriptError
 from engine.simulation.spec import with_tokenizer
 from pocket import MODEL_DIR
 from tests.engine.driving import CONNECTION
-from tests.engine.simulation.simulated_engine import TOKENS, SimulatedEngine, write_script
-
-
-def greedy(max_tokens: int, **settings: object) -> SamplingParams:
-    return SamplingParams(max_tokens=max_tokens, temperature=0.0, **settings)  # type: ignore[arg-type]
-
-
-def prompt(length: int, first: int = 100) -> list[int]:
-    return [first + place % 900 for place in range(length)]
-
+from tests.engine.simulation.simulated_engine import SimulatedEngine, greedy, prompt
 
 # --- what it says -------------------------------------------------------------------------------
-
-
-def test_without_a_script_it_says_sentences_and_ends_in_the_range_asked_for() -> None:
-    engine = SimulatedEngine("simulated:instant,output=20-40")
-    outputs = engine.generate(
-        [prompt(9, first) for first in range(100, 140)], SamplingParams(max_tokens=100)
-    )
-    lengths = set()
-    texts = []
-    for output in outputs:
-        assert output.finished is not None
-        assert output.finished.reason is FinishReason.STOP
-        assert output.finished.stop_token_id == TOKENS.eos == output.token_ids[-1]
-        lengths.add(len(output.token_ids) - 1)
-        texts.append(TOKENS.decode(output.token_ids))
-    assert all(text[0].isupper() and text.endswith("<|im_end|>") for text in texts)
-    assert len(set(texts)) > 20
-    assert lengths <= set(range(20, 41))
-    assert len(lengths) > 5
-
-
-def test_the_answer_is_a_function_of_prompt_and_seed() -> None:
-    def answer(seed: int, temperature: float, **settings: object) -> list[int]:
-        engine = SimulatedEngine("simulated:instant,output=30-90", **settings)
-        params = SamplingParams(max_tokens=100, seed=seed, temperature=temperature)
-        return engine.generate([prompt(50)], params)[0].token_ids
-
-    assert answer(7, 1.0) == answer(7, 1.0, max_num_batched_tokens=16, block_size=8)
-    assert answer(7, 1.0) != answer(8, 1.0)
-    assert answer(7, 0.0) == answer(8, 0.0)
 
 
 def test_limits_and_stops_are_the_engine_s_own() -> None:
@@ -96,33 +54,6 @@ def test_sampling_settings_hold_as_with_a_model() -> None:
     assert forced == [400] * 5
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"temperature": 2.0},
-        {"temperature": 1.0, "top_k": 3},
-        {"temperature": 1.0, "top_p": 0.5},
-        {"temperature": 1.0, "min_p": 0.5},
-    ],
-)
-def test_the_sampler_is_spared_only_where_it_would_say_the_same(settings: dict[str, Any]) -> None:
-    """Asking for logprobs makes it look at every row."""
-    engine = SimulatedEngine("simulated:instant,output=60")
-    prompts = [prompt(9, first) for first in range(100, 120)]
-    spared = engine.generate(prompts, SamplingParams(max_tokens=60, seed=3, **settings))
-    asked = engine.generate(prompts, SamplingParams(max_tokens=60, seed=3, logprobs=0, **settings))
-    assert [each.token_ids for each in spared] == [each.token_ids for each in asked]
-    assert all(len(each.logprobs) == 60 for each in asked)
-
-
-def test_a_high_temperature_scatters_as_with_a_model() -> None:
-    engine = SimulatedEngine("simulated:instant,output=60")
-    hot = SamplingParams(max_tokens=60, temperature=100.0, seed=3, ignore_eos=True)
-    calm = SamplingParams(max_tokens=60, seed=3, ignore_eos=True)
-    outputs = engine.generate([prompt(9)] * 2, [hot, calm])
-    assert outputs[0].token_ids != outputs[1].token_ids
-
-
 def test_logprobs_tell_how_sure_it_is() -> None:
     output = SimulatedEngine("simulated:instant,output=10").generate(
         [prompt(5)], greedy(3, logprobs=2, prompt_logprobs=1)
@@ -130,32 +61,6 @@ def test_logprobs_tell_how_sure_it_is() -> None:
     assert [entry.rank for entry in output.logprobs] == [1, 1, 1]
     assert all(entry.logprob == pytest.approx(0.0, abs=1e-6) for entry in output.logprobs)
     assert len(output.prompt_logprobs) == 4
-
-
-def test_a_script_is_said_to_the_token(tmp_path: Path) -> None:
-    path = write_script(
-        tmp_path,
-        {"when": "exact", "reply": ["<tool_", "call>", 42, "<tool_call>"]},
-        {"when": "go on", "reply": "Well", "end": False},
-        {"reply": "Hello <|im_end|> there"},
-    )
-    engine = SimulatedEngine(f"simulated:instant,script={path}")
-    exact, endless, ended = engine.generate(
-        [TOKENS.encode(text) for text in ("exact", "go on", "hi")], greedy(30)
-    )
-    call = TOKENS.encode("<tool_call>")
-    assert len(call) == 1
-    pieces = TOKENS.encode("<tool_") + TOKENS.encode("call>")
-    assert exact.token_ids == [*pieces, 42, *call, TOKENS.eos]
-    assert len(endless.token_ids) == 30
-    assert endless.token_ids[:1] == TOKENS.encode("Well")[:1]
-    assert ended.token_ids == [*TOKENS.encode("Hello "), TOKENS.eos]
-
-
-def test_a_reply_s_token_ids_must_be_in_the_vocabulary(tmp_path: Path) -> None:
-    path = write_script(tmp_path, {"reply": "fine"}, {"reply": [TOKENS.vocab_size]})
-    with pytest.raises(ScriptError, match=r"line 2: token id \d+ is not in the vocabulary"):
-        SimulatedEngine(f"simulated:instant,script={path}")
 
 
 # --- what it accounts for -----------------------------------------------------------------------
@@ -256,14 +161,3 @@ def test_limits_beyond_the_simulation_are_refused() -> None:
 def test_the_engine_alone_needs_to_be_told_the_tokenizer() -> None:
     with pytest.raises(ModelError, match="needs tokenizer=DIRECTORY"):
         SimulatedRunner(EngineConfig(model="simulated:"), lambda *_: None)
-
-
-def test_a_directory_without_tokenizer_or_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot read"):
-        SimulatedEngine(f"simulated:tokenizer={tmp_path}")
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="is not a tokenizer"):
-        SimulatedEngine(f"simulated:tokenizer={tmp_path}")
-    (tmp_path / "tokenizer.json").write_bytes((MODEL_DIR / "tokenizer.json").read_bytes())
-    with pytest.raises(ModelError, match="names no end-of-sequence token"):
-        SimulatedEngine(f"simulated:tokenizer={tmp_path}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.python_command import python_command
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("observability", "engine", "pocket", "client", "service", "dashboard")
 HELPER = "engine/python_command.py"
 

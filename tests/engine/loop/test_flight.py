@@ -1,0 +1,137 @@
+"""Steps that fail, whom they cost a token or an end, and steps that run ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import UNTOLD
+from engine.loop.errors import EngineDeadError
+from engine.messages import FinishReason
+from engine.step.step import DeviceLostError, StepPlan, StepResult
+from tests.engine.checking_runner import CheckedStep, CheckingRunner, continue_alone
+from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit
+
+
+def test_a_step_that_fails_once_costs_nobody_a_token() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, [9] * 10))
+    core.step()
+    runner.fail_steps = 1
+    heard = Listener(core)
+    assert {f.reason for f in heard.finished.values()} == {FinishReason.LENGTH}
+    assert core.stats().kv_blocks_active == 0
+    names = {item.sequence.request_id for plan in runner.plans for item in plan.scheduled}
+    assert names == {"r1", "r2"}  # the model has shown that it runs: it is not probed
+
+
+def test_a_sequence_that_fails_every_step_it_is_in_ends_alone() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, request_id="bad"))
+    core.add(ALICE, submit(3, [4, 5]))
+    heard = Listener(core)
+    assert heard.finished[ALICE, 2].error == UNTOLD
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
+    assert heard.tokens[ALICE, 3] == continue_alone([4, 5], 4, 1000)
+
+
+def test_a_poisonous_sequence_alone_in_the_engine_does_not_end_the_engine() -> None:
+    core = engine(CheckingRunner(vocab_size=1000, poison_step={"bad"}))
+    for handle in range(5):
+        core.add(ALICE, submit(handle, request_id="bad"))
+        assert Listener(core).finished[ALICE, handle].reason is FinishReason.ERROR
+    core.add(ALICE, submit(9))
+    assert Listener(core).finished[ALICE, 9].reason is FinishReason.LENGTH
+    assert core.stats().kv_blocks_active == 0
+
+
+def test_a_model_that_runs_nothing_any_more_ends_the_engine() -> None:
+    runner = CheckingRunner(vocab_size=1000)
+    core = engine(runner)
+    core.add(ALICE, submit(1))
+    core.step()
+    runner.broken = True
+    with pytest.raises(EngineDeadError, match="the step failed"):
+        core.step()
+
+
+def test_a_lost_device_ends_the_engine_at_once() -> None:
+    class Lost(CheckingRunner):
+        def execute(self, plan: StepPlan) -> StepResult:
+            raise DeviceLostError("gone")
+
+    core = engine(Lost())
+    core.add(ALICE, submit(1))
+    with pytest.raises(EngineDeadError, match="gone"):
+        core.step()
+
+
+def test_a_runner_that_answers_too_few_sequences_is_not_believed() -> None:
+    class Short(CheckingRunner):
+        def execute(self, plan: StepPlan) -> StepResult:
+            result = super().execute(plan)
+            return StepResult(result.sampled[:1], result.prompt_logprobs)
+
+    core = engine(Short(vocab_size=1000))
+    core.add(ALICE, submit(1))
+    core.add(ALICE, submit(2, [4, 5]))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 2] == continue_alone([4, 5], 4, 1000)
+
+
+# --- one step ahead -----------------------------------------------------------------------------
+
+
+class Watched(CheckingRunner):
+    """Notes what it is asked to do, and in which order."""
+
+    def __init__(self) -> None:
+        super().__init__(vocab_size=1000, ahead=True)
+        self.asked: list[str] = []
+
+    def _launch(self, plan: StepPlan) -> CheckedStep:
+        step = super()._launch(plan)
+        number = len(self.plans)
+        self.asked.append(f"launch {number}")
+        self._note(step, "sample", number)
+        self._note(step, "result", number)
+        return step
+
+    def _note(self, step: CheckedStep, name: str, number: int) -> None:
+        method = getattr(step, name)
+
+        def noted(*arguments: object) -> object:
+            self.asked.append(f"{name} {number}")
+            return method(*arguments)
+
+        setattr(step, name, noted)
+
+
+def test_a_step_is_launched_before_the_tokens_of_the_last_one_are_waited_for() -> None:
+    runner = Watched()
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=3))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 3, 1000)
+    assert runner.asked == [
+        *("launch 1", "sample 1"),
+        *("launch 2", "result 1", "sample 2"),
+        *("launch 3", "result 2", "sample 3"),
+        "result 3",  # the third token is the last allowed, so there is no step ahead of it
+    ]
+
+
+def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it() -> None:
+    expected = continue_alone([1, 2, 3], 4, 1000)
+    runner = CheckingRunner(vocab_size=1000, ahead=True)
+    core = engine(runner)
+    core.add(ALICE, submit(1, max_tokens=50, stop_token_ids=frozenset((expected[1],))))
+    core.add(BOB, submit(1, [4, 5], max_tokens=4))
+    heard = Listener(core)
+    assert heard.tokens[ALICE, 1] == expected[:2]
+    assert heard.tokens[BOB, 1] == continue_alone([4, 5], 4, 1000)
+    assert [len(plan.scheduled) for plan in runner.plans] == [2, 2, 2, 1]
+    assert core.stats().tokens_generated == 6
+    assert core.stats().kv_blocks_active == 0

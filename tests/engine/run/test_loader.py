@@ -1,0 +1,85 @@
+"""From a model directory to a decoder or an encoder."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.architecture.config import load_model_config
+from engine.architecture.encoder_config import load_encoder_config
+from engine.architecture.errors import WeightsError
+from engine.messages import SamplingParams
+from engine.model.gpt2 import GPT2Model
+from engine.model.llama import LlamaModel
+from engine.run.loader import DecoderOptions, LoadSettings, load_decoder, load_encoder
+from tests.engine.driving import load_runner
+from tests.engine.run.plans import sequence, whole
+from tests.engine.tiny_encoders import ENCODERS, save_encoder
+from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, VOCABULARY, save_model
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model")
+    save_model(VARIANTS["qwen3"], directory)
+    return directory
+
+
+def test_random_weights_need_no_weight_files_and_follow_the_seed(
+    model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text((model / "config.json").read_text())
+    params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=5)
+
+    def first_token(seed: int) -> Any:
+        runner = load_runner(tmp_path, load_format="dummy", seed=seed)
+        return runner.execute(whole(sequence(1, [1, 2, 3], [0], params))).sampled[0]
+
+    assert first_token(1) == first_token(1)
+    assert first_token(1) != first_token(2)
+    for top in first_token(1).logprobs.top:
+        assert math.log(1 / VOCABULARY) - 2 < top.logprob < math.log(1 / VOCABULARY) + 2
+
+
+@pytest.mark.parametrize("variant", ["qwen3", "llama_tied", "llama_biases", "gpt2"])
+def test_parameters_are_counted_as_transformers_counts_them(variant: str, tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS[variant], tmp_path)
+    told: list[tuple[str, int, int]] = []
+    settings = LoadSettings(tmp_path, torch.float32, CPU, lambda *call: told.append(call))
+    loaded = load_decoder(load_model_config(tmp_path), settings, DecoderOptions(MAX_POSITIONS))
+    assert loaded.num_parameters == sum(p.numel() for p in oracle.parameters())
+    assert told[-1] == ("weights", loaded.num_parameters, loaded.num_parameters)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
+def test_an_encoder_s_parameters_are_those_that_it_computes_with(tmp_path: Path) -> None:
+    oracle = save_encoder(ENCODERS["bert"], tmp_path)
+    settings = LoadSettings(tmp_path, torch.float32, CPU, lambda *call: None)
+    loaded = load_encoder(load_encoder_config(tmp_path), settings)
+    unused = sum(p.numel() for name, p in oracle.named_parameters() if "pooler" in name)
+    assert unused
+    assert loaded.num_parameters == sum(p.numel() for p in oracle.parameters()) - unused
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind"), [("gpt2", GPT2Model), ("llama", LlamaModel), ("qwen3", LlamaModel)]
+)
+def test_without_library_and_kernels_torch_computes(
+    variant: str, kind: type, tmp_path: Path
+) -> None:
+    save_model(VARIANTS[variant], tmp_path)
+    settings = LoadSettings(tmp_path, torch.float32, CPU, lambda *call: None)
+    loaded = load_decoder(load_model_config(tmp_path), settings, DecoderOptions(MAX_POSITIONS))
+    assert type(loaded.decoder) is kind
+
+
+def test_a_directory_without_weights_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((model / "config.json").read_text())
+    with pytest.raises(WeightsError):
+        load_runner(tmp_path)

@@ -1,0 +1,93 @@
+"""What is settled before weights are loaded, and what is refused then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from engine.architecture.errors import ModelError
+from engine.config import EngineConfig
+from engine.run.setup import compiled_library, has_kernels, set_up
+from engine.sharding.collectives import ALONE
+from tests.engine.driving import load_runner
+from tests.engine.ranks.threads import together
+from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, save_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model")
+    save_model(VARIANTS["qwen3"], directory)
+    return directory
+
+
+def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
+    with pytest.raises(ModelError, match=f"{MAX_POSITIONS} positions"):
+        load_runner(model, max_model_len=MAX_POSITIONS + 1)
+
+
+@pytest.mark.parametrize(
+    ("variant", "settings", "reason"),
+    [
+        ("qwen3", {"dtype": "bfloat16"}, "not --dtype bfloat16 on cpu"),
+        ("gpt2", {"dtype": "auto"}, "does not support GPT-2"),
+    ],
+)
+def test_int8_where_it_is_not_served_is_refused(
+    variant: str, settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    save_model(VARIANTS[variant], tmp_path)
+    with pytest.raises(ModelError, match=reason):
+        load_runner(tmp_path, quantization="int8", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"), [({}, "--kv-cache-memory"), ({"num_kv_blocks": 9}, "--num-kv-blocks")]
+)
+def test_the_flag_that_sizes_the_cache_is_the_one_that_was_given_or_the_device_s(
+    model: Path, settings: dict[str, Any], flag: str
+) -> None:
+    config = EngineConfig(model=str(model), device="cpu", threads=1, **settings)
+    assert set_up(config, ALONE).memory_setting == flag
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        ({}, torch.float32),  # the checkpoint's own
+        ({"dtype": "bfloat16"}, torch.bfloat16),
+        ({"quantization": "int8"}, torch.float32),
+    ],
+)
+def test_on_a_cpu_steps_do_not_run_ahead_unless_asked_and_dtypes_are_as_asked(
+    model: Path, settings: dict[str, Any], dtype: torch.dtype
+) -> None:
+    config = EngineConfig(model=str(model), device="cpu", threads=1, max_model_len=100, **settings)
+    setup = set_up(config, ALONE)
+    assert (setup.dtype, setup.max_positions, setup.ranks) == (dtype, 100, 1)
+    assert setup.model == setup.whole
+    assert not setup.runs_ahead
+    asked = msgspec.structs.replace(config, async_scheduling=True)
+    assert set_up(asked, ALONE).runs_ahead
+
+
+@pytest.mark.parametrize(
+    "settings", [{"cpu_path": "torch"}, {"dtype": "float16"}, {"kv_cache_dtype": "fp8"}]
+)
+def test_what_the_compiled_code_does_not_know_is_left_to_torch(
+    model: Path, settings: dict[str, Any]
+) -> None:
+    config = EngineConfig(model=str(model), device="cpu", threads=1, **settings)
+    assert compiled_library(set_up(config, ALONE)) is None
+
+
+def test_kernels_are_for_a_gpu_unless_demanded(model: Path) -> None:
+    config = EngineConfig(model=str(model), device="cpu", threads=1)
+    assert not has_kernels(set_up(config, ALONE))
+    demanded = msgspec.structs.replace(config, gpu_path="triton", tensor_parallel_size=2)
+    with pytest.raises(ModelError, match="not yet with --tensor-parallel-size above 1"):
+        together(2, lambda ranks: has_kernels(set_up(demanded, ranks)))

@@ -1,0 +1,59 @@
+"""Every module has its test at the mirrored path, but for a few with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("engine", "service", "client", "dashboard", "observability")
+SUFFIXES = ("", "_live", "_laws")
+MOST_EXCEPTIONS = 0.1  # of all modules
+
+# Module: why it has none, and in brackets the test that covers it.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def modules() -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT))
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py") and "_pb2" not in path.name
+    )
+
+
+def mirrored(module: str) -> list[str]:
+    """Where its test may stand."""
+    path = Path("tests", module)
+    return [str(path.with_name(f"test_{path.stem}{suffix}.py")) for suffix in SUFFIXES]
+
+
+def has_test(module: str) -> bool:
+    return any((ROOT / path).is_file() for path in mirrored(module))
+
+
+def test_every_module_has_its_test_at_the_mirrored_path() -> None:
+    missing = [
+        f"{module}: create {mirrored(module)[0]}"
+        for module in modules()
+        if not has_test(module) and module not in EXCEPTIONS
+    ]
+    assert not missing, "modules without a test of their own:\n" + "\n".join(missing)
+
+
+def test_no_exception_is_stale() -> None:
+    there = set(modules())
+    gone = [module for module in EXCEPTIONS if module not in there]
+    assert not gone, "take out of EXCEPTIONS, the module is gone:\n" + "\n".join(gone)
+    tested = [module for module in EXCEPTIONS if has_test(module)]
+    assert not tested, "take out of EXCEPTIONS, the module has its test:\n" + "\n".join(tested)
+    unreasoned = [module for module, reason in EXCEPTIONS.items() if not reason.strip()]
+    assert not unreasoned, "say in EXCEPTIONS why:\n" + "\n".join(unreasoned)
+
+
+def test_exceptions_stay_few() -> None:
+    most = int(len(modules()) * MOST_EXCEPTIONS)
+    assert len(EXCEPTIONS) <= most, (
+        f"{len(EXCEPTIONS)} exceptions, of {len(modules())} modules at most {most}: write tests "
+        f"such as {', '.join(mirrored(module)[0] for module in list(EXCEPTIONS)[:3])}"
+    )
