@@ -8,6 +8,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -34,6 +35,8 @@ from tests.engine.checking_runner import (
     continue_alone,
     prompt_logprobs_alone,
 )
+
+pytestmark = pytest.mark.integration
 
 VOCAB_SIZE = 4
 MAX_MODEL_LEN = 24

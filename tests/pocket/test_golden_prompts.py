@@ -7,6 +7,8 @@ import pytest
 from pocket.answer import Answer, ToolCall
 from pocket.gates import Case
 
+pytestmark = pytest.mark.integration
+
 WEATHER = {
     "type": "function",
     "function": {

@@ -33,6 +33,8 @@ from tests.engine.sampling.rows import (
     some_logits,
 )
 
+pytestmark = pytest.mark.integration
+
 DRAWS = 4000
 
 

@@ -29,6 +29,8 @@ from service.engine.suspects import Suspects, fingerprint
 from service.errors import CrashingRequestError
 from tests.service.engine.test_link import Ends, finished, generation, stats, step, submission
 
+pytestmark = pytest.mark.integration
+
 POISON = 255
 TOKENS = 40
 SLOTS = 6

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
 from litestar import Request
 
 from service.http.event_stream import KEEP_ALIVE, EventStream
+
+pytestmark = pytest.mark.integration
 
 KEEP_ALIVE_SECONDS = 0.4
 
