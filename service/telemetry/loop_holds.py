@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 INTERVAL_SECONDS = 0.02
-# A check that does not need its own wake-up may be early by this much, and the timer late.
-_SLACK_SECONDS = 0.005
+# The engine's messages bring a look earlier, but not much more often than a step of 10 ms.
+_SHORTEST_SECONDS = 0.008
 
 
 class LoopHolds:
@@ -56,8 +56,8 @@ class LoopHolds:
 
     def _arm(self) -> None:
         if self._open and self._loop is not None:
-            self._earliest = self._loop.time() + INTERVAL_SECONDS - _SLACK_SECONDS
-            self._look_handle = self._loop.call_later(INTERVAL_SECONDS + _SLACK_SECONDS, self._look)
+            self._earliest = self._loop.time() + _SHORTEST_SECONDS
+            self._look_handle = self._loop.call_later(INTERVAL_SECONDS, self._look)
 
     def _look(self) -> None:
         self._look_handle = None
