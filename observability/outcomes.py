@@ -86,6 +86,9 @@ WAITING_REASONS = {
     "constraint": "grammars are being compiled",
 }
 
+NO_ROUTE = "none"
+"""The route of requests whose path or method no route takes."""
+
 ROUTES = (
     "chat_completions",
     "completions",
@@ -105,4 +108,5 @@ ROUTES = (
     "grpc_embed",
     "grpc_models",
     "grpc_abort",
+    NO_ROUTE,
 )

@@ -64,6 +64,8 @@ class OpenSequences:
         """Record that the current engine has the sequence in its queue, perhaps after another one
         died."""
         sequence.state = SequenceState.QUEUED
+        if sequence.queued_time is None:
+            sequence.queued_time = time.monotonic()
         sequence.resumed_at = len(sequence.generated)
         sequence.handovers += sequence.deaths > 0
 

@@ -72,6 +72,7 @@ class Call:
 
     async def send(self, message: bytes) -> None:
         """Return once the message is being sent. Raises SlowReaderError, ClientGoneError."""
+        begin = time.monotonic()
         try:
             async with asyncio.timeout(self.exchange.patience):
                 if not self._begun:
@@ -83,6 +84,8 @@ class Call:
             raise SlowReaderError("The client did not read its stream.") from None
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
+        finally:
+            self.exchange.record.flush.waited(begin, time.monotonic())
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send all of ``generation``'s output. Raises QuireError if it fails."""
@@ -145,7 +148,11 @@ class Calls:
                 exchange.caller = self._keys.check(*key)
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
-            await method(call, await self._arrivals.read(context, exchange.caller))
+            try:
+                message = await self._arrivals.read(context, exchange.caller)
+            finally:
+                exchange.record.received_body()
+            await method(call, message)
         except QuireError as error:
             failure = error
         except Exception:

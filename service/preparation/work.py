@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from service.checkpoint.checkpoint import Checkpoint
 from service.preparation.jobs import Job, Limits, Noted, Prepared
-from service.preparation.prompts import Announce
 from service.wire.decode import Ignored
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
@@ -24,6 +23,10 @@ class Model:
     checkpoint: Checkpoint
     signer: Signer
     seal: ReasoningSeal
+
+
+Announce = Callable[[str, str | None], None]
+"""Called at the start of a stage with its name and the request field that it concerns."""
 
 
 def no_stage(name: str, param: str | None) -> None:

@@ -29,11 +29,16 @@ class Client:
 
     def admit(self) -> None:
         """Check a generation request. Raises as ``Admission.check`` does."""
+        self._note_waiting()
         self.services.admission.check(self.exchange.caller)
 
     def admit_open(self) -> None:
         """Check any request for the engine. Raises as ``Admission.check_open`` does."""
+        self._note_waiting()
         self.services.admission.check_open(self.exchange.caller)
+
+    def _note_waiting(self) -> None:
+        self.exchange.record.waiting = self.services.link.waiting_sequences
 
     async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
         """Return or raise what ``work`` does; raise ClientGoneError as soon as the client

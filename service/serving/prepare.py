@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -83,6 +84,9 @@ def _note(noted: Noted, exchange: Exchange) -> None:
     record.model = noted.model or record.model
     record.stream = noted.stream or record.stream
     record.client_request_id = record.client_request_id or noted.client_request_id
+    record.prompt_tokens = noted.prompt_tokens or record.prompt_tokens
+    record.intervals += noted.intervals
+    record.prepared_time = time.monotonic()
     exchange.ignored.add(*noted.ignored)
     exchange.ignored.meant |= noted.meant
 
