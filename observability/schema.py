@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from observability import phases
-from observability.phases import PHASES, Phase
+from observability.phases import PHASES, RequestPhase
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
     name: str
     help: str
@@ -65,7 +65,6 @@ ATTR_RPC_METHOD = Attribute("rpc.method", "Chat, Generate, …")
 ATTR_RPC_STATUS = Attribute("rpc.grpc.status_code", "status sent, as a number")
 
 
-
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
@@ -83,16 +82,14 @@ SPAN_REQUEST = Span(
         *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
     ),
 )
-_PHASE_ATTRIBUTES: dict[Phase, tuple[Attribute, ...]] = {
-    phases.QUEUE: (ATTR_CHOICE,),
-    phases.PREFILL: (ATTR_CHOICE, ATTR_INPUT_TOKENS, ATTR_CACHED_TOKENS),
-    phases.DECODE: (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
-    phases.FLUSH: (ATTR_FLUSH_SECONDS,),
+_PHASE_ATTRIBUTES: dict[RequestPhase, tuple[Attribute, ...]] = {
+    phases.QUEUEING: (ATTR_CHOICE,),
+    phases.PREFILLING: (ATTR_CHOICE, ATTR_INPUT_TOKENS, ATTR_CACHED_TOKENS),
+    phases.DECODING: (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
+    phases.FLUSHING: (ATTR_FLUSH_SECONDS,),
 }
 PHASE_SPANS: dict[str, Span] = {
-    phase.name: Span(
-        phase.name, _sentence(phase.help), _PHASE_ATTRIBUTES.get(phase, ())
-    )
+    phase.name: Span(phase.name, _sentence(phase.help), _PHASE_ATTRIBUTES.get(phase, ()))
     for phase in PHASES
 }
 
@@ -130,14 +127,15 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("waiting", "sequences that were waiting when the request was admitted or refused"),
     LogField(
         "prompt_tokens",
-        "each prompt once, however many choices continue it; of a prompt refused as too long, those "
-        "counted until then",
+        "each prompt once, however many choices continue it; of a prompt refused as too long, "
+        "those counted until then",
     ),
     LogField("cached_tokens", "prompt tokens found in the prefix cache"),
     LogField("output_tokens", "all choices, aborted ones too"),
     *(LogField(phase.log_field, phase.help) for phase in PHASES),
     LogField(
-        "other_ms", "what is left of total_ms: reading headers, encoding the answer, switching tasks"
+        "other_ms",
+        "what is left of total_ms: reading headers, encoding the answer, switching tasks",
     ),
     LogField("ttft_ms", "receipt to first token"),
     LogField("itl_mean_ms", "mean gap between tokens"),

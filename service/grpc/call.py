@@ -17,10 +17,12 @@ from typing import Any, Protocol
 import grpc
 
 from observability.logging import get_logger
+from observability.outcomes import NO_ROUTE
 from service.errors import (
     ClientGoneError,
     DeadlineError,
     InternalError,
+    MethodNotAllowedError,
     QuireError,
     SlowReaderError,
 )
@@ -33,6 +35,7 @@ from service.serving.exchange import Exchange
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.serving.stream import AnswerStream, stream_events
+from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import UploadRoom
 
@@ -135,6 +138,17 @@ class Calls:
             if deadline_is_over(context):
                 self._note(exchange, _deadline_error())
             raise
+        finally:
+            exchange.close()
+
+    async def refuse_unknown(self, context: Any, path: str) -> None:
+        """End a call of a method that does not exist."""
+        record = _new_record(_headers(context), "", NO_ROUTE)
+        exchange = begin_unrouted(record, path, self._services.telemetry)
+        error = MethodNotAllowedError(f"There is no method {path[:MOST_PATH_CHARS]}.")
+        self._note(exchange, error)
+        try:
+            await _refuse(context, exchange, error)
         finally:
             exchange.close()
 

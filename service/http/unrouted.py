@@ -1,9 +1,8 @@
-"""Requests that no route takes: a wrong path or method. They are counted and logged like others, and
-told which routes are near."""
+"""Requests that no route takes: a wrong path or method. They are counted and logged like others,
+and told which routes are near."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -12,11 +11,10 @@ from litestar.types import Scope
 from observability.outcomes import NO_ROUTE
 from service.http.scope import ASKED_PATH, new_record
 from service.serving.exchange import Exchange
+from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
 from service.telemetry.observer import Telemetry
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_MOST_CHARS = 128
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._~/:@+=-]")
 _MOST_NEAR = 3
 # Part of a base URL that another server needs.
 _PREFIXES = frozenset({"openai"})
@@ -26,15 +24,11 @@ _LEAST_ALIKE = 4
 
 
 def unrouted(scope: Scope, telemetry: Telemetry) -> Exchange:
-    """Return the exchange of a request that no route takes, which has begun."""
+    """Return the exchange of a request that no route takes, begun."""
     method = str(scope.get("method", ""))
-    record = new_record(
-        scope, NO_ROUTE, template="", method=method if method in _METHODS else "other"
-    )
-    record.asked = _NOT_PLAIN.sub("*", asked_path(scope)[:_MOST_CHARS])
-    exchange = Exchange(record, telemetry)
-    telemetry.request_started(record)
-    return exchange
+    method = method if method in _METHODS else "other"
+    record = new_record(scope, NO_ROUTE, template="", method=method)
+    return begin_unrouted(record, asked_path(scope), telemetry)
 
 
 def asked_path(scope: Scope) -> str:
@@ -65,7 +59,7 @@ class KnownRoutes:
         """Return at most three routes, each with its methods, that have most in common with a
         path; of equals, the shortest."""
         scores: Counter[str] = Counter()
-        for asked in _parts(path[:_MOST_CHARS]):
+        for asked in _parts(path[:MOST_PATH_CHARS]):
             for part in self._alike.get(asked[:_LEAST_ALIKE], ()):
                 if asked in part or part in asked:
                     weight = 2 if asked == part else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability.phases import TOKENIZE
+from observability.phases import TOKENIZING
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, encode_texts, truncate_ids, truncation
 from service.preparation.jobs import Limits, PreparedEmbeddings
@@ -36,7 +36,7 @@ def _finish(request: EmbeddingRequest, work: Work) -> PreparedEmbeddings:
             check_token_ids(one, work.job.engine.vocab_size, "input")
             inputs.append(Input(truncate_ids(one, cut)))
     if not inputs:
-        with work.noted.timing(TOKENIZE):
+        with work.noted.timing(TOKENIZING):
             inputs = encode_texts(
                 texts,
                 work.checkpoint.tokenizer,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from engine.messages import Constraint, Ready
-from observability.phases import Phase
+from observability.phases import RequestPhase
 from service import errors
 from service.errors import InternalError, ModelNotFoundError, QuireError
 from service.generation.request import GenerationRequest
@@ -61,7 +61,7 @@ class Noted(msgspec.Struct):
     prompt_tokens: int = 0
 
     @contextlib.contextmanager
-    def timing(self, phase: Phase) -> Iterator[None]:
+    def timing(self, phase: RequestPhase) -> Iterator[None]:
         """Note that the block is part of this phase, even if it raises an error."""
         begin = time.monotonic()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from observability.phases import RENDER, TOKENIZE
+from observability.phases import RENDERING, TOKENIZING
 from service.checkpoint.checkpoint import Checkpoint
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import TooManyTokensError
@@ -39,7 +39,7 @@ def rendered(conversation: Conversation, work: Work) -> str:
             "This model has no chat template; use /v1/completions.", param=param
         )
     work.stage("template", param)
-    with work.noted.timing(RENDER):
+    with work.noted.timing(RENDERING):
         try:
             variables = _template_variables(conversation, template)
             text = template.render(
@@ -73,7 +73,7 @@ def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> l
     though a few more may pass; InvalidRequestError if it is not Unicode."""
     context = work.context
     try:
-        with work.noted.timing(TOKENIZE):
+        with work.noted.timing(TOKENIZING):
             return work.checkpoint.tokenizer.encode_within(
                 text, context, add_special_tokens=add_special_tokens
             )
@@ -116,7 +116,7 @@ def _encoded_part(
     add_special_tokens: bool,
 ) -> list[int]:
     try:
-        with work.noted.timing(TOKENIZE):
+        with work.noted.timing(TOKENIZING):
             return work.checkpoint.tokenizer.encode_part(
                 text,
                 size,

@@ -167,9 +167,7 @@ def _shortened(request: ResponsesRequest, conversation: Conversation, work: Work
     def fits(cut: Conversation) -> bool:
         text = rendered(cut, work)
         try:
-            ids = encoded(
-                text, work, param=cut.param, add_special_tokens=cut.add_special_tokens
-            )
+            ids = encoded(text, work, param=cut.param, add_special_tokens=cut.add_special_tokens)
         except ContextTooLongError:
             work.noted.prompt_tokens = 0  # another prompt is tried
             return False

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from observability.phases import TOKENIZE
+from observability.phases import TOKENIZING
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, encode_texts, truncation
 from service.preparation.jobs import Limits, PreparedRerank, PreparedScore
@@ -95,7 +95,7 @@ def _scored_inputs(
     else:
         texts = [*pairs.firsts, *pairs.seconds]
         names = [f"{pairs.first_field}[{i}]" for i in range(len(pairs.firsts))] + seconds
-    with work.noted.timing(TOKENIZE):
+    with work.noted.timing(TOKENIZING):
         inputs = encode_texts(
             texts,
             work.checkpoint.tokenizer,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from service.checkpoint.checkpoint import Checkpoint
+from service.errors import QuireError
 from service.preparation.jobs import Job, Limits, Noted, Prepared
 from service.wire.decode import Ignored
 from service.wire.messages.signatures import Signer
@@ -68,7 +69,13 @@ class Step(Generic[_Made_co]):
         """Return the request, after noting facts for its record. Raises QuireError."""
         if self.decode is None:
             return None
-        request = self.decode(body, limits, ignored_of(limits, noted))
+        ignored = ignored_of(limits, noted)
+        try:
+            request = self.decode(body, limits, ignored)
+        except QuireError:
+            if ignored.named_model in limits.names:
+                noted.model = ignored.named_model
+            raise
         noted.stream = bool(getattr(request, "stream", False))
         noted.client_request_id = getattr(request, "request_id", None)
         noted.model = limits.model_name(request.model)

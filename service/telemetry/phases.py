@@ -15,21 +15,21 @@ from service.telemetry.record import Interval, RequestRecord
 def before_engine(record: RequestRecord) -> list[Interval]:
     """Return the intervals of all phases before the engine has the request, in order of time."""
     intervals = record.intervals
-    received = [one for one in intervals if one.phase == phases.RECEIVE.name]
+    received = [one for one in intervals if one.phase == phases.RECEIVING.name]
     until = _admitted(record)
     if not received or until is None:
         return intervals
     begin = received[-1].end
     found = list(received)
     for one in intervals:
-        if one.phase == phases.RECEIVE.name:
+        if one.phase == phases.RECEIVING.name:
             continue
         if one.begin > begin:
-            found.append(Interval(phases.ADMIT.name, begin, one.begin))
+            found.append(Interval(phases.ADMITTING.name, begin, one.begin))
         found.append(one)
         begin = max(begin, one.end)
     if until > begin:
-        found.append(Interval(phases.ADMIT.name, begin, until))
+        found.append(Interval(phases.ADMITTING.name, begin, until))
     return found
 
 
@@ -48,16 +48,16 @@ def in_engine(sequence: Finished) -> list[Interval]:
     scheduled, first = sequence.first_scheduled_time, sequence.first_token_time
     found = []
     if queued is not None:
-        found.append(_interval(phases.QUEUE, queued, ended if scheduled is None else scheduled))
+        found.append(_interval(phases.QUEUEING, queued, ended if scheduled is None else scheduled))
     if scheduled is not None:
-        found.append(_interval(phases.PREFILL, scheduled, ended if first is None else first))
+        found.append(_interval(phases.PREFILLING, scheduled, ended if first is None else first))
     if first is not None:
         last = sequence.last_token_time
-        found.append(_interval(phases.DECODE, first, first if last is None else last))
+        found.append(_interval(phases.DECODING, first, first if last is None else last))
     return found
 
 
-def _interval(phase: phases.Phase, begin: float, end: float) -> Interval:
+def _interval(phase: phases.RequestPhase, begin: float, end: float) -> Interval:
     return Interval(phase.name, begin, max(begin, end))
 
 
@@ -72,7 +72,7 @@ def seconds_of(record: RequestRecord) -> dict[str, float]:
         together = in_engine(_together(record.sequences))
         seconds.update((phase, end - begin) for phase, begin, end in together)
     if record.flush.seconds:
-        seconds[phases.FLUSH.name] = record.flush.seconds
+        seconds[phases.FLUSHING.name] = record.flush.seconds
     return seconds
 
 

@@ -91,7 +91,9 @@ class RequestRecord:
     error_code: str | None = None
     error_field: str | None = None  # the path of the field at fault, never its value
     retry_after: int | None = None  # in seconds, as the client was told
-    waiting: int | None = None  # sequences that were waiting when the request was admitted or refused
+    waiting: int | None = (
+        None  # sequences that were waiting when the request was admitted or refused
+    )
     asked: str | None = None  # what no route takes: the path, cut and made safe to log
     finish_reasons: list[str] = field(default_factory=list)
     prompt_tokens: int = 0
@@ -107,5 +109,5 @@ class RequestRecord:
 
     def received_body(self) -> None:
         """The body was read, or will not be read any further."""
-        received = Interval(phases.RECEIVE.name, self.received_time, time.monotonic())
+        received = Interval(phases.RECEIVING.name, self.received_time, time.monotonic())
         add_interval(self.intervals, received)

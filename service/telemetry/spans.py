@@ -87,23 +87,23 @@ def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
     """Yield the phases in order of time, those in the engine choice by choice. A phase that was
     never reached has no span; one that was interrupted has several."""
     for one in before_engine(record):
-        if one.phase != phases.ADMIT.name or one.end - one.begin > _NOTHING_SECONDS:
+        if one.phase != phases.ADMITTING.name or one.end - one.begin > _NOTHING_SECONDS:
             yield _span(record, one, {})
     for choice, sequence in enumerate(record.sequences):
         for one in in_engine(sequence):
             yield _span(record, one, _engine_attributes(one.phase, choice, sequence))
     flush = record.flush
     if flush.seconds:
-        waited = Interval(phases.FLUSH.name, flush.begin, flush.end)
+        waited = Interval(phases.FLUSHING.name, flush.begin, flush.end)
         yield _span(record, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds})
 
 
 def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attributes:
     attributes: _Attributes = {schema.ATTR_CHOICE: choice}
-    if phase == phases.PREFILL.name:
+    if phase == phases.PREFILLING.name:
         attributes[schema.ATTR_INPUT_TOKENS] = sequence.prompt_tokens
         attributes[schema.ATTR_CACHED_TOKENS] = sequence.cached_tokens
-    elif phase == phases.DECODE.name:
+    elif phase == phases.DECODING.name:
         attributes[schema.ATTR_OUTPUT_TOKENS] = sequence.output_tokens
         attributes[schema.ATTR_PREEMPTIONS] = sequence.preemptions
         attributes[schema.ATTR_HANDOVERS] = sequence.handovers

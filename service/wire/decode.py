@@ -50,6 +50,7 @@ class Ignored:
         # Unknown fields and what they may be misspellings of.
         self.meant: dict[str, str] = {} if meant is None else meant
         self.refuse = refuse
+        self.named_model: str | None = None  # by a body with an error in another field
 
     def add(self, *names: str) -> None:
         """Add each name once, up to a limit: a message may have a million parts."""
@@ -94,10 +95,13 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | No
 
 def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
     unknown: list[str] = []
+    given: Any = None
     try:
-        value = lenient(msgspec.json.decode(body), kind, unknown)
-        request = msgspec.convert(value, kind)
+        given = msgspec.json.decode(body)
+        request = msgspec.convert(lenient(given, kind, unknown), kind)
     except msgspec.ValidationError as error:
+        if isinstance(given, dict) and isinstance(named := given.get("model"), str):
+            ignored.named_model = named
         raise _explain(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None

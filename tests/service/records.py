@@ -46,8 +46,8 @@ def started(telemetry: Telemetry, **changes: Any) -> RequestRecord:
 
 
 def answered(telemetry: Telemetry, **changes: Any) -> RequestRecord:
-    """A streamed answer, complete; ``request_finished`` is yet to be called. Each phase has a length
-    of its own."""
+    """A streamed answer, complete; ``request_finished`` is yet to be called. Each phase has a
+    length of its own."""
     values: dict[str, Any] = {
         "received_time": 1000.0,
         "received_wall_ns": 5_000_000_000,
