@@ -161,6 +161,7 @@ class EngineLink:
         """
         messages = submission.messages(self._handles)
         self._handover.suspects.check(messages[0])
+        moment = time.monotonic()  # the engine may answer before we go on
         sent = self._send_or_hold(encode_frame(together(messages)))
         opened = []
         for message in messages:
@@ -174,7 +175,7 @@ class EngineLink:
             )
             self._sequences.add(sequence)
             if sent:
-                self._sequences.mark_sent(sequence)
+                self._sequences.mark_sent(sequence, moment)
             opened.append(sequence)
         return opened
 
@@ -331,9 +332,10 @@ class EngineLink:
             _log.exception("failed to hand over a sequence", handle=sequence.handle)
             self._sequences.fail([sequence], EngineFailedError("it could not be handed over"))
             return
+        moment = time.monotonic()
         if not _write(writer, frame):
             raise ConnectionError("the engine is gone")
-        self._sequences.mark_sent(sequence)
+        self._sequences.mark_sent(sequence, moment)
 
     def _stop_handing_over(self) -> None:
         if self._handing_over is not None:

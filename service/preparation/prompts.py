@@ -52,7 +52,7 @@ def rendered(conversation: Conversation, work: Work) -> str:
             )
         except TemplateError as error:
             raise InvalidRequestError(f"{error}.", param=param) from error
-    work.stage("tokenizer", param)
+        work.stage("tokenizer", param)
     return text
 
 

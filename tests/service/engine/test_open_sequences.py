@@ -16,7 +16,7 @@ def opened(*handles: int, owner: str = "a") -> tuple[OpenSequences, list[EngineS
     made = [EngineSequence(handle, 3, 0.0, Waker(), owner=owner) for handle in handles]
     for sequence in made:
         sequences.add(sequence)
-        sequences.mark_sent(sequence)
+        sequences.mark_sent(sequence, 0.5)
     return sequences, made
 
 

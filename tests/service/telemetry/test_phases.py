@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_however_often_a_prompt_is_made_the_sum_is_the_whole(
     spans = before_engine(subject)
     spans += [] if refused else in_engine(subject.sequences[0])
     assert spans[0].begin == 1000
-    for before, after in zip(spans, spans[1:], strict=False):
+    for before, after in itertools.pairwise(spans):
         assert math.isclose(before.end, after.begin) or before.phase == after.phase
 
 
