@@ -29,6 +29,13 @@ def test_a_sequence_waits_until_it_is_admitted_and_is_counted_for_its_owner() ->
     assert sequences.in_state(SequenceState.RUNNING) == [first]
 
 
+def test_the_first_engine_that_gets_a_sequence_ends_its_admission() -> None:
+    sequences, (sequence,) = opened(1)
+    sequences.take_back()
+    sequences.mark_sent(sequence, 7.0)
+    assert sequence.queued_time == 0.5
+
+
 def test_tokens_and_the_end_reach_the_open_ones_only() -> None:
     sequences, (first, second) = opened(1, 2)
     sequences.remove(second)
