@@ -55,10 +55,9 @@ def page() -> str:
         ),
         "\n### Phases\n",
         "\nWhere a request's time goes: label values of `quire_phase_seconds`, names of spans "
-        "and, with `_ms` behind them, fields of the log line. They follow one another, except that "
-        "flush may run beside decode; what they leave of the whole time is `other_ms` in the log. "
-        "A phase that a request never reached is absent, and one that was cut short ends at the "
-        "cut.\n",
+        "and, followed by `_ms`, fields of the log line. One follows the other, except that flush "
+        "may overlap decode; what they leave of the whole time is `other_ms` in the log. A phase "
+        "that a request never reached is absent, and one that was cut short ends at the cut.\n",
         _table(("Phase", "Meaning"), ((f"`{each.name}`", each.help) for each in PHASES)),
         "\n### What sequences wait for\n",
         _table(

@@ -30,7 +30,7 @@ ADMITTING = RequestPhase(
 QUEUEING = RequestPhase("queue", "from the engine having the request to its first scheduling")
 PREFILLING = RequestPhase("prefill", "from first scheduling to first token")
 DECODING = RequestPhase("decode", "from first to last token")
-FLUSHING = RequestPhase("flush", "writes wait for the client to read; may run beside decode")
+FLUSHING = RequestPhase("flush", "writes wait for the client to read; may overlap decode")
 
 # In the order in which they begin. All but ``flush`` follow one another.
 PHASES = (RECEIVING, RENDERING, TOKENIZING, ADMITTING, QUEUEING, PREFILLING, DECODING, FLUSHING)

@@ -51,7 +51,9 @@ ATTR_ERROR_CODE = Attribute("quire.error.code", "code of the error that the clie
 ATTR_ERROR_FIELD = Attribute(
     "quire.error.field", "path of the field at fault, names made up by the client as *"
 )
-ATTR_RETRY_AFTER = Attribute("quire.retry_after", "seconds that the client was told to wait")
+ATTR_RETRY_AFTER = Attribute(
+    "quire.retry_after", "seconds after which the client may retry, as sent to it"
+)
 ATTR_WAITING = Attribute(
     "quire.waiting", "sequences that were waiting when the request was admitted or refused"
 )
@@ -118,7 +120,7 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("error", "what went wrong, without content"),
     LogField("error_code", "code of the error that the client got"),
     LogField("error_field", "path of the field at fault, names made up by the client as *"),
-    LogField("retry_after", "seconds that the client was told to wait"),
+    LogField("retry_after", "seconds after which the client may retry, as sent to it"),
     LogField("method", "of a request that no route takes"),
     LogField("path", "likewise; at most 128 characters, those that are not plain as *"),
     LogField("model", "model as served"),
