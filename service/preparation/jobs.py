@@ -59,6 +59,13 @@ class Noted(msgspec.Struct):
     meant: dict[str, str] = {}  # unknown fields and what they may be misspellings of
     intervals: list[Interval] = []
     prompt_tokens: int = 0
+    reached: Interval | None = None  # the phase that runs now, in a process
+
+    def enter(self, phase: RequestPhase | None, moment: float) -> None:
+        """Note that a process has begun this phase, or that it does or did something else."""
+        if self.reached is not None:
+            add_interval(self.intervals, self.reached._replace(end=moment))
+        self.reached = None if phase is None else Interval(phase.name, moment, moment)
 
     @contextlib.contextmanager
     def timing(self, phase: RequestPhase) -> Iterator[None]:

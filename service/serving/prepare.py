@@ -52,13 +52,14 @@ async def prepare(
 
 
 def _note(noted: Noted, exchange: Exchange) -> None:
-    record = exchange.record
+    record, now = exchange.record, time.monotonic()
+    noted.enter(None, now)  # a process that was killed or abandoned has told no end
     record.model = noted.model or record.model
     record.stream = noted.stream or record.stream
     record.client_request_id = record.client_request_id or noted.client_request_id
     record.prompt_tokens = noted.prompt_tokens or record.prompt_tokens
     record.intervals += noted.intervals
-    record.prepared_time = time.monotonic()
+    record.prepared_time = now
     exchange.ignored.add(*noted.ignored)
     exchange.ignored.meant |= noted.meant
 
