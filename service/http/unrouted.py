@@ -25,7 +25,7 @@ _LEAST_ALIKE = 4
 
 def unrouted(scope: Scope, telemetry: Telemetry) -> Exchange:
     """Return the exchange of a request that no route takes, begun."""
-    method = str(scope.get("method", ""))
+    method = str(scope.get("method", "GET"))  # a WebSocket's handshake has none
     method = method if method in _METHODS else "other"
     record = new_record(scope, NO_ROUTE, template="", method=method)
     return begin_unrouted(record, asked_path(scope), telemetry)
@@ -33,7 +33,7 @@ def unrouted(scope: Scope, telemetry: Telemetry) -> Exchange:
 
 def asked_path(scope: Scope) -> str:
     """Return the path as the client sent it."""
-    path: str = scope["state"].get(ASKED_PATH) or scope["path"]
+    path: str = scope.get("state", {}).get(ASKED_PATH) or scope["path"]
     return path
 
 
