@@ -31,7 +31,7 @@ the other standard variables apply. Without an endpoint requests have trace ids 
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [
         _INTRODUCTION + "\n",
         "## Metrics\n",

@@ -1,5 +1,5 @@
-"""The words that metrics, spans, log lines and the dashboard share: how requests end, which APIs
-there are, why sequences wait. Imports nothing outside the standard library."""
+"""The terms that metrics, spans, log lines and the dashboard share: how requests end, which APIs
+there are, why sequences wait. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class OutcomeGroup(enum.StrEnum):
-    """What a request's end means to an operator; the values are the dashboard's words."""
+    """What a request's end means to an operator; the values are shown on the dashboard."""
 
-    ANSWERED = "answered"  # to its end
-    LEFT = "client left"  # the client did not stay, or did not keep up
-    REFUSED = "refused"  # before any work; the client is told why
-    FAILED = "failed"  # ours to mend
+    ANSWERED = "answered"  # completely
+    LEFT = "client left"  # the client disconnected or did not keep up
+    REFUSED = "refused"  # before any work; the client gets the reason
+    FAILED = "failed"  # a failure of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Outcome:
     sentence: str
 
 
-# Each request ends in exactly one of these; the same word in metric, span and log line.
+# Each request ends in exactly one of these; metrics, spans and log lines use the same word.
 OUTCOMES = (
     Outcome(
         "stop", OutcomeGroup.ANSWERED, "The model, or a stop string or token, ended the answer."
@@ -73,12 +73,12 @@ def is_outcome(name: str) -> bool:
 
 
 def group_of(name: str) -> OutcomeGroup:
-    """The group of an outcome. One that is not declared here, as another version of the server may
-    have, is never taken for an answer."""
+    """Return the group of an outcome. An undeclared one, which another version of the server may
+    report, never counts as answered."""
     return _GROUPS.get(name, OutcomeGroup.FAILED)
 
 
-# What keeps the head of the engine's queue from running (``engine.messages.WaitingReason``).
+# Why the head of the engine's queue does not run yet (``engine.messages.WaitingReason``).
 WAITING_REASONS = {
     "slots": "all batch slots are taken",
     "kv_blocks": "the KV cache is full",
