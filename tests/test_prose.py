@@ -19,16 +19,16 @@ from service import errors
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("client", "dashboard", "engine", "observability", "service")
-# Read by a model, or spoken by one.
+# Text that a model reads or produces.
 NO_PROSE = {"engine/simulation/words.py", "service/wire/responses/compaction.py"}
-MADE = {"metrics.md", "settings.md"}  # from texts that are checked here
-THREADS = {"field-issues.md"}  # quotes what users of other servers wrote
+MADE = {"metrics.md", "settings.md"}  # generated from texts that are checked here
+THREADS = {"field-issues.md"}  # quotes users of other servers
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in MADE | THREADS),
 ]
 
-# What may not come back, and what to write instead.
+# Phrases to avoid, and what to write instead.
 INSTEAD = {
     r"\b(?:is|are) none\b": "say what it is",
     r"(?<![Tt]here )\b(?:is|are) no (?!long|more|such|less|larg)": "is not a …",
@@ -70,7 +70,7 @@ def sources() -> list[Path]:
 
 
 def shown(node: ast.expr) -> str | None:
-    """A literal's text; what an f-string computes is an ellipsis."""
+    """Return a literal's text, with an ellipsis for each expression of an f-string."""
     if isinstance(node, ast.JoinedStr):
         return "".join(shown(part) or "…" for part in node.values)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -79,7 +79,7 @@ def shown(node: ast.expr) -> str | None:
 
 
 def texts(path: Path) -> Iterator[Text]:
-    """The texts of several words that are neither docstrings nor parts of another text."""
+    """Yield texts of several words, except docstrings and parts of other texts."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     apart: set[ast.AST] = {part for n in nodes if isinstance(n, ast.JoinedStr) for part in n.values}
     apart |= {node.value for node in nodes if isinstance(node, ast.Expr)}
@@ -120,11 +120,11 @@ VERB = re.compile(
     r"|keeps|closed|could|be|found|respond|send|retry|return(?:s|ed)|missing|invalid|unrecognized|incorrect|didn't)\b",
     re.IGNORECASE,
 )
-SENTENCE = re.compile(r"[A-Z'…]|[a-z_.]+: ")  # Anthropic's begin with the field
+SENTENCE = re.compile(r"[A-Z'…]|[a-z_.]+: ")  # Anthropic's start with the field
 
 
 def test_errors_to_clients_are_sentences() -> None:
-    """They begin with a capital or a name, have a verb and end with a full stop."""
+    """They begin with a capital or a name, contain a verb and end with a full stop."""
     found = []
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
