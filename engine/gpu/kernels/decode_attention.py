@@ -172,8 +172,7 @@ def decode_attention(
     tiles: DecodeTiles | None = None,
     splits: int | None = None,
 ) -> Tensor:
-    """Attend from each row to its whole context. Returns [rows, heads * head_dim] in ``query``'s
-    dtype.
+    """Attend from each row to its whole context: [rows, heads * head_dim] in ``query``'s dtype.
 
     ``query`` [rows, heads, head_dim], of any stride between rows; ``blocks`` [blocks, 2, kv_heads,
     block_size, head_dim]: one layer of the cache, which must already hold this step's keys;
