@@ -95,6 +95,14 @@ def test_what_bare_text_cannot_be_held_to_is_refused_by_name(keyword: str) -> No
     check_text({"type": "string", "pattern": "x", "maxLength": 2}, "p")
 
 
+def test_a_pattern_that_bare_text_cannot_be_held_to_is_refused_or_left_out() -> None:
+    schema = {"type": "string", "pattern": "(?x) a b"}
+    with pytest.raises(InvalidRequestError, match="'pattern'") as refused:
+        check_text(schema, "p")
+    assert refused.value.param == "p.pattern"
+    assert text_terminal(schema, "</v>") is None  # for a tool that is not strict
+
+
 @pytest.mark.parametrize(
     ("schema", "allowed", "refused"),
     [
@@ -106,6 +114,8 @@ def test_what_bare_text_cannot_be_held_to_is_refused_by_name(keyword: str) -> No
         ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
         ({"pattern": r"^[|(^]|\\|\$$"}, ["|x", "(", "a$", "a\\b"], ["x|", "$a"]),
         ({"pattern": "(a|b)c"}, ["xacx", "bc"], ["a", "c"]),
+        ({"pattern": "(^a|^b)c"}, ["acx", "bc"], ["xac", "a"]),
+        ({"pattern": "(?i)^a|B$"}, ["Ax", "xb"], ["xa", "bx"]),
         ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
         ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
     ],

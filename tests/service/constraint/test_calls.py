@@ -186,3 +186,23 @@ def test_a_string_without_quotes_follows_its_schema(
             sound = jsonschema.Draft202012Validator(city).is_valid(value)
             text = example.text.partition("<|call|>")[0].replace("Oslo", value)
             assert accepts(asked, text) == sound, text
+
+
+@FORMATS
+def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> None:
+    """In formats whose strings have quotes and in those whose strings have none."""
+    schema = {
+        "type": "object",
+        "properties": {"code": {"type": "string", "pattern": "(^a|(?:^b))[0-9]$"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+    tools = (ToolShape(name="ping", parameters=schema, strict=True, param="t"),)
+    request = ConstraintRequest(
+        tools=tools, tool_choice=NamedTool("ping"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    text = next(filter(None, (walk(asked, seed) for seed in range(8))))
+    ((_, arguments),) = calls_in(text, shipped)
+    jsonschema.validate(arguments, schema)

@@ -249,7 +249,10 @@ def test_zod_s_schemas_are_enforced_also_where_they_must_be(
 
 @pytest.mark.parametrize(
     "regex",
-    ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", r"\ba", r"a\B"],
+    [
+        *("(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", r"\ba", r"a\B"),
+        *("x(^a)", "(a$)b", "(^a)?b"),
+    ],
 )
 def test_a_pattern_that_no_automaton_matches_is_named_or_left_out(regex: str) -> None:
     schema = {"type": "string", "pattern": regex}
@@ -259,7 +262,13 @@ def test_a_pattern_that_no_automaton_matches_is_named_or_left_out(regex: str) ->
     assert enforced(enforceable(schema, "s").schema, '"anything"')
 
 
-@pytest.mark.parametrize("regex", [r"[(?=]", r"\(?=a", r"\\b", r"[\b1]", r"(?<n>a)", "[]b]"])
+@pytest.mark.parametrize(
+    "regex",
+    [
+        *(r"[(?=]", r"\(?=a", r"\\b", r"[\b1]", r"(?<n>a)", "[]b]"),
+        *("(^a|b$)", r"x[^a]", r"x\^a", "(?x) a # ^", "(a"),
+    ],
+)
 def test_a_pattern_that_only_looks_like_that_is_kept(regex: str) -> None:
     schema = {"type": "string", "pattern": regex}
     assert enforceable(schema, "s").schema == schema
