@@ -19,7 +19,7 @@ _BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
 
 
 def is_binding(tool: ToolShape) -> bool:
-    """True if a call that cannot be held to the tool's schema must be rejected."""
+    """True if a request must be rejected when the tool's schema cannot be enforced."""
     return tool.strict or tool.custom
 
 
@@ -43,7 +43,7 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """Return one argument's schema as a schema of its own, with the definitions from ``root``."""
+    """Return one argument's schema as a separate schema, with the definitions from ``root``."""
     schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
     for keyword in ("$defs", "definitions"):
         if keyword in root:

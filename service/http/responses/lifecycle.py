@@ -19,7 +19,7 @@ from service.wire.responses.request import ResponsesRequest
 
 class Storage(enum.Enum):
     NONE = "none"
-    IF_POSSIBLE = "if possible"  # an answer that cannot be stored says so
+    IF_POSSIBLE = "if possible"  # if an answer cannot be stored, it reports that
     REQUIRED = "required"  # an answer that cannot be stored is a failure
 
 
