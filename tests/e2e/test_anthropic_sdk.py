@@ -136,7 +136,7 @@ def test_a_tool_loop_ends_in_an_answer(claude: anthropic.Anthropic) -> None:
     assert "11" in block.text
 
 
-def test_the_sdk_s_tool_runner_goes_on_without_a_thread(claude: anthropic.Anthropic) -> None:
+def test_the_sdk_s_tool_runner_works_without_a_thread(claude: anthropic.Anthropic) -> None:
     """It asks the server to keep the conversation, and sends it whole once that is refused."""
     degrees = {"Paris": "18", "London": "11"}
 

@@ -201,7 +201,7 @@ async def ask_all_while_the_engine_fails(server: QuireServer, number: signal.Sig
 
 
 @pytest.mark.timeout(300)
-async def test_every_request_goes_on_in_the_next_engine_to_the_same_end() -> None:
+async def test_every_request_continues_in_the_next_engine_to_the_same_end() -> None:
     with QuireServer() as server:
         expected = await ask_all(server)
         counted = server.total("quire_handovers_total")

@@ -143,13 +143,13 @@ def beside(server: LawServer, work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_streams_beside_it_go_on(server: LawServer, name: str) -> None:
+def test_other_streams_continue(server: LawServer, name: str) -> None:
     asked = REQUESTS[name]
     asks = asked(server) if callable(asked) else asked
     check(server, name, lambda: server.cost_of(asks, at_once=MOST_AT_ONCE))
 
 
-def test_streams_beside_a_template_that_does_not_end_go_on(
+def test_other_streams_continue_while_a_template_does_not_end(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     model = tmp_path_factory.mktemp("models") / "endless"
@@ -161,7 +161,7 @@ def test_streams_beside_a_template_that_does_not_end_go_on(
         check(server, "a template that does not end", lambda: server.cost_of(asks))
 
 
-def test_streams_beside_headers_that_grow_when_they_are_read_go_on(server: LawServer) -> None:
+def test_other_streams_continue_while_headers_grow_as_they_are_read(server: LawServer) -> None:
     """Thirty requests, each naming one entry of HTTP/2's table four thousand times: 16 MB a request
     out of a few kB."""
     check(server, "headers that grow", lambda: server.cost_while(lambda: swell(server.port)))

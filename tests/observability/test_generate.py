@@ -12,7 +12,7 @@ def test_the_committed_page_is_what_the_catalogue_says() -> None:
     assert generate.main(["--check"]) == 0, "run: python -m observability.generate"
 
 
-def test_a_stale_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_page_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "page", lambda: "another page")
     assert generate.main(["--check"]) == 1
 

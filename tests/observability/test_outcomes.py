@@ -34,7 +34,7 @@ def test_a_refusal_or_an_error_is_named_as_one(outcome: Outcome) -> None:
     assert outcome.sentence.endswith(".")
 
 
-def test_what_is_not_declared_is_no_outcome() -> None:
+def test_an_undeclared_name_is_not_an_outcome() -> None:
     for name in ("", "STOP", "refused", "error:internal ", *OutcomeGroup):
         assert not is_outcome(name)
 

@@ -258,7 +258,7 @@ def test_fifty_megabytes_are_refused_without_being_kept(
 @pytest.mark.parametrize(
     "arguments", [r'{"a": "\ud800"}', "[" * 100_000, "not JSON"], ids=["surrogate", "deep", "text"]
 )
-def test_arguments_that_are_no_json_object_are_shown_as_they_are(
+def test_arguments_that_are_not_a_json_object_are_shown_verbatim(
     service: RunningService, arguments: str
 ) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}

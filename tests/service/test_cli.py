@@ -47,7 +47,7 @@ def test_version_and_help_name_the_commands() -> None:
         assert re.search(rf"^    {command}\s", shown, re.MULTILINE)
 
 
-def test_serves_help_tells_each_flag_its_bounds_default_and_variable() -> None:
+def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> None:
     shown = " ".join(quire("serve", "--help").stdout.split())
     for words in (
         "--port N",
@@ -80,7 +80,7 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert words in done.stderr
 
 
-def test_a_directory_that_is_no_model_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path: Path) -> None:
     done = quire("serve", str(tmp_path))
     assert done.returncode == 1
     assert "config.json" in done.stderr
@@ -103,7 +103,7 @@ def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
 # --- chat ---------------------------------------------------------------------------------------
 
 
-def test_chat_answers_each_line_and_tells_tokens_and_speed(server: QuireServer) -> None:
+def test_chat_answers_each_line_and_shows_tokens_and_speed(server: QuireServer) -> None:
     before = len(chat_lines(server))
     # Greedy: random weights then repeat themselves and never choose to stop.
     command = ["chat", "--base-url", server.url, "--max-tokens", "7", "--temperature", "0"]

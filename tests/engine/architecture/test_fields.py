@@ -79,7 +79,7 @@ def test_one_token_id_or_several() -> None:
     assert fields(x=[7, 0]).token_ids("x") == (7, 0)
 
 
-def test_a_section_tells_where_it_is() -> None:
+def test_an_error_in_a_section_names_the_section() -> None:
     section = fields(rope={"factor": "two"}).section("rope")
     assert section is not None
     with pytest.raises(ConfigError, match=r"^config\.json: rope: factor must be a number"):

@@ -119,7 +119,7 @@ def test_a_level_that_the_compiler_does_not_know_is_left_out_and_named(
 
 @pytest.mark.debian
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_where_the_compiler_knows_only_a_lesser_level_that_is_used(
+def test_the_best_level_that_the_compiler_supports_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old_compiler: str
 ) -> None:
     monkeypatch.setattr(library, "levels_for", lambda flags: [BEST, BASE])
@@ -143,7 +143,7 @@ def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
         assert library.library.__wrapped__() == path
 
 
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "forward.so").write_bytes(b"text")
     with pytest.raises(LibraryUnavailableError, match="cannot open"):
         Library(tmp_path / "forward.so")

@@ -188,7 +188,7 @@ def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed
     subject.assert_close(all_found, all_wanted)
 
 
-def test_a_row_is_the_same_to_the_last_bit_in_any_company(subject: Subject) -> None:
+def test_a_row_is_the_same_to_the_last_bit_in_any_batch(subject: Subject) -> None:
     """So a seeded request's tokens do not depend on who else is in the batch."""
     chance = random.Random(7)
     text = chance.choices(range(VOCABULARY), k=40)

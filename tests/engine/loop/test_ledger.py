@@ -61,7 +61,7 @@ def tokens(outputs: StepOutputs) -> list[tuple[int, int]]:
     )
 
 
-def test_each_connection_is_told_of_its_own_sequences_once(ledger: Ledger) -> None:
+def test_each_connection_gets_its_own_sequences_once(ledger: Ledger) -> None:
     hers, his = entry(ledger, ALICE, 7, 0), entry(ledger, BOB, 7, 1)
     ledger.token(hers, SampledToken(11))
     ledger.token(his, SampledToken(12))
@@ -134,7 +134,7 @@ def test_prompt_logprobs_that_come_again_are_reported_once(ledger: Ledger) -> No
     assert [(one.start, one.tokens) for one in told] == [(0, pieces[:3]), (3, pieces[3:])]
 
 
-def test_a_connection_that_closed_is_told_nothing(ledger: Ledger) -> None:
+def test_a_closed_connection_gets_no_messages(ledger: Ledger) -> None:
     ledger.leave(entry(ledger, ALICE, 7, 0))
     ledger.close(ALICE)
     assert set(collect(ledger)) == {BOB}

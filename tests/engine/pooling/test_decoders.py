@@ -203,7 +203,7 @@ def test_a_text_that_cannot_be_embedded_ends_alone(qwen: tuple[Path, PreTrainedM
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_numbers_that_are_none_fail_their_own_text_only(
+def test_nan_and_infinity_fail_only_their_own_text(
     qwen: tuple[Path, PreTrainedModel], tmp_path: Path, pooling: str
 ) -> None:
     _, oracle = qwen

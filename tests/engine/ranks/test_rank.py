@@ -55,7 +55,7 @@ def sequence(uid: int, prompt: list[int], blocks: list[int]) -> Sequence:
     return Sequence(uid, "", list(prompt), len(prompt), GREEDY, block_table=blocks)
 
 
-def test_a_launched_step_chooses_tokens_when_told_and_none_for_those_who_are_skipped() -> None:
+def test_a_launched_step_samples_on_request_and_not_for_skipped_sequences() -> None:
     led = Led()
     items = [
         ScheduledSequence(sequence(uid, [uid, 2, 3], [uid]), 0, 3, completes=True)

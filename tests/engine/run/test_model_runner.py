@@ -34,7 +34,7 @@ def test_a_plan_run_twice_gives_the_same(model: Path) -> None:
         take(first, *rows)
 
 
-def test_results_stand_in_the_plans_order_whatever_its_mixture(model: Path) -> None:
+def test_results_are_in_the_plans_order_for_any_mixture(model: Path) -> None:
     texts = {1: list(range(40)), 2: [9, 8, 7], 3: list(range(50, 75)), 4: [1]}
     blocks = {uid: list(range(uid * 8, uid * 8 + 8)) for uid in texts}
     expected = {}
@@ -83,7 +83,7 @@ def test_sequences_that_join_leave_and_move_keep_their_own_blocks(model: Path) -
     assert {uid: row.token_ids for uid, row in rows.items()} == alone
 
 
-def test_a_decode_that_stands_at_another_place_of_the_plan_is_still_itself(model: Path) -> None:
+def test_a_decode_row_at_another_position_in_the_plan_is_computed_correctly(model: Path) -> None:
     """A prompt of one token comes behind another's chunk, and decodes before the next one's."""
 
     def tokens(*companies: int) -> list[int]:

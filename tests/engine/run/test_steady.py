@@ -216,7 +216,7 @@ def test_whole_and_steady_steps_hand_each_other_tokens_that_the_host_does_not_kn
     check(streams, reference)
 
 
-def test_a_pending_token_that_nobody_samples_is_an_error(runner: ModelRunner) -> None:
+def test_a_pending_token_that_is_never_sampled_is_an_error(runner: ModelRunner) -> None:
     steady = steady_of(runner)
     [stream] = start(runner, [5])
     steady.launch([stream.next()])

@@ -181,7 +181,7 @@ def test_what_streams_take_alone_is_measured_before_prompts_join_them_and_now_an
 
 
 @pytest.mark.parametrize("slowdown", [1.001, 1.6, 100.0])
-def test_prompts_make_progress_whatever_the_bound(slowdown: float) -> None:
+def test_prompts_make_progress_with_any_bound(slowdown: float) -> None:
     pacer = PrefillPacer(slowdown)
     assert pacer.budget(4) == 0
     pacer.observe(4, 0, 0.001)

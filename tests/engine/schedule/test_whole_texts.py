@@ -57,7 +57,7 @@ def test_each_text_is_computed_once_whole_and_in_order_of_arrival(
     assert texts.counters.prompt_tokens_computed == sum(lengths)
 
 
-def test_nobody_overtakes_the_head_and_what_keeps_it_waiting_is_told() -> None:
+def test_no_sequence_overtakes_the_head_and_the_reason_it_waits_is_reported() -> None:
     texts = scheduler(slots=2)
     for uid, length in enumerate((15, 6, 5, 1)):
         texts.add(text(uid, length))

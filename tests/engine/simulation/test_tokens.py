@@ -64,7 +64,7 @@ def test_ends_are_gathered_from_every_file_and_the_tokenizer_s_own_is_the_one_sa
     assert tokens.eos_token_ids == {3, 4, TOKENS.eos}
 
 
-def test_where_the_tokenizer_names_none_the_first_declared_end_is_said(tmp_path: Path) -> None:
+def test_without_a_tokenizers_end_token_the_first_declared_one_is_used(tmp_path: Path) -> None:
     tokens = TextTokens(
         directory(
             tmp_path,

@@ -56,7 +56,7 @@ def test_without_tokens_the_text_is_whole_or_the_grammar_leads_nowhere() -> None
     assert stuck.error == "constraint: the grammar leaves no token to choose from"
 
 
-def test_the_end_of_work_wakes_who_waits_for_it() -> None:
+def test_the_end_of_work_wakes_its_waiters() -> None:
     awaited = state()
     awaited.begin_work()
     waiting = threading.Event()

@@ -70,7 +70,7 @@ def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
     assert read == header + sum(part.nbytes for part in parts.values())
 
 
-def test_random_weights_are_the_same_for_whoever_asks_for_which_part(tmp_path: Path) -> None:
+def test_random_weights_are_the_same_for_every_reader_and_part(tmp_path: Path) -> None:
     config = config_of("gpt2", tmp_path)
     shapes = parameter_shapes(config)
     source = RandomWeights(

@@ -26,7 +26,7 @@ def test_json_is_welcome_in_every_usual_style(style: dict[str, Any]) -> None:
     assert enforced(True, text)
 
 
-def test_white_space_does_not_go_on_forever() -> None:
+def test_white_space_does_not_continue_forever() -> None:
     assert not enforced({"type": "object"}, "{" + " " * 100 + "}")
     assert not enforced({"type": "object"}, "{" + "\n" * 10 + "}")
 

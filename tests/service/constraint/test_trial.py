@@ -168,7 +168,7 @@ async def test_a_grammar_that_takes_too_long_is_refused_in_bounded_time(
     assert await trial.try_out(Constraint(grammar="%llguidance {}\nstart: /a+/\n")) is None
 
 
-async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_goes_on(
+async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_keeps_running(
     trial: GrammarTrial,
 ) -> None:
     longest = 0.0
@@ -212,7 +212,7 @@ async def test_closing_ends_the_processes(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-async def test_a_grammar_whose_process_somebody_kills_is_not_refused_as_too_large(
+async def test_a_grammar_whose_process_is_killed_from_outside_is_not_refused_as_too_large(
     trial: GrammarTrial,
 ) -> None:
     killed: set[int] = set()

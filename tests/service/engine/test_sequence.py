@@ -85,7 +85,7 @@ def test_prompt_logprobs_that_come_again_are_taken_once() -> None:
     assert sequence.prompt_logprobs == whole
 
 
-def test_the_next_engine_goes_on_where_the_last_one_stopped() -> None:
+def test_the_next_engine_continues_where_the_last_one_stopped() -> None:
     sequence = new()
     sequence.generated = [8, 9]
     assert sequence.message is not None
@@ -99,7 +99,7 @@ def test_the_next_engine_goes_on_where_the_last_one_stopped() -> None:
     assert again.params.prompt_logprobs is None
 
 
-def test_a_vector_is_asked_for_from_the_start() -> None:
+def test_a_request_for_a_vector_starts_over() -> None:
     sequence = new(Embed())
     assert sequence.resumption() is sequence.message
 
@@ -113,7 +113,7 @@ def test_tokens_of_the_present_engine_are_counted_by_themselves() -> None:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_an_end_after_a_handover_tells_of_all_engines() -> None:
+def test_an_end_after_a_handover_covers_all_engines() -> None:
     sequence = new()
     sequence.first_scheduled_time, sequence.first_token_time = 0.25, 0.5
     sequence.last_token_time, sequence.cached_tokens, sequence.handovers = 7.0, 2, 1

@@ -50,7 +50,7 @@ def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.Rpc
     return caught.value
 
 
-def test_bytes_that_are_no_request_are_refused(service: GrpcService) -> None:
+def test_bytes_that_are_not_a_request_are_refused(service: GrpcService) -> None:
     assert raw_call(service, b"\xff\xff").code() is grpc.StatusCode.INVALID_ARGUMENT
     error = raw_call(service)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -130,7 +130,7 @@ def test_a_chat_is_the_same_however_its_tokens_come(
 
 
 @given(SIZES, st.sampled_from([None, 0, 2]))
-def test_generate_tells_every_token_and_the_text_of_all(
+def test_generate_returns_every_token_and_the_whole_text(
     checkpoint: Checkpoint, sizes: list[int], logprobs: int | None
 ) -> None:
     said = Said(checkpoint, parse=False)

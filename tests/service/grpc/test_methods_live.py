@@ -156,7 +156,7 @@ def test_generate_gives_the_tokens_of_http(
     assert answer.usage.completion_tokens == whole["usage"]["completion_tokens"]
 
 
-async def test_the_async_client_hears_the_same(service: GrpcService) -> None:
+async def test_the_async_client_gets_the_same(service: GrpcService) -> None:
     request = chat(sampling=pb.Sampling(seed=7, n=2))
     whole = put_together(service.stub.Chat(request))
 
@@ -217,7 +217,7 @@ def test_embeddings_are_those_of_http(
     ],
     ids=["nothing", "neither", "both", "too long"],
 )
-def test_what_cannot_be_embedded_is_told_as_by_http(
+def test_what_cannot_be_embedded_is_reported_as_over_http(
     service: GrpcService, request_: pb.EmbedRequest, http: dict[str, Any]
 ) -> None:
     _, reply = service.post("/v1/embeddings", http)

@@ -98,7 +98,7 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         service.__exit__()
 
 
-def test_health_of_an_unknown_service_is_told_as_the_protocol_says(
+def test_health_of_an_unknown_service_follows_the_protocol(
     service: GrpcService,
 ) -> None:
     health = HealthStub(service.channel)
@@ -171,7 +171,9 @@ def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-def test_a_key_is_asked_for_and_calls_of_another_are_out_of_reach(guarded: GrpcService) -> None:
+def test_a_key_is_required_and_calls_of_another_key_are_not_accessible(
+    guarded: GrpcService,
+) -> None:
     stub = guarded.stub
     for wrong in ((), (("authorization", "Bearer key-three"),), (("x-api-key", ""),)):
         with pytest.raises(grpc.RpcError) as caught:
@@ -333,7 +335,7 @@ def _usage_over_http(
     return ask
 
 
-def test_no_api_tells_one_key_by_a_cache_hit_what_another_has_asked(guarded: GrpcService) -> None:
+def test_a_cache_hit_never_reveals_another_keys_prompt(guarded: GrpcService) -> None:
     guarded.wait_idle()
     cached = "cached_tokens"
     # Each asks for a salt of its own, so that it finds nothing that another API left.
@@ -400,7 +402,7 @@ def test_a_key_goes_ahead_of_others_only_where_it_may(guarded: GrpcService) -> N
 # --- what keeps it from starting ------------------------------------------------------------------
 
 
-def test_a_port_in_use_is_told_at_the_start(service: GrpcService, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_at_the_start(service: GrpcService, tmp_path: Path) -> None:
     second = RunningService(
         service.model, tmp_path, worker_args=("--grpc-port", str(service.grpc_port))
     )

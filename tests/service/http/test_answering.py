@@ -65,7 +65,7 @@ async def never() -> NoReturn:
     raise AssertionError
 
 
-async def test_a_whole_answer_that_cannot_be_encoded_is_no_success(
+async def test_an_answer_that_cannot_be_encoded_is_not_a_success(
     generation: Generation, exchange: Exchange
 ) -> None:
     with pytest.raises(TypeError):

@@ -61,7 +61,7 @@ def test_a_senseless_host_header_breaks_nothing(locked: TestClient[Litestar], ho
         (RuntimeError("secret"), InternalError),
     ],
 )
-def test_every_exception_is_one_of_our_errors_and_ours_are_told_without_their_cause(
+def test_every_exception_becomes_one_of_our_errors_and_ours_hide_their_cause(
     error: Exception, kind: type[QuireError]
 ) -> None:
     told = as_quire_error(error, method="POST", path="/v1/nope")
@@ -75,7 +75,7 @@ def test_every_exception_is_one_of_our_errors_and_ours_are_told_without_their_ca
 @pytest.mark.parametrize(
     ("path", "anthropic"), [("/v1/messages/none", True), ("/v1/models", False)]
 )
-def test_a_fault_of_ours_is_a_500_in_its_apis_own_shape(path: str, anthropic: bool) -> None:
+def test_an_internal_error_is_a_500_in_the_format_of_its_api(path: str, anthropic: bool) -> None:
     record = RequestRecord("req_1", "messages", "POST", path, 0.0, 0)
     exchange = Exchange(record, NoTelemetry())
     scope: Any = {"type": "http", "method": "POST", "path": path, "state": {EXCHANGE: exchange}}

@@ -40,7 +40,7 @@ def raw_stream(service: RunningService, path: str, body: object, **headers: str)
     return [event + b"\n\n" for event in events]
 
 
-def test_comments_stand_between_events_and_only_there(slow: RunningService) -> None:
+def test_comments_are_written_only_between_events(slow: RunningService) -> None:
     ask = {"prompt": "Hi", "max_tokens": 2, "stream": True}
     events = raw_stream(slow, "/v1/completions", ask)
     assert events.count(COMMENT) >= 2

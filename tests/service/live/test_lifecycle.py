@@ -99,7 +99,7 @@ def in_progress(service: RunningService) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
-def test_what_broken_streams_cost_is_told_in_the_log(own: RunningService) -> None:
+def test_the_cost_of_broken_streams_is_logged(own: RunningService) -> None:
     """Their usage reaches nobody's stream."""
     sdk = openai.OpenAI(base_url=f"{own.url}/v1", api_key="unused", max_retries=0)
 

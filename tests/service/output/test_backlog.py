@@ -159,7 +159,7 @@ def test_pieces_of_a_whole_answer_are_its_json(checkpoint: Checkpoint) -> None:
     assert [None if one is None else len(one) for one in told["prompt_logprobs"]] == [None, 2, 2]
 
 
-def test_continuous_usage_counts_what_the_choice_has_been_told(checkpoint: Checkpoint) -> None:
+def test_continuous_usage_counts_the_tokens_sent_for_the_choice(checkpoint: Checkpoint) -> None:
     played = Played(
         checkpoint,
         "one two three four",

@@ -67,7 +67,7 @@ def test_truncation_keeps_exactly_its_limit(
     assert len(kept) == limit
 
 
-def test_pairs_are_read_together_and_tell_where_the_second_text_begins(
+def test_pairs_are_read_together_with_the_start_of_the_second_text(
     tokenizer: Tokenizer,
 ) -> None:
     texts: list[Text] = [("fox dog", "lazy"), "fox"]

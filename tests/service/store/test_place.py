@@ -54,7 +54,7 @@ def test_a_url_is_read_as_sqlalchemy_reads_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense", "mysql://host/name", "sqlite://"])
-def test_a_url_that_is_no_store_of_ours_is_refused(text: str) -> None:
+def test_a_url_of_an_unsupported_store_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="store"):
         store_place(text)
 
@@ -67,7 +67,7 @@ def test_urls_get_the_driver_that_we_use(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert database_url(store_place("postgres://u@h/d")).drivername == "postgresql+asyncpg"
 
 
-def test_the_secret_is_kept_beside_the_file_or_with_the_state(
+def test_the_secret_is_stored_next_to_the_file_or_with_the_state(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -31,7 +31,7 @@ def stored(**body: object) -> StoredResponse:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_it_knows_whether_it_was_asked_for_in_the_background(asked: bool) -> None:
+def test_it_records_whether_it_runs_in_the_background(asked: bool) -> None:
     assert stored(output=[{"text": "background"}], background=asked).background is asked
 
 

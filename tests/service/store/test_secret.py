@@ -12,7 +12,7 @@ import structlog
 from service.store.secret import load_secret
 
 
-def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_the_secret_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     secret = load_secret(None, tmp_path / "state")
     assert load_secret(None, tmp_path / "state") == secret
     assert len(secret) == 32

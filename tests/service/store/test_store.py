@@ -157,7 +157,7 @@ async def end_lease(url: str, response_id: str) -> None:
     )
 
 
-async def test_a_lease_is_told_by_the_databases_clock_not_by_the_replicas(
+async def test_a_lease_expires_by_the_databases_clock_not_by_the_replicas(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = msgspec.structs.replace(record("resp_l", ttl=100_000), status="in_progress")

@@ -360,7 +360,7 @@ _json = st.recursive(
 
 
 @given(_json, st.sampled_from(["messages", "tools", "response_format", "stream_options", "n"]))
-def test_whatever_stands_somewhere_is_taken_or_refused_by_name(value: Any, name: str) -> None:
+def test_any_value_in_any_place_is_accepted_or_refused_by_name(value: Any, name: str) -> None:
     param: str | None = name
     try:
         chat(**{name: value, "unknown": value})

@@ -105,7 +105,7 @@ def test_bad_words_are_bounded_each_and_together(checkpoint: Checkpoint, words: 
     assert refused.value.param == "bad_words"
 
 
-def test_more_logprobs_than_an_answer_can_hold_are_refused_where_they_are_asked_for() -> None:
+def test_more_logprobs_than_an_answer_can_hold_are_refused_with_the_request() -> None:
     one = asked(logprobs=True, top_logprobs=20)
     room = {"choices": 1, "logprobs": 20}
     assert output_room(one, 131_072, wanted=131_072, **room) == 131_072

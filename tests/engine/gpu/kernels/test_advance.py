@@ -16,7 +16,7 @@ from engine.sampling.device import sampling_tensors
 
 @pytest.mark.parametrize("rows", [1, 5, 300])
 @pytest.mark.parametrize("block_size", [8, 32])
-def test_each_row_takes_its_next_place_and_padding_none(
+def test_each_row_advances_by_one_position_and_padding_does_not(
     device: torch.device, rows: int, block_size: int
 ) -> None:
     chance = random.Random(rows)

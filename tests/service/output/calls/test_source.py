@@ -79,7 +79,7 @@ def test_only_what_is_accepted_is_read(reader: Reader, text: str, answer: Any, r
     assert ask(reader, text) == (answer, rest)
 
 
-def test_the_end_inside_a_literal_is_no_answer() -> None:
+def test_the_end_inside_a_literal_is_not_an_answer() -> None:
     with pytest.raises(EndOfTextError):
         ask(lambda source: source.at("<tool_call>"), "<tool")
 

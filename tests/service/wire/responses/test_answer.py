@@ -206,7 +206,7 @@ def test_any_output_in_any_frames_is_one_answer(
     assert whole["output"] == played.final["output"]  # to the very ids
 
 
-def test_a_stream_is_created_goes_on_and_completes(checkpoint: Checkpoint) -> None:
+def test_a_stream_is_created_continues_and_completes(checkpoint: Checkpoint) -> None:
     played = Played(checkpoint, "Hi there", one_each())
     check(played)
     kinds = [key for key, _ in itertools.groupby(event["type"] for event in played.events)]
@@ -305,7 +305,7 @@ def test_a_failure_ends_the_stream_as_failed_with_what_was_streamed(
     assert played.endings[0].status == "failed"
 
 
-def test_reasoning_is_sealed_when_asked_for_and_hidden_when_not_wanted(
+def test_reasoning_is_sealed_or_hidden_on_request(
     checkpoint: Checkpoint,
 ) -> None:
     text = "<think>why</think>So."

@@ -70,7 +70,7 @@ def test_logprobs_come_only_where_they_are_included() -> None:
     assert decode(include=included, top_logprobs=3).engine_logprobs == 3
 
 
-def test_the_form_of_the_text_is_told_with_its_place() -> None:
+def test_the_form_of_the_text_is_passed_with_its_position() -> None:
     def shape(form: dict[str, Any]) -> Any:
         return text_shape(decode(text={"format": form}))
 

@@ -35,7 +35,7 @@ def test_any_change_is_noticed(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "gAAAA", "qr1.", "qr1.!!", "qr1.AAAA", "qr1.é"])
-def test_what_is_no_seal_is_refused(content: str) -> None:
+def test_an_invalid_seal_is_refused(content: str) -> None:
     with pytest.raises(SealError):
         SEAL.open(content, "me")
 
