@@ -104,7 +104,7 @@ class ResponseLifecycle:
         return history_of(self.record) if ended and not self._is_stored else None
 
     async def begin(self) -> None:
-        """Store the response before its run starts, so that any replica can be asked for it.
+        """Store the response before its run starts, so that any replica can return it.
 
         Raises StoreUnavailableError.
         """
