@@ -32,7 +32,7 @@ DEGREES = {"Paris": 18, "London": 11}
 
 @dataclass
 class Answer:
-    """What one was told, whatever the API. ``ended`` is the API's own word."""
+    """What a client received, for any API. ``ended`` is the API's own term."""
 
     ended: str | None
     reasoning: str = ""

@@ -1,4 +1,4 @@
-"""gRPC with the embedded model, from the product as it is started, beside HTTP."""
+"""gRPC with the embedded model, from the product as a user starts it, along with HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the product, and PromQL over what it kept tells the truth."""
+"""A real Prometheus scrapes the product, and PromQL over its data gives the right figures."""
 
 from __future__ import annotations
 

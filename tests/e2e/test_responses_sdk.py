@@ -372,7 +372,7 @@ AGENTS = {
         }
     ],
 }
-# As such a tool comes: a grammar, and nothing that asks for its call.
+# A typical tool of this kind: a grammar, and nothing that requires a call.
 EXEC = {
     "type": "custom",
     "name": "exec",

@@ -48,7 +48,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
-    """Two keys; what nobody reads ends soon."""
+    """Two keys; unread streams end soon."""
     folder: Path = tmp_path_factory.mktemp("store")
     with QuireServer(
         *("--api-key", KEY, "--api-key", OTHER_KEY),

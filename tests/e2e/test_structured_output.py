@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for, from the product as it is started, by the SDK."""
+"""Answers in the requested form, from the product as a user starts it, with the SDK."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def asks(route: Route, size: int) -> Iterator[tuple[str, Ask]]:
 
 
 def within(route: Route, bound: Bound, size: int) -> bytes:
-    """A body that is not refused for its size alone, whatever else had to stand in it."""
+    """Return a body that is small enough not to be refused for its size alone."""
     while True:
         body = body_of(route.struct, bound, route.base, size)
         data = encoded(route.place(limited(route, body)))
@@ -58,7 +58,7 @@ def test_every_path_of_the_application_is_covered_here() -> None:
 
 
 def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> None:
-    """Of one that is refused whatever stands in a field, no figure would mean anything."""
+    """If a request is refused with any value in a field, its figures would mean nothing."""
     refused = {}
     for pools in (False, True):
         asked = [one for one in (*ROUTES, *rpc.CALLS) if one.pools is pools]

@@ -86,7 +86,7 @@ def _created(server: LawServer, body: dict[str, Any]) -> str:
 
 
 def places(events: int) -> Iterator[str]:
-    """Where a stream is gone on with: from its start, within it, at its end and behind that."""
+    """Where a stream is resumed: from its start, within it, at its end and after that."""
     yield ""
     for number in (0, events // 2, events, _BEYOND):
         yield f"starting_after={number}"

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an OpenAI-shaped error, and nobody else notices."""
+"""Whatever a client sends, it gets an OpenAI-shaped error, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def assert_is_openai_shaped(body: Any) -> None:
 
 
 class Onlooker:
-    """A client whose stream goes on for as long as the bad requests come."""
+    """A client whose stream continues for as long as the bad requests come."""
 
     def __init__(self, service: RunningService) -> None:
         self._service = service

@@ -112,7 +112,7 @@ def test_chat_answers_each_line_and_shows_tokens_and_speed(server: QuireServer) 
     said = re.findall(r"\[7 tokens, first after \d+ ms, then [\d.]+ tokens/s\]", done.stdout)
     assert len(said) == 2
     prompts = prompt_tokens_of_two(server, before)
-    assert prompts[1] > prompts[0]  # the second question bears the first and its answer
+    assert prompts[1] > prompts[0]  # the second question includes the first and its answer
 
 
 def test_chat_starts_afresh_on_new(server: QuireServer) -> None:
@@ -196,5 +196,5 @@ def test_without_streamlit_the_dashboard_says_how_to_get_it(tmp_path: Path) -> N
     done = quire("dashboard", environ={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 1
     assert "make dashboard" in done.stderr
-    # There is no package of our name in any registry, and no one shall be told to fetch one.
+    # There is no package of this name in any registry, and users must not be advised to fetch one.
     assert f"{sys.executable} -m pip install streamlit httpx" in done.stderr

@@ -1,4 +1,4 @@
-"""A field is read if it has the type and bounds asked for; anything else names file and field."""
+"""A field must have the required type and bounds; an error names the file and the field."""
 
 from __future__ import annotations
 

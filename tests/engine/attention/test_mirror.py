@@ -1,4 +1,4 @@
-"""Decoding from kept copies of contexts equals attention over them, whoever comes and goes."""
+"""Decoding from copies of contexts equals attention over the contexts as rows come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Row:
 
 
 class Decoding:
-    """Runs decode steps of any company of rows and checks each against float64."""
+    """Runs decode steps of any set of rows and checks each against float64."""
 
     def __init__(self, max_bytes: int = 1 << 20) -> None:
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Constraints beside everything else an engine does with a sequence."""
+"""Constraints together with everything else an engine does with a sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grammars are compiled once, beside the engine's steps, and hold up nobody."""
+"""Grammars are compiled once, in parallel to the engine's steps, without delaying them."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_a_model_equals_float64_with_its_inputs_rounded_or_not(
     exact = oracle_states(oracle, tokens)
     rounded = oracle_states(rounding_linear_inputs(oracle), tokens)
     effect = (rounded - exact).abs().max()
-    assert effect > 1e-2  # so what follows tells one from the other
+    assert effect > 1e-2  # so that the following assertions can distinguish the two
     found = states(decoder, config, tokens, (9, 1, 7, 1, 22)).double()
     off = (found - (rounded if bf16_products else exact)).abs().amax(dim=1)
     # Where float32 ends up on the other side of a tie than float64, a row is off by a rounding.

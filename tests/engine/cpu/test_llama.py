@@ -28,7 +28,7 @@ try:
 except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-# Products of bfloat16 in hardware round more than the oracle here; they have tests of their own.
+# Products of bfloat16 in hardware round more than the oracle here; they have separate tests.
 PLAIN = copy.copy(LIBRARY)
 PLAIN.bf16_products = False
 CPU = torch.device("cpu")

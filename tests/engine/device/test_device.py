@@ -1,5 +1,4 @@
-"""Where to compute, in what precision and on how many threads: what is asked for, else what is
-there."""
+"""Which device, precision and number of threads are used: as requested, else what is available."""
 
 from __future__ import annotations
 

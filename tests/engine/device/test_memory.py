@@ -1,5 +1,5 @@
-"""The KV cache is given what weights, steps and graphs leave; who runs out of memory is told for
-what. No GPU: a stand-in for one keeps account."""
+"""The KV cache gets the memory that weights, steps and graphs leave; out-of-memory errors say what
+the memory was for. Needs no GPU: a fake device counts memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 class Allocation:
-    """Memory of the device, until nobody holds on to it."""
+    """Memory of the device that is in use until the last reference to it is gone."""
 
     def __init__(self, device: AccountedDevice, num_bytes: int, *, by_torch: bool) -> None:
         device.take(num_bytes, by_torch=by_torch)
@@ -39,8 +39,8 @@ class Allocation:
 
 
 class AccountedDevice:
-    """What ``torch.cuda`` tells of a device: torch keeps what it was given until it is told to
-    let go (``empty_cache``), the driver gives back at once."""
+    """What ``torch.cuda`` reports about a device: torch keeps memory until ``empty_cache``, the
+    driver frees it at once."""
 
     def __init__(self, total: int, weights: int) -> None:
         self.total = total

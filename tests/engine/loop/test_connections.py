@@ -1,4 +1,4 @@
-"""The engine's unix socket, without an engine behind it."""
+"""The engine's unix socket, without an engine."""
 
 from __future__ import annotations
 

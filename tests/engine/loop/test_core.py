@@ -1,4 +1,4 @@
-"""What the engine makes of submissions, aborts and failures, and what it tells of them."""
+"""What the engine does with submissions, aborts and failures, and what it reports about them."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_prompt_logprobs_are_complete_and_sent_once_however_the_prompt_was_compu
     prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
     core = engine(max_num_batched_tokens=4)
     core.add(ALICE, submit(7, prompt, prompt_logprobs=0))
-    # Eight of ten tokens are computed, and told as soon as they are.
+    # Eight of ten tokens are computed, and sent as soon as they are.
     before = [one for _ in range(2) for one in core.step()[ALICE].prompt_logprobs]
     core.scheduler.preempt(core.scheduler._running[0])
     heard = Listener(core)

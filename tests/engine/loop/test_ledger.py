@@ -1,4 +1,5 @@
-"""Who lives in an engine and what their connections are told, without scheduler or runner."""
+"""Which sequences are in an engine and what their connections receive, without scheduler or
+runner."""
 
 from __future__ import annotations
 

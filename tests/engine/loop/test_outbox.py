@@ -1,4 +1,4 @@
-"""What a connection has not been told yet, and the message that tells it."""
+"""Outputs that were not sent to a connection yet, and the message that sends them."""
 
 from __future__ import annotations
 

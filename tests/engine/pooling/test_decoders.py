@@ -209,7 +209,7 @@ def test_nan_and_infinity_fail_only_their_own_text(
     _, oracle = qwen
     oracle.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
-    tensors["embed_tokens.weight"][5] = math.inf  # whoever reads token 5 gets no numbers
+    tensors["embed_tokens.weight"][5] = math.inf  # token 5 makes every result infinite or NaN
     save_file(tensors, tmp_path / "model.safetensors")
     engine = embedder(tmp_path, pooling=pooling)
     good_text = [token for token in text(40, 11) if token != 5]

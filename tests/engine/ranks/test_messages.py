@@ -1,4 +1,4 @@
-"""What ranks tell each other arrives equal, and in its own direction only."""
+"""Messages between ranks arrive equal, and only in their own direction."""
 
 from __future__ import annotations
 

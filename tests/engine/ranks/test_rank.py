@@ -1,4 +1,4 @@
-"""A rank does what rank 0 tells it, over a model whose KV cache checks itself."""
+"""A rank follows rank 0's instructions, with a model whose KV cache checks itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Led:
 
     def __init__(self) -> None:
         self.part, self.writer = Part(), StepWriter()
-        self.follower = Follower(self.part)  # type: ignore[arg-type]  # stands where ModelRunner does
+        self.follower = Follower(self.part)  # type: ignore[arg-type]  # replaces a ModelRunner
 
     def tell(self, *items: ScheduledSequence, ahead: bool, clears_blocks: bool = False) -> int:
         step = self.writer.write(StepPlan(items), ahead=ahead, clears_blocks=clears_blocks)

@@ -76,7 +76,7 @@ _OF_RANK_0 = 105  # it goes wrong when the step is over, and no other rank does
 
 
 class RankZero(FlawedRunner):
-    """Rank 0 with all the troubles of the others, and one of its own."""
+    """Rank 0 with all the failures of the others, and one that only it has."""
 
     @contextmanager
     def _troubled(self, plan: StepPlan) -> Iterator[None]:
@@ -128,7 +128,7 @@ def test_requests_at_which_all_ranks_fail_alike_fail_alone(
         assert output.finished is not None
         assert output.finished.reason is FinishReason.ERROR
         assert output.finished.error == UNTOLD
-    assert "flawed" in caplog.text  # the log says what clients are not told
+    assert "flawed" in caplog.text  # the log has what clients must not see
     assert [outputs[i].token_ids for i in (0, -1)] == [expected[i].token_ids for i in (0, -1)]
     assert later[0].token_ids == expected[-1].token_ids
 

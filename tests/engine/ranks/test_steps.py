@@ -1,4 +1,4 @@
-"""What the other ranks are told of a plan makes the same plan there."""
+"""The other ranks build the same plan from what rank 0 sends them."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ LIMITS = RankLimits(silence=15.0, stall=60.0, loading_stall=900.0, alone=5.0)
 
 
 class Watched:
-    """Rank 0 and two others, on a clock of their own."""
+    """Rank 0 and two others, with a fake clock."""
 
     def __init__(self, *, loaded: bool = True) -> None:
         self.begin = self.now = time.monotonic()
-        nobody: Any = None  # neither process nor channel is asked for a judgement
+        nobody: Any = None  # neither process nor channel is used by the watch
         self.ranks = [
             RankState(number, nobody, nobody, self.now, has_arrived=True, has_loaded=loaded)
             for number in (1, 2)

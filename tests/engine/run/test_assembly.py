@@ -1,4 +1,4 @@
-"""A runner is assembled around a model: its cache within its memory, its limits told."""
+"""A runner is assembled around a model: its cache fits its memory, its limits are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder's vectors and scores are transformers', in any company."""
+"""An encoder's vectors and scores are transformers', in any batch."""
 
 from __future__ import annotations
 

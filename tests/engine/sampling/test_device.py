@@ -1,4 +1,4 @@
-"""What the device's sampler is told, and which sequences it is not given."""
+"""What is sent to the device's sampler, and which sequences it does not sample."""
 
 from __future__ import annotations
 

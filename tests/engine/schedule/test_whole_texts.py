@@ -87,7 +87,7 @@ def test_who_sits_out_keeps_its_slot() -> None:
     assert uids(texts.schedule(1.0, {1})) == [2]
     assert (texts.num_running, texts.num_waiting) == (2, 1)
     assert uids(texts.schedule(2.0, {1, 2})) == []
-    assert texts.counters.steps == 2  # an empty plan is no step
+    assert texts.counters.steps == 2  # an empty plan does not count as a step
 
 
 def test_a_text_can_be_taken_back_while_it_waits_and_while_it_runs() -> None:

@@ -1,4 +1,4 @@
-"""What a simulated model says: its script to the token, or plain words of a length asked for."""
+"""What a simulated model writes: its script exactly, or plain words of a requested length."""
 
 from __future__ import annotations
 

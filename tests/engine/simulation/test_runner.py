@@ -1,4 +1,4 @@
-"""The real core, scheduler, blocks and sampler around a model that is none."""
+"""The real core, scheduler, blocks and sampler with a simulated model."""
 
 from __future__ import annotations
 

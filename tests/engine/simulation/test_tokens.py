@@ -28,7 +28,7 @@ def test_a_directory_without_tokenizer_or_end_is_refused(tmp_path: Path) -> None
 
 
 def directory(folder: Path, **files: dict[str, Any]) -> Path:
-    """The pocket model's tokenizer, and the given JSON files beside it."""
+    """Create a directory with the pocket model's tokenizer and the given JSON files."""
     (folder / "tokenizer.json").write_bytes((MODEL_DIR / "tokenizer.json").read_bytes())
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))

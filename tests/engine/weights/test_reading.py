@@ -185,7 +185,7 @@ def test_what_is_read_ahead_keeps_within_its_bytes(twenty: Path) -> None:
         for number, name in enumerate(sorted(wanted)):
             tensor = reader.take(wanted[name])
             assert tensor.eq(number).all()
-    # The bound, and the one that was asked for.
+    # The bound, and the requested tensor.
     assert ledger.most <= 200 * KIB + 64 * KIB
 
 

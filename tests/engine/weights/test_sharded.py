@@ -1,4 +1,4 @@
-"""Only a rank's part of the weights is read, and it is the same part for whoever asks."""
+"""Only a rank's part of the weights is read, and every reader gets the same part."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
             dim, ranges = divided[key].dim, divided[key].ranges
             held = torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
             assert parts[key].equal(held)
-    assert done[-1] == total  # progress tells how much of the model is done
+    assert done[-1] == total  # progress covers the whole model
     header = 8 + int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
     assert read == header + sum(part.nbytes for part in parts.values())
 

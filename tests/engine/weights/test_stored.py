@@ -1,5 +1,5 @@
-"""A safetensors file is understood as safetensors itself does, and believed only as far as its
-size bears it out."""
+"""A safetensors file is read as safetensors itself does, and offsets beyond its size are
+refused."""
 
 from __future__ import annotations
 

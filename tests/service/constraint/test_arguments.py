@@ -1,4 +1,4 @@
-"""What a call's arguments are held to."""
+"""The constraints on a call's arguments."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -
 def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_another(
     shipped: ShippedFormat,
 ) -> None:
-    """Where values are bare text, one that holds its closing tag cannot be told from its end."""
+    """If values are bare text, a closing tag inside one would end it."""
     body = None if shipped.calls is None else shipped.calls.body
     closers = {
         getattr(body, name, "") for name in ("value_close", "mark", "quote", "call_close")

@@ -1,4 +1,4 @@
-"""Grammars are tried in a process of their own, in bounded time, and refused with their field."""
+"""Grammars are tried in a separate process, in bounded time, and refused with their field."""
 
 from __future__ import annotations
 

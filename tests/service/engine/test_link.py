@@ -316,7 +316,7 @@ async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
     await ends.engine.hang_up()
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.failure
-    # What the engine says of itself is for the log: the state is told to anybody.
+    # The engine's own message is only for the log: any client may see the state.
     for told in (str(sequence.failure), ends.link.state.detail):
         assert "/secret/path" not in told
     assert ends.link.state.phase is LinkPhase.LOST
@@ -404,7 +404,7 @@ async def test_sequences_continue_in_the_next_engine_where_they_were(patient: En
     assert (first.handle, generation(first).output_token_ids) == (running.handle, [7, 8])
     assert generation(first).params == SamplingParams(
         max_tokens=8, logprobs=0
-    )  # the prompt's were told
+    )  # the prompt's logprobs have been sent
     assert second == waiting.message
     patient.engine.say(
         step({}, admitted=[Admitted(running.handle, 9.0, 0)]),
@@ -486,7 +486,7 @@ async def test_a_sequence_that_leaves_during_a_trial_delays_no_other(
 async def test_a_death_counts_only_against_sequences_that_the_engine_received(
     patient: Ends,
 ) -> None:
-    prompt = [1] * 200_000  # together more than the socket takes while nobody reads
+    prompt = [1] * 200_000  # together more than the socket buffers while it is not read
     sequences = [
         sequence for _ in range(20) for sequence in patient.link.submit(submission(prompt), Waker())
     ]

@@ -1,4 +1,4 @@
-"""A sequence as the service sees it: woken once, continued where it stood, told as one request."""
+"""A sequence in the service: woken once, continued where it was, reported as one request."""
 
 from __future__ import annotations
 

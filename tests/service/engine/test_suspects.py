@@ -1,4 +1,4 @@
-"""A request that kills engines is found and refused; nobody else loses more than time."""
+"""A request that kills engines is found and refused; other requests lose only time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prompt's end shows where the model goes on, and whether its reasoning is over."""
+"""A prompt's end shows where the model continues, and whether its reasoning is over."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_the_work_for_a_token_does_not_grow_with_the_output(shipped: ShippedForm
 
 @FORMATS
 def test_a_long_argument_streams_while_it_arrives(shipped: ShippedFormat) -> None:
-    """At most a tag's length behind what the model wrote."""
+    """Output lags by at most a tag's length."""
     if not shipped.examples[0].calls:
         return
     long = "word " * 400

@@ -1,4 +1,4 @@
-"""The event log as gRPC messages: nothing is lost, changed, or told twice."""
+"""The event log as gRPC messages: nothing is lost, changed, or sent twice."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def sent(
     for choices in said.frames(sizes):
         for messages in events.advance(choices):
             data += messages
-        assert list(events.advance(choices)) == []  # all was told
+        assert list(events.advance(choices)) == []  # everything was sent
     data += events.end()
     assert events.failure is None
     return [response.FromString(message) for message in data]

@@ -15,7 +15,7 @@ from tests.service.grpc.clients import HELLO, Answer, GrpcService, chat, put_tog
 from tests.service.running import until
 from tests.service.tiny_model import tag_ids
 
-# Random weights write tags at random; here all that is said shall be content.
+# Random weights write tags at random; here all output must be content.
 NO_TAGS = dict.fromkeys(tag_ids(), -100.0)
 WEATHER = pb.Tool(
     function=pb.FunctionDefinition(name="weather", parameters_json='{"type":"object"}')

@@ -160,7 +160,7 @@ FIRST = (("authorization", "Bearer key-first"),)
 
 @pytest.fixture(scope="module")
 def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcService]:
-    """It runs 16 sequences at once, lets one wait, asks for a key and for a quick reader."""
+    """It runs 16 sequences at once, lets one wait, and requires a key and a quick reader."""
     with GrpcService(
         tiny_model,
         tmp_path_factory.mktemp("guarded"),
@@ -203,7 +203,7 @@ def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
         next(call)
         until(lambda: guarded.outcomes("grpc_chat").get("client_slow") == 1, 30, "the cut")
         guarded.wait_idle()
-        error = failure_of(call)  # nobody takes it for a whole answer
+        error = failure_of(call)  # not mistaken for a complete answer
         assert error.code() is grpc.StatusCode.CANCELLED
         assert trailing(error)["x-quire-reason"] == "client_slow"
 
@@ -213,7 +213,7 @@ def test_too_many_waiting_are_refused(guarded: GrpcService) -> None:
     running = guarded.stub.Chat(long_chat(16), metadata=ONE)
     until(lambda: guarded.engine_counts()["running"] == 16, 10, "sixteen to run")
     waiting = guarded.stub.Chat(long_chat(1), metadata=ONE)
-    assert next(waiting).events[0].started.request_id  # for Abort: it is told at once
+    assert next(waiting).events[0].started.request_id  # for Abort: it is sent at once
     error = failure_of(guarded.stub.Chat(long_chat(1), metadata=ONE))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert trailing(error)["quire-error-code"] == "overloaded"
@@ -338,7 +338,7 @@ def _usage_over_http(
 def test_a_cache_hit_never_reveals_another_keys_prompt(guarded: GrpcService) -> None:
     guarded.wait_idle()
     cached = "cached_tokens"
-    # Each asks for a salt of its own, so that it finds nothing that another API left.
+    # Each has a separate salt, so that it finds nothing that another API cached.
     apis = {
         "chat": _usage_over_http(
             guarded,

@@ -1,4 +1,4 @@
-"""How errors are told over gRPC."""
+"""How errors are reported over gRPC."""
 
 from __future__ import annotations
 

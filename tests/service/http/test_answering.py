@@ -93,7 +93,7 @@ def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:
     with pytest.raises(OverloadedError):
         other.hold(FREE_BYTES + 900)
     end = exchange.detach()
-    exchange.close()  # the response has been sent, the run goes on
+    exchange.close()  # the response has been sent, the run continues
     assert room.held == 900
     end()
     assert room.held == 0

@@ -17,7 +17,7 @@ KEEP_ALIVE_SECONDS = 0.4
 
 
 async def test_comments_come_at_the_requested_interval() -> None:
-    """Not half as often: a proxy's limit may stand between the two."""
+    """Not half as often: a proxy's limit may be between the two."""
     comments = ticks = 0
     enough = asyncio.Event()
 

@@ -31,7 +31,7 @@ def slow(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def raw_stream(service: RunningService, path: str, body: object, **headers: str) -> list[bytes]:
-    """Its events, each with the blank line behind it."""
+    """Return its events, each with the blank line after it."""
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
     connection.request("POST", path, json.dumps(body), headers)
     events = connection.getresponse().read().split(b"\n\n")

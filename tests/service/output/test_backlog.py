@@ -1,4 +1,4 @@
-"""However much has gathered, and whatever is told of it, the event loop is soon free again."""
+"""However much has gathered, and whatever is read of it, the event loop is soon free again."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_many_small_deltas_are_joined_once() -> None:
 
 @pytest.mark.parametrize("start", ["", '{"a": "', '{"a": ', '{"a": "\\u1', '{"a": [1, 2, "'])
 def test_many_small_deltas_of_a_call_that_has_to_wait_are_joined_once(start: str) -> None:
-    """What is no input that a client could read yet is held, and becomes text in the end."""
+    """Output that a client cannot read as input yet is held, and becomes text in the end."""
     count, piece = 100_000, "1" * 20
     events: list[Event] = [ToolCallBegin(0, "id", "name", 0, 1)]
     events += [ToolArgumentsDelta(0, start, 0, 1), *[ToolArgumentsDelta(0, piece, 0, 1)] * count]

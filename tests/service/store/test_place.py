@@ -14,13 +14,13 @@ from service.store.place import secret_dir, state_dir, store_place
 from service.store.schema import database_url
 
 BACKENDS = {"sqlite": "sqlite", "postgres": "postgresql", "postgresql": "postgresql"}
-# Of these any URL is made, and much that is none.
+# The parts of random URLs, valid or not.
 PIECES = ("sqlite", "postgresql", "postgres", "+x", "mysql", "://", "/", ":", "@", "?", "[", "]")
 TEXTS = st.lists(st.sampled_from((*PIECES, "#", "%20", "a.b", "5432", " ", "\n", "é")), max_size=14)
 
 
 def as_sqlalchemy_reads(text: str) -> tuple[str, str | None] | None:
-    """Its backend and, of SQLite, its file; None where it is no URL of ours."""
+    """Return its backend and, for SQLite, its file; None if it is not a URL of a store."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):

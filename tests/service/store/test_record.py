@@ -1,4 +1,4 @@
-"""A stored response is the response object's JSON, and says as much of it as is asked for."""
+"""A stored response is the response object's JSON, and returns the parts that are requested."""
 
 from __future__ import annotations
 

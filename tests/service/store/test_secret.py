@@ -1,4 +1,4 @@
-"""The secret beside the store is made once, whole, and for its user alone."""
+"""The secret next to the store is created once, completely, and for its user alone."""
 
 from __future__ import annotations
 

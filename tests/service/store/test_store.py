@@ -1,4 +1,4 @@
-"""Stored responses, on SQLite and on PostgreSQL: owned, bounded, expiring, written behind."""
+"""Stored responses, on SQLite and on PostgreSQL: owned, bounded, expiring, written later."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ async def test_a_lease_expires_by_the_databases_clock_not_by_the_replicas(
         found = await theirs.get("resp_l", "me")
         assert found is not None
         assert found.abandoned
-        await ours._sweep()  # whoever works on it says so with each sweep
+        await ours._sweep()  # the replica that works on it renews its lease with each sweep
         found = await theirs.get("resp_l", "me")
         assert found is not None
         assert not found.abandoned
@@ -333,7 +333,7 @@ async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path
         raw.close()
         await until(lambda: store.available and not store._pending)
         assert await store.get("resp_a", "me") is not None
-        assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
+        assert await store.get("resp_b", "me") is None  # its client never learned that it is stored
 
 
 async def test_a_lookup_that_fails_says_that_the_store_is_away(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a worker tells of its supervisor, by health and liveness."""
+"""What a worker reports about its supervisor, in health and liveness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``quire serve`` as a process: what it says, what it survives, what it leaves behind."""
+"""``quire serve`` as a process: its output, what it survives, what it leaves after its end."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_model_that_does_not_load_ends_it_with_a_message(tmp_path: Path) -> No
 
 
 def _write_impostors(folder: Path) -> Path:
-    """Modules named like those that children load, each of which tells that it was executed."""
+    """Create modules named like those that children load; each reports that it was executed."""
     told = folder / "executed"
     code = f"open({str(told)!r}, 'a').write(__file__ + chr(10))\n"
     for name in ("engine", "engine/constraint", "service", "observability", "pocket"):

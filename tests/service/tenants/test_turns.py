@@ -1,4 +1,4 @@
-"""Owners take turns; nobody's crowd stands before another's request."""
+"""Owners take turns; one owner's many requests do not delay another's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.tenants.turns import Turns
 
 
 class Work:
-    """Holds turns until it is told to let go, and remembers in which order they were given."""
+    """Holds turns until it is released, and remembers in which order they were given."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns

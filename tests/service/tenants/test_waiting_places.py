@@ -1,4 +1,4 @@
-"""Places are counted by owner, and an equal share is left free for whoever comes next."""
+"""Places are counted by owner, and an equal share is left free for the next owner."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 @pytest.fixture
 def own(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
-    """A service of this test's own, to be broken, with its store beside it."""
+    """A separate service for this test to break, with its store."""
     with RunningService(
         tiny_model, tmp_path, worker_args=("--store-url", f"sqlite:///{tmp_path}/store.sqlite3")
     ) as service:

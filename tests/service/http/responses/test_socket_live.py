@@ -201,7 +201,7 @@ COMPACTED = ("response.output_item.added", "response.output_item.done")
 
 
 def test_a_trigger_compacts_the_conversation_into_one_item(service: RunningService) -> None:
-    """As Codex asks for it, here and over HTTP; a later request sees the summary."""
+    """As Codex requests it, here and over HTTP; a later request sees the summary."""
     ask = {**ASK, "input": [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]}
     with opened(service) as connection:
         events = answer(connection, ask)

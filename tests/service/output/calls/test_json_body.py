@@ -1,4 +1,4 @@
-"""Calls written as JSON: one object, an array of them, several in a row, or behind a name."""
+"""Calls written as JSON: one object, an array of them, several in a row, or after a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that stand as bare text between tags, one tag for each argument."""
+"""Values written as bare text between tags, one tag for each argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects with bare keys and strings between tags of their own."""
+"""Objects with bare keys, and strings between special tags."""
 
 from __future__ import annotations
 

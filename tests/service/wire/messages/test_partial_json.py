@@ -77,7 +77,7 @@ def test_a_number_beyond_any_float_is_a_mistake(number: str, end: str) -> None:
 def test_valid_json_is_read_as_by_anthropics_sdk(
     value: dict[str, Any], spoil: str, place: int, size: int, places: list[int]
 ) -> None:
-    """Its parser of cut JSON raises for what is none."""
+    """Its parser of cut JSON raises for invalid JSON."""
     text = json.dumps(value, ensure_ascii=False)
     at = 1 + place % len(text)
     text = (text[:at] + spoil + text[at:])[: 1 + size % (len(text) + 4)]

@@ -19,7 +19,7 @@ from service.wire.protobuf.parts import MAX_FIELDS, TooManyFieldsError, check_fi
 
 
 def conversation(messages: int) -> bytes:
-    """Of four fields a message: itself and three of its own."""
+    """Four fields per message: itself and three fields."""
     message = pb.Message(role="user", content="Hi", name="n")
     return pb.ChatRequest(messages=[message] * messages).SerializeToString()
 

@@ -1,4 +1,4 @@
-"""Sealed reasoning opens for whom it was sealed, unchanged, and for nobody else."""
+"""Sealed reasoning can only be opened by the key that sealed it, and is unchanged then."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_a_prompt_and_a_conversation_are_both_taken() -> None:
     assert request.messages is not None
     assert request.messages[0].content == "Hi"
     assert request.add_generation_prompt
-    # The default is not the same for both and is told apart from an answer.
+    # The default differs between the two and is distinguished from an explicit value.
     assert request.add_special_tokens is None
 
 
