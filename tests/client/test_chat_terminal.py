@@ -24,7 +24,7 @@ def test_everything_is_printed_without_control_characters(text: str) -> None:
     assert not [c for c in shown if unicodedata.category(c) == "Cc" and c not in "\t\n"]
 
 
-def test_what_people_write_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = "Grüße,\n\tworld! שלום 你好 👩‍👩‍👧 ½ …"
     assert printable(text) == text
 

@@ -259,7 +259,7 @@ def test_the_prompt_is_the_one_that_chat_makes(
     assert counted.input_tokens == usage.prompt_tokens
 
 
-def test_what_does_nothing_here_is_named_in_a_header(claude: anthropic.Anthropic) -> None:
+def test_ignored_fields_are_named_in_a_header(claude: anthropic.Anthropic) -> None:
     reply = claude.messages.with_raw_response.create(
         messages=HELLO,
         tools=[{"type": "web_search_20250305", "name": "web_search"}],

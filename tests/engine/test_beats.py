@@ -81,7 +81,7 @@ def test_one_step_that_was_held_up_is_forgotten() -> None:
     assert page[Sign.ALLOWED_SECONDS] == pytest.approx(STEP_MARGIN * 0.01)
 
 
-def test_where_steps_are_short_nothing_is_measured() -> None:
+def test_short_steps_are_not_measured() -> None:
     page, clock = Page(), Clock()
     beats = EngineBeats(page, clock)
     beats.ready(measures_steps=False)

@@ -57,7 +57,7 @@ def test_every_path_of_the_application_is_covered_here() -> None:
     assert not uncovered_paths()
 
 
-def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> None:
+def test_the_request_that_is_varied_is_answered(server_of: ServerOf) -> None:
     """If a request is refused with any value in a field, its figures would mean nothing."""
     refused = {}
     for pools in (False, True):

@@ -57,7 +57,7 @@ def test_minus_one_cuts_a_conversation_to_the_context(service: RunningService) -
     assert answer["usage"]["prompt_tokens"] == card["max_model_len"] - 1
 
 
-def test_what_leaves_nothing_of_a_prompt_is_refused(service: RunningService) -> None:
+def test_truncation_that_leaves_nothing_of_a_prompt_is_refused(service: RunningService) -> None:
     status, answer = service.post(CHAT, chat(truncate_prompt_tokens=0))
     assert (status, answer["error"]["param"]) == (400, "truncate_prompt_tokens")
 
@@ -243,7 +243,7 @@ def test_a_beam_search_streams_its_answer_at_the_end(service: RunningService) ->
         ({"response_format": {"type": "json_object"}}, "use_beam_search"),
     ],
 )
-def test_what_a_beam_search_cannot_do_is_refused_by_name(
+def test_fields_that_beam_search_does_not_support_are_refused_by_name(
     service: RunningService, fields: dict[str, Any], param: str
 ) -> None:
     status, answer = service.post(CHAT, chat(use_beam_search=True, **fields))
@@ -323,7 +323,7 @@ LOOSE = {
 SETS = "properties.a.uniqueItems"
 
 
-def test_what_of_a_schema_cannot_be_enforced_is_reported_or_refused_where_strict(
+def test_unenforceable_parts_of_a_schema_are_reported_or_if_strict_refused(
     service: RunningService,
 ) -> None:
     def form(**strict: Any) -> dict[str, Any]:

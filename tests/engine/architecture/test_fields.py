@@ -60,7 +60,7 @@ def test_whole_numbers_are_read_however_json_writes_them() -> None:
         ([], lambda f: f.section("x"), "an object"),
     ],
 )
-def test_what_does_not_fit_names_file_field_and_what_was_expected(
+def test_a_mismatch_names_file_field_and_expectation(
     value: object, read: Callable[[ConfigFields], object], expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

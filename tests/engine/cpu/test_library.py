@@ -26,7 +26,7 @@ def test_without_a_compiler_the_reason_is_given(
 
 @pytest.mark.debian
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_what_does_not_compile_leaves_no_file_and_the_compiler_s_words(
+def test_a_failed_compilation_leaves_no_file_and_reports_the_compilers_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.c"
@@ -129,7 +129,7 @@ def test_the_best_level_that_the_compiler_supports_is_used(
     assert found.path.name == library.file_name(BASE)
 
 
-def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
+def test_the_best_library_in_an_image_is_opened(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without a compiler: one for a lesser level is better than none."""

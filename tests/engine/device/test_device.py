@@ -59,7 +59,7 @@ def test_bfloat16_is_in_hardware_where_linux_says_so() -> None:
     assert cpu_has_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(words))
 
 
-def test_what_is_read_back_from_a_cpu_is_the_tensors() -> None:
+def test_reading_back_from_a_cpu_returns_the_tensors() -> None:
     one, two = torch.arange(3), torch.ones(2)
     assert [found.tolist() for found in Readback(one, two).wait()] == [[0, 1, 2], [1, 1]]
 

@@ -75,7 +75,7 @@ def test_only_the_step_launched_last_can_be_sampled() -> None:
         led.follower.sample(Sample(number + 1, []))
 
 
-def test_what_ended_is_forgotten_and_blocks_are_cleared_before_the_plan_runs() -> None:
+def test_ended_sequences_are_dropped_and_blocks_cleared_before_the_plan_runs() -> None:
     led = Led()
     first, second = sequence(1, [1, 2], [0]), sequence(2, [4, 5], [1])
     led.tell(ScheduledSequence(first, 0, 2, completes=True), ahead=False)

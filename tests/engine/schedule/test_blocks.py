@@ -79,7 +79,7 @@ def test_an_evicted_block_is_not_found_any_more() -> None:
     assert pool.counts() == BlockCounts(free=1, cached=0, active=0)
 
 
-def test_of_two_blocks_with_equal_contents_the_first_keeps_the_name() -> None:
+def test_the_first_of_two_blocks_with_equal_contents_keeps_the_name() -> None:
     pool = BlockPool(2)
     first, second = pool.allocate(), pool.allocate()
     pool.name(first, b"a")

@@ -259,7 +259,7 @@ def test_the_room_that_a_preemption_makes_can_be_used_at_once() -> None:
     assert set(planned) == {old.uid, urgent.uid}
 
 
-def test_who_is_preempted_for_a_prompt_loses_its_place_in_the_same_step() -> None:
+def test_a_sequence_preempted_for_a_prompt_leaves_the_same_step() -> None:
     one = scheduler(num_kv_blocks=13, max_num_batched_tokens=5)
     low, urgent = sequence(4, priority=1), sequence(40)
     added(one, low)
@@ -383,7 +383,7 @@ def test_a_finished_sequence_leaves_its_blocks_whether_it_ran_or_waited() -> Non
         one.finish(runs)
 
 
-def test_what_could_never_run_is_refused() -> None:
+def test_a_sequence_that_could_never_run_is_refused() -> None:
     small = scheduler(num_kv_blocks=4, block_size=4, max_model_len=400)
     assert small.max_sequence_len == 16
     with pytest.raises(ValueError, match="17 tokens"):

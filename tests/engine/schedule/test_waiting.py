@@ -94,7 +94,7 @@ def test_a_sequence_chosen_by_age_that_comes_back_is_queued_by_rank() -> None:
     assert queue.head() is None
 
 
-def test_one_that_was_overtaken_too_often_goes_before_every_priority() -> None:
+def test_a_sequence_overtaken_too_often_goes_before_every_priority() -> None:
     queue = WaitingQueue()
     patient = sequence(5, priority=1000)
     patient.num_overtaken = MOST_OVERTAKEN

@@ -79,7 +79,7 @@ def test_more_urgent_texts_come_first() -> None:
     assert uids(texts.schedule(0.0)) == [2]
 
 
-def test_who_sits_out_keeps_its_slot() -> None:
+def test_a_sequence_that_skips_a_step_keeps_its_slot() -> None:
     texts = scheduler(slots=2)
     for uid in (1, 2, 3):
         texts.add(text(uid, 3))
@@ -103,7 +103,7 @@ def test_a_text_can_be_taken_back_while_it_waits_and_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 21])
-def test_what_could_never_run_is_refused(length: int) -> None:
+def test_a_sequence_that_could_never_run_is_refused(length: int) -> None:
     texts = scheduler()
     with pytest.raises(ValueError, match=f"a text of {length} tokens; 1 to 20 can run"):
         texts.add(text(1, length))

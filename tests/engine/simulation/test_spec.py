@@ -19,7 +19,7 @@ def test_a_directory_is_not_a_simulation() -> None:
     assert not is_simulated("models/simulated")
 
 
-def test_nothing_behind_the_colon_asks_for_the_default_profile() -> None:
+def test_nothing_after_the_colon_selects_the_default_profile() -> None:
     assert parse_spec("simulated:") == PROFILES[DEFAULT_PROFILE]
 
 
@@ -75,7 +75,7 @@ def test_the_cache_holds_at_least_one_context_by_default() -> None:
         ("models/pocket", "does not begin with simulated:"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, message: str) -> None:
+def test_an_error_names_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SpecError, match="simulated") as error:
         parse_spec(text)
     assert message in str(error.value)

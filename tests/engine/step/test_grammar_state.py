@@ -74,7 +74,7 @@ def test_the_end_of_work_wakes_its_waiters() -> None:
     assert answers == [True]
 
 
-def test_who_is_not_done_in_time_is_slow() -> None:
+def test_work_that_is_not_done_in_time_is_slow() -> None:
     late = state()
     assert late.wait(0.0)  # nothing is under way
     late.begin_work()

@@ -175,7 +175,7 @@ def twenty(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_what_is_read_ahead_keeps_within_its_bytes(twenty: Path) -> None:
+def test_reading_ahead_stays_within_its_byte_limit(twenty: Path) -> None:
     ledger = Ledger(torch.float32)
     with (
         wanted_of(twenty) as wanted,

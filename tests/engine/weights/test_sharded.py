@@ -23,7 +23,7 @@ def config_of(name: str, directory: Path) -> ModelConfig:
 
 
 @pytest.mark.parametrize("name", ["qwen3_tied_biases", "gpt2"])
-def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
+def test_only_a_rank_s_part_of_a_divided_parameter_is_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(name, tmp_path)

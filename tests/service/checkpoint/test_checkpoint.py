@@ -81,7 +81,7 @@ def test_a_model_without_a_chat_template_is_read_too(tmp_path: Path) -> None:
     assert not checkpoint.has_own_template
 
 
-def test_what_another_process_found_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_the_result_of_another_process_is_used_unchanged(tmp_path: Path) -> None:
     directory = model(tmp_path)
     (directory / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
     checkpoint = load_checkpoint(directory, template_writes="<think></think>")

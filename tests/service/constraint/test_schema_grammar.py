@@ -69,7 +69,7 @@ def test_references_to_the_root_are_nested_too() -> None:
     assert not enforced(inside, '{"tree": {"left": {"n": null}}, "n": null}')
 
 
-def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
+def test_keywords_that_make_a_grammar_impossible_are_dropped_step_by_step() -> None:
     schema = {
         "type": "object",
         "properties": {

@@ -190,7 +190,9 @@ async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_keeps_r
     assert await trial.try_out(WORD) is None
 
 
-async def test_who_stops_waiting_leaves_no_verdict_for_the_next(trial: GrammarTrial) -> None:
+async def test_a_caller_that_stops_waiting_leaves_no_verdict_for_the_next(
+    trial: GrammarTrial,
+) -> None:
     waiting = asyncio.create_task(
         trial.try_out(Constraint(grammar="%llguidance {}\nstart: /b{1,9000}/\n"))
     )

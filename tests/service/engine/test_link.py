@@ -435,7 +435,7 @@ async def test_sequences_that_leave_or_arrive_while_there_is_no_engine(patient: 
     assert await patient.engine.hear() == Abort([stays.handle])
 
 
-async def test_those_at_work_are_named_in_the_log(patient: Ends) -> None:
+async def test_running_requests_are_named_in_the_log(patient: Ends) -> None:
     running, _waiting = patient.submit(), patient.submit()
     patient.engine.say(step({}, admitted=[admitted(running)]))
     await patient.until(lambda: patient.link.waiting_sequences == 1)
@@ -693,7 +693,7 @@ async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: 
     await both.close()
 
 
-async def test_what_a_key_asks_carries_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
+async def test_a_keys_requests_carry_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
     patient.submit(caller=KEY, cache_salt="mine", priority=-5)
     first = await patient.hear_submit()
     assert (first.cache_salt, first.priority) == (KEY.cache_salt("mine"), 0)

@@ -107,7 +107,7 @@ def test_a_call_that_is_cancelled_or_aborted_frees_its_blocks(
     )
 
 
-def test_what_does_not_run_cannot_be_aborted(service: GrpcService) -> None:
+def test_a_request_that_is_not_running_cannot_be_aborted(service: GrpcService) -> None:
     ended = put_together(service.stub.Chat(chat(max_tokens=1))).started.request_id
     for request_id in (ended, "", "req_of_nobody"):
         with pytest.raises(grpc.RpcError) as caught:

@@ -150,7 +150,7 @@ def test_generate_returns_every_token_and_the_whole_text(
 
 
 @pytest.mark.parametrize("kind", [ChatEvents, GenerateEvents])
-def test_what_came_at_once_is_sent_in_messages_that_clients_take(
+def test_events_that_came_at_once_are_split_into_messages_that_clients_accept(
     checkpoint: Checkpoint, kind: type[ChatEvents | GenerateEvents]
 ) -> None:
     said = Said(checkpoint, parse=False)

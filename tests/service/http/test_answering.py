@@ -83,7 +83,7 @@ async def test_a_stream_whose_end_cannot_be_encoded_ends_in_an_error_and_counts_
     assert exchange.record.outcome == "error:internal"
 
 
-def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:
+def test_memory_held_by_an_answer_counts_until_its_work_has_ended() -> None:
     room = UploadRoom(1000)
     record = RequestRecord("req_1", "responses", "POST", "/", time.monotonic(), 0)
     exchange = Exchange(record, NoTelemetry(), answer_room=room)

@@ -26,7 +26,7 @@ from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 
 
-def test_what_no_route_takes_has_an_id_too(client: TestClient[Litestar]) -> None:
+def test_a_request_without_a_route_has_an_id_too(client: TestClient[Litestar]) -> None:
     reply = client.get("/v1/messages/batches")
     assert reply.status_code == 404
     assert reply.json()["request_id"] == reply.headers["request-id"]

@@ -43,7 +43,7 @@ async def test_what_was_saved_can_be_read_at_once_and_by_the_next_process(url: s
         assert await again.delete("resp_a", "me")
 
 
-async def test_what_was_put_is_in_the_database_by_then(url: str) -> None:
+async def test_a_stored_response_is_in_the_database_by_then(url: str) -> None:
     async with opened(url) as store:
         await asyncio.gather(*(store.put(record(f"resp_p{number}")) for number in range(100)))
         for number in (0, 99):
@@ -181,7 +181,7 @@ async def test_a_lease_expires_by_the_databases_clock_not_by_the_replicas(
         assert await ours.delete("resp_l", "me")
 
 
-async def test_what_is_too_much_is_taken_from_the_owner_that_has_most(url: str) -> None:
+async def test_beyond_the_limit_the_owner_with_the_most_loses_first(url: str) -> None:
     limits = StoreLimits(responses=6, bytes=1 << 30, ttl=1000, sweep_seconds=1000)
     async with opened(url, limits) as store:
         await store.put(at(1, record("resp_old", "few")))
@@ -285,7 +285,7 @@ async def test_a_database_that_cannot_even_be_named_is_away() -> None:
     await store.close()
 
 
-async def test_who_waits_for_the_store_while_it_is_loaded_is_let_go_when_it_closes(
+async def test_waiting_for_the_store_to_load_ends_when_it_closes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def loads_for_ever(_place: StorePlace) -> Database:

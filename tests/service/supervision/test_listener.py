@@ -27,7 +27,7 @@ def test_an_address_shows_how_this_machine_reaches_it(host: str, local: str) -> 
         assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"
 
 
-def test_what_connects_before_anything_is_accepted_waits_in_the_backlog() -> None:
+def test_early_connections_wait_in_the_backlog() -> None:
     """The supervisor opens the socket, and workers may come to accept much later."""
     with open_listening_socket("127.0.0.1", 0) as listener:
         address = ServerAddress.of(listener)

@@ -63,7 +63,7 @@ async def test_owners_are_served_in_rotation() -> None:
         assert work.order.index("b1") <= 2
 
 
-async def test_of_one_owner_the_smallest_goes_first() -> None:
+async def test_an_owners_smallest_request_goes_first() -> None:
     async with working() as work:
         await work.begin("first", "a")
         await work.begin("big", "a", 90)
@@ -121,7 +121,7 @@ async def test_a_sequence_that_leaves_while_it_is_given_up_fails_no_other() -> N
         assert not other.done()
 
 
-async def test_who_leaves_gives_up_its_place_or_its_turn() -> None:
+async def test_a_client_that_leaves_gives_up_its_place_or_its_turn() -> None:
     async with working() as work:
         running = await work.begin("running", "a")
         waiting = await work.begin("waiting", "a")

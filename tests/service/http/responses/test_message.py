@@ -31,7 +31,7 @@ def test_a_message_counts_until_its_bytes_are_taken() -> None:
     assert second.take() == b""
 
 
-def test_nothing_is_kept_of_a_message_that_is_too_large() -> None:
+def test_a_message_that_is_too_large_is_dropped() -> None:
     room = UploadRoom(1500)
     large = message(room, " " * 101, limit=100)
     with pytest.raises(BodyTooLargeError):

@@ -237,7 +237,7 @@ def test_reasoning_text_and_calls_keep_their_order(checkpoint: Checkpoint) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("cut", [0, 1, 20, len(CALL) - 12], ids=lambda cut: f"{cut} less")
-def test_what_a_call_is_written_in_is_never_output_text(
+def test_the_syntax_of_a_call_is_never_output_text(
     checkpoint: Checkpoint, size: int, cut: int
 ) -> None:
     text = f"<think>why</think>Let me see.\n\n{SLEEP}\n\n{CALL}"

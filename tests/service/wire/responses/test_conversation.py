@@ -195,7 +195,7 @@ def test_a_tool_is_chosen_by_name_or_among_those_allowed() -> None:
         ({}, "input"),
     ],
 )  # fmt: skip
-def test_what_is_unsound_is_refused_by_the_name_of_its_field(
+def test_an_invalid_value_is_refused_by_the_name_of_its_field(
     fields: dict[str, Any], param: str
 ) -> None:
     def read() -> None:

@@ -46,13 +46,13 @@ def test_a_message_of_a_socket_is_the_same_request_as_a_stream() -> None:
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_unsupported_fields_are_refused_by_their_names(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         decode(**fields)
     assert caught.value.param == param
 
 
-def test_what_asks_for_nothing_more_is_taken() -> None:
+def test_fields_that_request_nothing_are_accepted() -> None:
     decode(n=1, use_beam_search=False, moderation=None, background=True)
     decode(input=None, previous_response_id="resp_1")
 

@@ -14,7 +14,7 @@ SEAL = ReasoningSeal(b"a secret of sixteen bytes or more")
 
 
 @given(st.text(), st.text(max_size=64))
-def test_what_was_sealed_opens_again(text: str, owner: str) -> None:
+def test_sealed_reasoning_can_be_opened(text: str, owner: str) -> None:
     assert SEAL.open(SEAL.seal(text, owner), owner) == text
 
 

@@ -40,7 +40,7 @@ def test_an_unsound_request_names_the_field(body: dict[str, Any], param: str) ->
     assert caught.value.param == param
 
 
-def test_what_a_message_holds_beyond_its_text_is_reported() -> None:
+def test_keys_of_a_message_besides_its_text_are_reported() -> None:
     ignored = Ignored()
     part = {"type": "text", "text": "a", "x": 1}
     body = {"messages": [{"role": "user", "content": [part]}]}
