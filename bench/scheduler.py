@@ -3,8 +3,8 @@
     python -m bench.scheduler [--json PATH]
 
 ``decode``: N sequences run and M wait; one step is schedule() and update() for all running
-sequences, in milliseconds. ``core``: the same through EngineCore with a runner that returns at
-once, and outputs encoded into one frame: all of a step's work on the host except the socket.
+sequences, in milliseconds. ``prefill``: a prompt of 32 blocks joins 16 decodes. ``core``: decodes
+through EngineCore with a runner that returns at once, and outputs encoded into one frame: all of a step's work on the host except the socket.
 ``queue``: sequences added to a full engine and aborted, in microseconds each.
 Each row has the median and the maximum of its steps; single-threaded, CPU time as well as wall
 time.
@@ -13,6 +13,7 @@ time.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import random
@@ -119,6 +120,33 @@ def bench_decode(running: int, waiting: int) -> Row:
     return measured("decode", running, waiting, lambda: one_step(scheduler))
 
 
+def bench_prefill(prompt_blocks: int) -> Row:
+    """Prompts that are new to a full prefix cache, each beside 16 decodes: every block evicts
+    one."""
+    scheduler = Scheduler(
+        num_kv_blocks=1024,
+        block_size=BLOCK_SIZE,
+        max_model_len=8192,
+        max_num_seqs=128,
+        max_num_batched_tokens=8192,
+    )
+    for uid in range(16):
+        scheduler.add(sequence(uid))
+    tokens = prompt_blocks * BLOCK_SIZE + 1
+    uids = itertools.count(1000)
+
+    def step() -> None:
+        uid = next(uids)
+        new = Sequence(uid, "r", [uid] * tokens, tokens, SamplingParams(max_tokens=1))
+        scheduler.add(new)
+        one_step(scheduler)
+        scheduler.finish(new)
+
+    while scheduler.block_counts().free > 1:
+        step()
+    return measured("prefill, evicting", 17, 0, step)
+
+
 def bench_core(running: int, waiting: int) -> Row:
     core = EngineCore(
         InstantRunner((running + 1) * 64),
@@ -174,6 +202,7 @@ def run() -> list[Row]:
         bench_decode(64, 0),
         bench_decode(256, 1000),
         bench_decode(1000, 10_000),
+        bench_prefill(32),
         bench_core(1, 0),
         bench_core(16, 0),
         bench_core(64, 0),

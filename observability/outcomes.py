@@ -1,5 +1,6 @@
 """The terms that metrics, spans, log lines and the dashboard share: how requests end, which APIs
-there are, why sequences wait. Imports only the standard library."""
+there are, why sequences wait, why prompts were not in the prefix cache. Imports only the standard
+library."""
 
 from __future__ import annotations
 
@@ -84,6 +85,17 @@ WAITING_REASONS = {
     "kv_blocks": "the KV cache is full",
     "budget": "this step's token budget is spent",
     "constraint": "grammars are being compiled",
+}
+
+# Why the prefix cache did not have the rest of a prompt (``engine.messages.PrefixMissReason``).
+PREFIX_MISS_REASONS = {
+    "first_seen": "no request has computed these tokens before, as far as the cache remembers",
+    "diverged": "another prompt has the same beginning and continues differently",
+    "evicted": "its blocks were needed for other sequences",
+    "salt": "the same tokens are cached under another cache_salt",
+    "short": "all of it was found but for less than a block, or the last token",
+    "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
+    "off": "prefix caching is off",
 }
 
 ROUTES = (

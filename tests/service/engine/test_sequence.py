@@ -13,6 +13,8 @@ from engine.messages import (
     Finished,
     FinishReason,
     Generate,
+    PrefixMiss,
+    PrefixMissReason,
     PromptLogprobs,
     SamplingParams,
     Submit,
@@ -72,9 +74,11 @@ async def test_a_wake_up_after_the_look_began_is_not_lost() -> None:
 
 def test_only_its_first_engine_says_when_it_began() -> None:
     sequence = new()
-    sequence.admit(Admitted(1, 4.0, 2))
-    sequence.admit(Admitted(1, 9.0, 0))
+    miss = PrefixMiss(PrefixMissReason.DIVERGED, "req_1")
+    sequence.admit(Admitted(1, 4.0, 2, miss))
+    sequence.admit(Admitted(1, 9.0, 0, PrefixMiss(PrefixMissReason.FIRST_SEEN)))
     assert (sequence.first_scheduled_time, sequence.cached_tokens) == (4.0, 2)
+    assert sequence.prefix_miss == miss
 
 
 def test_prompt_logprobs_that_come_again_are_taken_once() -> None:
