@@ -14,8 +14,12 @@ from typing import NamedTuple
 _ANYTHING = "(?s:.*)"
 _BEGIN, _END = frozenset({"^", r"\A"}), frozenset({"$", r"\z"})
 _QUANTIFIERS = frozenset("*+?{")
-# In the syntax of Rust's regex crate: escapes, classes, openings of groups, single characters.
-_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]*[:)]|\(\?P?<\w+>|.", re.DOTALL)
+# In the syntax of Rust's regex crate: escapes, classes, openings of groups, single characters. An
+# unclosed class extends to the end, so that matching takes linear time.
+_TOKENS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\(\?[a-zA-Z-]*[:)]|\(\?P?<\w+>|.",
+    re.DOTALL,
+)
 _FLAGS = re.compile(r"\(\?([a-zA-Z-]*)[:)]")
 
 

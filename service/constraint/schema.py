@@ -343,7 +343,7 @@ def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:
 
 
 # In the syntax of Rust's regex crate: escapes, character classes, and group openings.
-_REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?<?[=!])", re.DOTALL)
+_REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|(\(\?<?[=!])", re.DOTALL)
 
 
 def can_match(regex: str) -> bool:

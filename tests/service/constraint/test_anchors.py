@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.constraint.anchors import full_match_regex, is_verbose
+from service.constraint.schema import can_match
 from tests.service.constraint.grammars import accepts, grammar
 
 TEXTS = ["", *("".join(chars) for n in (1, 2, 3) for chars in itertools.product("ab(", repeat=n))]
@@ -81,3 +82,9 @@ def test_deep_nesting_takes_no_recursion_and_little_time() -> None:
     depth = 50_000
     whole = full_match_regex("(" * depth + "^a" + ")" * depth)
     assert whole == "(" * depth + "a" + ")" * depth + "(?s:.*)"
+
+
+def test_classes_that_are_not_closed_take_linear_time() -> None:
+    opened = "[" * 100_000
+    assert full_match_regex(opened) == f"(?s:.*){opened}(?s:.*)"
+    assert can_match(opened + "\\")
