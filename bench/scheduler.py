@@ -3,9 +3,10 @@
     python -m bench.scheduler [--json PATH]
 
 ``decode``: N sequences run and M wait; one step is schedule() and update() for all running
-sequences, in milliseconds. ``prefill``: a prompt of 32 blocks joins 16 decodes. ``core``: decodes
-through EngineCore with a runner that returns at once, and outputs encoded into one frame: all of a step's work on the host except the socket.
-``queue``: sequences added to a full engine and aborted, in microseconds each.
+sequences, in milliseconds. ``prefill``: a new prompt of 32 blocks with each step of 16 decodes.
+``core``: decodes through EngineCore with a runner that returns at once, and outputs encoded into
+one frame: all of a step's work on the host except the socket. ``queue``: sequences added to a full
+engine and aborted, in microseconds each.
 Each row has the median and the maximum of its steps; single-threaded, CPU time as well as wall
 time.
 """
@@ -121,8 +122,8 @@ def bench_decode(running: int, waiting: int) -> Row:
 
 
 def bench_prefill(prompt_blocks: int) -> Row:
-    """Prompts that are new to a full prefix cache, each beside 16 decodes: every block evicts
-    one."""
+    """Steps of 16 decodes and a prompt that is new to a full prefix cache: each of its blocks
+    evicts one."""
     scheduler = Scheduler(
         num_kv_blocks=1024,
         block_size=BLOCK_SIZE,

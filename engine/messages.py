@@ -49,7 +49,7 @@ class PrefixMissReason(enum.StrEnum):
     """Why the rest of a prompt was not found in the prefix cache."""
 
     FIRST_SEEN = "first_seen"  # no block with these tokens has been computed
-    DIVERGED = "diverged"  # another prompt has the same prefix, and goes on differently
+    DIVERGED = "diverged"  # another prompt has the same prefix, and continues differently
     EVICTED = "evicted"  # its blocks were needed for other sequences
     SALT = "salt"  # the same tokens are cached under another salt
     SHORT = "short"  # less than a block is left; the last token is always computed
