@@ -161,7 +161,7 @@ class EngineLink:
         """
         messages = submission.messages(self._handles)
         self._handover.suspects.check(messages[0])
-        moment = time.monotonic()  # the engine may answer before we go on
+        moment = time.monotonic()  # before the engine can answer
         sent = self._send_or_hold(encode_frame(together(messages)))
         opened = []
         for message in messages:

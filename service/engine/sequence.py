@@ -14,6 +14,7 @@ from engine.messages import (
     Finished,
     FinishReason,
     Generate,
+    PrefixMiss,
     PromptLogprobs,
     Submit,
     TokenLogprobs,
@@ -90,6 +91,7 @@ class EngineSequence:
     generated: list[int] = field(default_factory=list)
     cached_tokens: int = 0
     queued_time: float | None = None  # when it was sent to the first engine
+    prefix_miss: PrefixMiss | None = None
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None
@@ -108,6 +110,7 @@ class EngineSequence:
         if self.first_scheduled_time is None:
             self.first_scheduled_time = admitted.time
             self.cached_tokens = admitted.cached_tokens
+            self.prefix_miss = admitted.prefix_miss
 
     def add_prompt_logprobs(self, piece: PromptLogprobs) -> None:
         """Add prompt logprobs; after a hand-over they start again at the beginning of the

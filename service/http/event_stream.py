@@ -143,7 +143,7 @@ class _EventStreamResponse(ASGIResponse):
         """Return when the stream has ended, the client has left, or one write has been blocked too
         long."""
         interval = min(self._patience, self._keep_alive or self._patience) / 2
-        seen, since = 0, time.monotonic()  # writes begun, and since when there were no more
+        seen, since = 0, time.monotonic()  # writes begun, and the time of the last one
         while True:
             done, _ = await asyncio.wait(
                 (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED

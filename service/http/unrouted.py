@@ -1,5 +1,5 @@
-"""Requests that no route takes: a wrong path or method. They are counted and logged like others,
-and told which routes are near."""
+"""Requests that no route takes: a wrong path or method. They are counted and logged like others;
+the error names the routes that may be meant."""
 
 from __future__ import annotations
 

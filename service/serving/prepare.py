@@ -53,7 +53,7 @@ async def prepare(
 
 def _note(noted: Noted, exchange: Exchange) -> None:
     record, now = exchange.record, time.monotonic()
-    noted.enter(None, now)  # a process that was killed or abandoned has told no end
+    noted.enter(None, now)  # a killed or abandoned process has reported no end
     record.model = noted.model or record.model
     record.stream = noted.stream or record.stream
     record.client_request_id = record.client_request_id or noted.client_request_id

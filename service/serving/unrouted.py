@@ -13,8 +13,8 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._~/:@+=-]")
 
 
 def begin_unrouted(record: RequestRecord, path: str, telemetry: Telemetry) -> Exchange:
-    """Return the exchange, begun. ``path``: what the client asked for, of which the record gets as
-    much as may be logged."""
+    """Return the exchange, begun. ``path``: as requested, of which the record gets as much as
+    may be logged."""
     record.asked = _NOT_PLAIN.sub("*", path[:MOST_PATH_CHARS])
     exchange = Exchange(record, telemetry)
     telemetry.request_started(record)

@@ -77,7 +77,7 @@ def seconds_of(record: RequestRecord) -> dict[str, float]:
 
 
 def _together(sequences: Sequence[Finished]) -> Finished:
-    """Return what stands for all choices of a request."""
+    """Combine the records of all choices of a request."""
     if len(sequences) == 1:
         return sequences[0]
     lasts = [one.last_token_time for one in sequences if one.last_token_time is not None]
@@ -102,7 +102,7 @@ def other_seconds(record: RequestRecord, seconds: dict[str, float], ended: float
     them."""
     flush = record.flush
     accounted = sum(seconds.values()) - flush.seconds
-    # Only what was written after the last token took time of its own.
+    # Before the last token, writes wait while the engine works.
     decoded = record.last_token_time
     accounted += min(flush.seconds, max(0.0, flush.end - (decoded or flush.begin)))
     return max(0.0, ended - record.received_time - accounted)

@@ -90,7 +90,7 @@ class RequestRecord:
     error: str | None = None  # the error, without content
     error_code: str | None = None
     error_field: str | None = None  # the path of the field at fault, never its value
-    retry_after: int | None = None  # in seconds, as the client was told
+    retry_after: int | None = None  # in seconds, as sent to the client
     waiting: int | None = (
         None  # sequences that were waiting when the request was admitted or refused
     )

@@ -17,7 +17,7 @@ _OTHER_NAMES = frozenset({"after", "Last-Event-ID", "limit", "order", "starting_
 
 def public_path(path: str | None) -> str | None:
     """Return a field's path without the names that a client may have made up, such as the keys of a
-    schema: ``*`` stands for each of them."""
+    schema: each of them is shown as ``*``."""
     if not path:
         return None
     return _PART.sub(_public, path[:_MOST_CHARS])

@@ -47,7 +47,7 @@ def started(telemetry: Telemetry, **changes: Any) -> RequestRecord:
 
 def answered(telemetry: Telemetry, **changes: Any) -> RequestRecord:
     """A streamed answer, complete; ``request_finished`` is yet to be called. Each phase has a
-    length of its own."""
+    different length."""
     values: dict[str, Any] = {
         "received_time": 1000.0,
         "received_wall_ns": 5_000_000_000,

@@ -1,4 +1,4 @@
-"""Wrong paths and methods: counted, logged, and told what was probably meant."""
+"""Wrong paths and methods are counted and logged, and the error says what was probably meant."""
 
 from __future__ import annotations
 

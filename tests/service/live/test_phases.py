@@ -1,4 +1,4 @@
-"""Where a request's time went, as its log line tells it, with real processes."""
+"""Where a request's time went, as its log line says, with real processes."""
 
 from __future__ import annotations
 
