@@ -205,9 +205,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         _Seconds,
         setting(
             _AVAILABILITY,
-            "Seconds without a message from the engine after which the server is not ready.",
+            "Seconds without a message from the engine after which the server is not ready and "
+            "refuses requests (503). An engine sends one every second, also during a long step.",
         ),
-    ] = 30.0
+    ] = 5.0
     engine_restart_timeout: Annotated[
         _SecondsOrNone,
         setting(

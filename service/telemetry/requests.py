@@ -20,6 +20,7 @@ from observability.metrics import MetricRegistry
 from observability.outcomes import OutcomeGroup, group_of, is_outcome
 from observability.tracing import IdentityTracer, Tracer
 from service.engine.link import EngineState, LinkPhase
+from service.engine.silence import EngineFigures
 from service.telemetry.engine import EngineTelemetry
 from service.telemetry.loop_holds import LoopHolds
 from service.telemetry.record import RequestRecord
@@ -154,6 +155,10 @@ class Telemetry:
             self._engine.on_ready(state.ready, state.kept)
         elif state.phase is LinkPhase.LOST:
             self._engine.lost(state.kept)
+
+    def read_engine(self, read: Callable[[], EngineFigures]) -> None:
+        """Set what is called for each metrics page, for figures that move without a message."""
+        self._engine.read = read
 
     # --- the worker ---------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from engine.messages import (
     StepOutputs,
     Submit,
     TokenLogprobs,
+    Working,
     decode_to_engine,
     encode_frame,
 )
@@ -235,6 +236,18 @@ async def patient(tmp_path: Path) -> AsyncIterator[Ends]:
 async def test_states_are_told_in_order(ends: Ends) -> None:
     assert [state.phase for state in ends.states] == [LinkPhase.LOADING, LinkPhase.READY]
     assert ends.link.state.ready == READY
+
+
+async def test_an_engine_inside_a_long_step_is_not_silent(ends: Ends) -> None:
+    begun = ends.link.last_message_time
+    ends.engine.say(Working(2.5))
+    await ends.until(lambda: ends.link.step_seconds == 2.5)
+    assert begun is not None
+    assert ends.link.last_message_time is not None
+    assert ends.link.last_message_time > begun
+    assert ends.steps == []  # the step's end will be counted
+    ends.engine.say(step({}))
+    await ends.until(lambda: ends.link.step_seconds is None)
 
 
 async def test_a_step_reaches_each_sequence_and_wakes_each_reader_once(ends: Ends) -> None:

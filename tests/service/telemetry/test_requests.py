@@ -28,6 +28,7 @@ from observability.catalogue import Metric
 from observability.logging import configure
 from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
+from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.requests import Telemetry
 from tests.service.records import answered, sequence, started
 from tests.service.telemetry.watched import READY, stats, step, value
@@ -47,7 +48,8 @@ def log() -> Iterator[Any]:
 
 
 def every_number_of_the_engine(telemetry: Telemetry) -> None:
-    """Messages that move each of its metrics."""
+    """Messages, and figures read for each page, that move each of its metrics."""
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 1.0, 2.0, 3.0, 4.0))
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
     totals = dict.fromkeys(msgspec.structs.asdict(EngineCounters()), 3)
     for moment, phase in enumerate(StepPhase, start=1):
