@@ -36,6 +36,9 @@ class Scope(enum.StrEnum):
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
 
+OTHER_KEY = "other"
+"""The ``key`` label of requests without an API key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -71,6 +74,7 @@ class Metric:
 
 
 MODEL = Label("model")
+KEY = Label("key")  # the aliases of the configured keys, and ``OTHER_KEY``
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
 
@@ -245,8 +249,8 @@ LONGEST_GAP_SECONDS = Metric(
     "quire_longest_gap_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "The longest time since the last token of a sequence that has begun to generate and has not "
-    "ended; 0 if there is none.",
+    "The longest time since the last token, over sequences that have begun to generate and have "
+    "not ended; 0 without such sequences.",
     (MODEL,),
 )
 PREDICTED_WAIT_SECONDS = Metric(
@@ -346,6 +350,14 @@ REQUEST_GENERATED_TOKENS = Metric(
     "Generated tokens of a request, all its choices together.",
     (MODEL,),
     _TOKENS,
+)
+KEY_TOKENS = Metric(
+    "quire_key_tokens_total",
+    MetricKind.COUNTER,
+    Scope.PROCESS,
+    "Tokens of ended and aborted requests by API key (its alias; other: without one): those of "
+    "prompts that the model computed, those found in the prefix cache, and generated ones.",
+    (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(
     "quire_request_preemptions",
