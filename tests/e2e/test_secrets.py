@@ -20,7 +20,11 @@ SMALL = ("--load-format", "dummy", "--threads", "1", "--kv-cache-memory", str(64
 SECRETS = [option for option in settings() if option.secret]
 CANARIES = {option.name: f"canary-of-{option.name.replace('_', '-')}" for option in SECRETS}
 # The value that holds the mark; where none is given the mark alone will do.
-VALUES = {"store_url": "postgresql://u:{}@127.0.0.1:9/x"}
+VALUES = {
+    "api_key": "team={}",
+    "priority_api_key": "vip={}",
+    "store_url": "postgresql://u:{}@127.0.0.1:9/x",
+}
 # Values that a start refuses, mark included.
 WRONG = {"signing_key": "canary", "store_url": "canary://u:canary@host/x"}
 
