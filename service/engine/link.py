@@ -151,9 +151,10 @@ class EngineLink:
         """Return the number of owners that have waiting sequences, without ``beside``."""
         return self._sequences.waiting.owners(beside=beside)
 
-    def admissions_per_second(self) -> float | None:
-        """Return how fast sequences recently left the queue; None if none did."""
-        return self._sequences.admissions_per_second()
+    def predicted_wait(self, waiting: int) -> float | None:
+        """Return the seconds until as many waiting sequences have started, at the recent pace; None
+        if none started recently."""
+        return self._sequences.predicted_wait(waiting)
 
     @property
     def open_sequences(self) -> OpenSequences:

@@ -67,7 +67,7 @@ def engine_figures(link: EngineLink, status: EngineStatus) -> EngineFigures:
         None if link.last_message_time is None else link.silence,
         sequences.oldest_wait(now),
         sequences.longest_gap(now),
-        sequences.predicted_wait(len(sequences.waiting)),
+        link.predicted_wait(link.waiting_sequences),
     )
 
 

@@ -56,7 +56,9 @@ def _health(services: Services) -> Health:
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )
-    return Health(services.health(), services.names[0], engine, services.problem)
+    status = services.engine_status()
+    shown = "draining" if services.drain.draining else status.value
+    return Health(shown, services.limits.names[0], engine, services.problem(status))
 
 
 def _respond(health: Health, *, healthy: bool) -> Response[bytes]:

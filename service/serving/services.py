@@ -6,15 +6,16 @@ import time
 from dataclasses import dataclass, field
 
 from engine.messages import Ready
+from service.admission.admission import Admission
+from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint
-from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink
 from service.engine.silence import EngineFigures, EngineStatus, engine_figures, engine_status
-from service.errors import LoadingError, ModelNotFoundError
-from service.generation.admission import Admission, Drain
+from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
-from service.preparation.processes import Preparation
+from service.preparation.jobs import Limits
+from service.preparation.preparation import Preparation
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
 from service.supervision.page import Supervision
@@ -27,10 +28,8 @@ from service.wire.responses.seal import ReasoningSeal
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """``names``: the model's names, the primary one first."""
-
     settings: ServiceSettings
-    names: tuple[str, ...]
+    limits: Limits
     checkpoint: Checkpoint
     link: EngineLink
     generator: Generator
@@ -39,7 +38,6 @@ class Services:
     supervision: Supervision
     telemetry: Telemetry
     preparation: Preparation
-    grammar_trial: GrammarTrial
     signer: Signer
     store: ResponseStore
     runs: RunRegistry
@@ -71,17 +69,6 @@ class Services:
         }
         return tuple(task for task, is_done in does.items() if is_done)
 
-    def model_name(self, asked: str | None) -> str:
-        """Return the name to use in the answer. Raises ModelNotFoundError."""
-        if asked is None:
-            return self.names[0]
-        if asked not in self.names:
-            raise ModelNotFoundError(
-                f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
-                param="model",
-            )
-        return asked
-
     def engine_status(self) -> EngineStatus:
         """Whether the engine is well; ``/health`` and ``quire_engine_ready`` are made of it."""
         return engine_status(self.link, self.supervision, self.settings.engine_silence_timeout)
@@ -94,10 +81,9 @@ class Services:
         """Return ``draining``, or the engine's status."""
         return "draining" if self.drain.draining else self.engine_status().value
 
-    @property
-    def problem(self) -> str | None:
+    def problem(self, status: EngineStatus) -> str | None:
         """What is wrong with an engine that is failing or silent, for humans."""
-        match self.engine_status():
+        match status:
             case EngineStatus.FAILING:
                 return self.supervision.problem
             case EngineStatus.SILENT:

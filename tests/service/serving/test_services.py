@@ -10,7 +10,7 @@ import pytest
 
 from engine.beats import Page, Sign
 from service.engine.link import EngineState, LinkPhase
-from service.errors import LoadingError, ModelNotFoundError
+from service.errors import LoadingError
 from service.supervision.page import Supervision
 from service.supervision.restarts import FAILING_DEATHS
 from tests.service.preparation.prepared import engine
@@ -39,13 +39,6 @@ def test_a_model_that_embeds_also_scores(fields: dict[str, Any], tasks: tuple[st
     assert services(loaded(engine(**fields))).tasks == tasks
 
 
-def test_a_model_goes_by_each_of_its_names() -> None:
-    of = dataclasses.replace(services(loaded()), names=("own", "alias"))
-    assert [of.model_name(name) for name in (None, "own", "alias")] == ["own", "own", "alias"]
-    with pytest.raises(ModelNotFoundError, match="own, alias"):
-        of.model_name("pocket")
-
-
 @pytest.mark.parametrize(
     ("phase", "health"),
     [
@@ -72,9 +65,12 @@ def test_an_engine_that_says_nothing_is_silent() -> None:
     desk = loaded()
     of = services(desk, engine_silence_timeout=10.0)
     desk.last_message_time = time.monotonic() - 5
-    assert (of.health(), of.problem) == ("ok", None)
+    assert (of.health(), of.problem(of.engine_status())) == ("ok", None)
     desk.last_message_time = time.monotonic() - 11
-    assert (of.health(), of.problem) == ("silent", "no message from the engine for 11 s")
+    assert (of.health(), of.problem(of.engine_status())) == (
+        "silent",
+        "no message from the engine for 11 s",
+    )
     assert of.engine_figures().status == "silent"
     of.drain.begin()  # which is the server's, not the engine's
     assert (of.health(), of.engine_figures().status) == ("draining", "silent")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
-import time
 
+from service.admission.drain import Drain
 from service.engine.link import EngineLink, LinkPhase
+from service.engine.silence import EngineStatus, engine_status
 from service.errors import (
-    DrainingError,
     EngineUnavailableError,
     LoadingError,
     OverloadedError,
@@ -21,62 +19,6 @@ from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
 MAX_RETRY_AFTER_SECONDS = 120
-
-
-class Drain:
-    """Counts requests in flight; once draining has begun, no new one is admitted."""
-
-    def __init__(self, timeout: float) -> None:
-        self.in_flight = 0
-        # Time limits of bodies still arriving; all expire when the drain begins.
-        self.uploads: set[asyncio.Timeout] = set()
-        self.answered = 0  # requests, in total
-        self._timeout = timeout
-        self._ends: float | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    @property
-    def draining(self) -> bool:
-        return self._ends is not None
-
-    @property
-    def seconds_left(self) -> float:
-        """Until the latest end of the drain."""
-        return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
-
-    def refusal(self) -> DrainingError:
-        """Return the error for a request that arrives while the server shuts down."""
-        return DrainingError(
-            "The server is shutting down; retry, another replica may answer.",
-            retry_after=max(1, math.ceil(self.seconds_left)),
-        )
-
-    def begin(self) -> None:
-        if self._ends is None:
-            self._ends = time.monotonic() + self._timeout
-            for upload in self.uploads:
-                with contextlib.suppress(RuntimeError):  # it has just expired
-                    upload.reschedule(0.0)
-
-    async def wait_idle(self, timeout: float) -> bool:
-        """Return True once no request is in flight, False if that takes longer than ``timeout``
-        s."""
-        try:
-            await asyncio.wait_for(self._idle.wait(), timeout)
-        except TimeoutError:
-            return False
-        return True
-
-    def enter(self) -> None:
-        self.in_flight += 1
-        self._idle.clear()
-
-    def leave(self) -> None:
-        self.in_flight -= 1
-        self.answered += 1
-        if self.in_flight == 0:
-            self._idle.set()
 
 
 class Admission:
@@ -113,10 +55,10 @@ class Admission:
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
             raise self._drain.refusal()
-        is_ready = self._link.state.phase is LinkPhase.READY
-        if not is_ready:
+        if self._link.state.phase is not LinkPhase.READY:
             self._check_restart()
-        if is_ready and self._link.silence > self._longest_silence:
+        status = engine_status(self._link, self._supervision, self._longest_silence)
+        if status is EngineStatus.SILENT:
             raise EngineUnavailableError(
                 f"No message from the engine for {self._link.silence:.0f} s; retry."
             )
@@ -172,7 +114,5 @@ class Admission:
     def _retry_after(self, waiting: int) -> int | None:
         """Estimate the seconds until the sequences now waiting have started, at the recent pace;
         None if none started recently."""
-        pace = self._link.admissions_per_second()
-        if pace is None:
-            return None
-        return min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(waiting / pace)))
+        seconds = self._link.predicted_wait(waiting)
+        return None if seconds is None else min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(seconds)))
