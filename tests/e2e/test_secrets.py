@@ -153,3 +153,14 @@ def test_a_secret_that_is_refused_is_not_quoted(
     done = quire("serve", str(checkpoint), *SMALL, "--port", "0")
     assert done.returncode != 0
     assert b"canary" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("aliases", [("a", "b"), ("other", "a")])
+def test_keys_whose_aliases_are_refused_are_not_quoted(
+    aliases: tuple[str, str], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_API_KEY", ",".join(f"{alias}=canary" for alias in aliases))
+    done = quire("serve", str(checkpoint), *SMALL, "--port", "0")
+    assert done.returncode == 2
+    assert b"alias" in done.stderr
+    assert b"canary" not in done.stdout + done.stderr
