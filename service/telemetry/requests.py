@@ -140,11 +140,12 @@ class Telemetry:
         handovers = sum(sequence.handovers for sequence in record.sequences)
         if handovers and record.model in self._models:
             self._handovers(record.model).inc(handovers)
-        if scheduled is not None:
-            self._count_tokens(record)
+        self._count_tokens(record)
 
     def _count_tokens(self, record: RequestRecord) -> None:
         """Count what the engine did for a key, whether or not the client stayed for it."""
+        if _earliest(record.sequences, "first_scheduled_time") is None:
+            return
         key = record.key if record.key in self._keys else OTHER_KEY
         self._key_tokens(key, "prompt").inc(max(0, record.prompt_tokens - record.cached_tokens))
         self._key_tokens(key, "cached").inc(record.cached_tokens)
