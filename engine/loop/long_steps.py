@@ -1,8 +1,8 @@
-"""Reports a long step while it runs, so that clients can tell a busy engine from a dead one.
+"""Reports a long step while it runs, so that clients can distinguish a busy engine from a dead one.
 
 A step sends nothing before its end, and on a CPU it may take minutes. The main thread is inside the
-model then, so a thread of its own sends the reports. They stop when the step has taken longer than
-it may: from then on the engine is silent, as one whose process was stopped.
+model meanwhile, so a separate thread sends the reports. They stop when the step has taken longer
+than it may: from then on the engine is silent, like one whose process was stopped.
 """
 
 from __future__ import annotations

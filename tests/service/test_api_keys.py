@@ -1,4 +1,4 @@
-"""A key's alias is told from the key, and every key has one."""
+"""A key's alias is separated from the key, and every key has one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An engine that is stopped under streams: health, metrics and log tell the same story, and the
-streams go on when it does."""
+"""An engine that is stopped under streams: health, metrics and log report the same, and the streams
+continue when it does."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def agree(service: RunningService) -> str:
     return status
 
 
-def test_a_stopped_engine_is_silent_in_health_metrics_and_log_until_it_goes_on(
+def test_a_stopped_engine_is_silent_in_health_metrics_and_log_until_it_continues(
     stoppable: RunningService,
 ) -> None:
     asks = [{**LONG, "stream": True, "seed": seed} for seed in range(STREAMS)]
