@@ -28,7 +28,7 @@ from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from observability import catalogue
-from observability.catalogue import OTHER_MODEL, Metric, MetricKind, Scope
+from observability.catalogue import OTHER_KEY, OTHER_MODEL, Metric, MetricKind, Scope
 
 # A time of creation per series would double the page, and Prometheus does not use it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
@@ -121,13 +121,15 @@ def _build(metric: Metric, registry: CollectorRegistry) -> Any:
 class MetricRegistry:
     """Collectors of every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
 
-    ``models`` are the names the server answers to, the engine's own first. Every combination of
+    ``models`` are the names the server answers to, the engine's own first; ``keys`` the aliases of
+    its API keys. Every combination of
     closed label values, and of the names that a metric's scope allows, is created at once, so that
     ``increase()`` sees the first event of each.
     """
 
-    def __init__(self, models: Sequence[str]) -> None:
+    def __init__(self, models: Sequence[str], keys: Sequence[str] = ()) -> None:
         self.models = tuple(dict.fromkeys(models))
+        self._keys = (*dict.fromkeys(keys), OTHER_KEY)
         self._names = {
             Scope.PROCESS: (),
             Scope.ENGINE: self.models[:1],
@@ -150,8 +152,8 @@ class MetricRegistry:
     def _create_closed_series(self, metric: Metric) -> None:
         if metric.kind is MetricKind.INFO or not (metric.labels or metric.bulk):
             return
-        models = self._names[metric.scope]
-        sets = [models if label is catalogue.MODEL else label.values for label in metric.labels]
+        known = {catalogue.MODEL: self._names[metric.scope], catalogue.KEY: self._keys}
+        sets = [known.get(label, label.values) for label in metric.labels]
         for values in itertools.product(*(values for values in sets if values is not None)):
             self[metric].labels(*values)
 

@@ -233,6 +233,8 @@ def main(argv: list[str]) -> int:
         settings.names(Path(options.model_dir)),
         version=VERSION,
         tracer=make_tracer(os.environ, version=VERSION),
+        keys=settings.tenants,
+        log_clients=settings.log_clients,
         dropped_log_lines=lambda: writer.dropped,
     )
 

@@ -79,7 +79,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            exchange.caller = self._admit(scope, options)
+            exchange.identify(self._admit(scope, options))
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)

@@ -43,12 +43,20 @@ def new_record(scope: Scope, route: str, *, template: str, method: str) -> Reque
         client_request_id=text(b"x-request-id"),
         traceparent=text(b"traceparent"),
         tracestate=text(b"tracestate"),
+        client_address=client_address(scope),
+        user_agent=text(b"user-agent"),
     )
 
 
 def header(scope: Scope, name: bytes) -> bytes:
     """Return the value of a request header, named in lower case; empty if it is missing."""
     return next((value for key, value in scope["headers"] if key == name), b"")
+
+
+def client_address(scope: Scope) -> str | None:
+    """Return the address that the listener sees: a proxy's, where one is in between."""
+    client = scope.get("client")
+    return None if client is None else client[0] or None
 
 
 def api_key_header(scope: Scope) -> bytes:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
 from observability import catalogue
 from observability.metrics import MetricRegistry
+from service.engine.silence import EngineFigures, EngineStatus
 
 _NO_STATE = EngineStats()
+_NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
 _FIELDS = tuple(total.field for metric in catalogue.METRICS for total in metric.totals)
 
 
@@ -25,6 +27,7 @@ class EngineTelemetry:
 
     def __init__(self, metrics: MetricRegistry) -> None:
         model = metrics.models[0]
+        self.read: Callable[[], EngineFigures] = lambda: _NO_FIGURES
         self._metrics = metrics
         self._model = model
         self._running = metrics[catalogue.SEQUENCES_RUNNING].labels(model)
@@ -39,6 +42,8 @@ class EngineTelemetry:
         self._usage = metrics[catalogue.KV_USAGE_RATIO].labels(model)
         self._last_message = metrics[catalogue.ENGINE_LAST_MESSAGE].labels(model)
         self._ready = metrics[catalogue.ENGINE_READY].labels(model)
+        self._oldest_wait = metrics[catalogue.OLDEST_WAITING_SECONDS].labels(model)
+        self._longest_gap = metrics[catalogue.LONGEST_GAP_SECONDS].labels(model)
         self._load_seconds = metrics[catalogue.ENGINE_LOAD_SECONDS].labels(model)
         self._step_seconds = {
             phase: metrics[catalogue.STEP_SECONDS].labels(model, phase.value) for phase in StepPhase
@@ -54,7 +59,6 @@ class EngineTelemetry:
         self._state = _NO_STATE
         self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of earlier engines
         self._published = dict(self._earlier)
-        self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
 
@@ -62,9 +66,7 @@ class EngineTelemetry:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
         the last one."""
         self._keep_gaps(kept)
-        self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
-        self._heard_at = time.time()
         self._metrics[catalogue.ENGINE_INFO].info(
             {
                 "model": self._model,
@@ -91,13 +93,11 @@ class EngineTelemetry:
             self._earlier = self._totals(before)
         self._state = stats
         self._is_lost = False
-        self._heard_at = time.time()
 
     def lost(self, kept: Set[int]) -> None:
         """Record that the link to the engine broke: its sequences are gone, except for those handed
         to the next engine (``kept``, by handle), whose streams see one long gap."""
         self._keep_gaps(kept)
-        self._ready.set(0)
         self._is_lost = True
 
     def publish(self) -> None:
@@ -113,11 +113,27 @@ class EngineTelemetry:
         self._active.set(stats.kv_blocks_active)
         blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
         self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
-        self._last_message.set(self._heard_at)
+        self._publish_figures(self.read())
         totals = self._totals(self._state)
         for field, counter in self._counters.items():
             counter.inc(totals[field] - self._published[field])
         self._published = totals
+
+    def _publish_figures(self, figures: EngineFigures) -> None:
+        self._ready.set(figures.status is EngineStatus.OK)
+        self._oldest_wait.set(figures.oldest_wait)
+        self._longest_gap.set(figures.longest_gap)
+        self._publish_if_known(catalogue.ENGINE_SILENCE_SECONDS, figures.silence)
+        self._publish_if_known(catalogue.PREDICTED_WAIT_SECONDS, figures.predicted_wait)
+        heard_at = 0.0 if figures.silence is None else time.time() - figures.silence
+        self._last_message.set(heard_at)
+
+    def _publish_if_known(self, metric: catalogue.Metric, value: float | None) -> None:
+        """Without a value there is no series."""
+        if value is None:
+            self._metrics[metric].remove(self._model)
+        else:
+            self._metrics[metric].labels(self._model).set(value)
 
     def _totals(self, stats: EngineStats) -> dict[str, float]:
         """Return the totals of all engines so far."""
