@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 import msgspec
 
 from observability.hidden_packages import hidden_packages
+from observability.repeats import OncePerMinute
 from observability.schema import REQUEST_LOG_EVENT, REQUEST_LOG_FIELDS
 
 with hidden_packages("rich"):  # for tracebacks in colours; ours are plain
@@ -44,6 +45,8 @@ _QUIET_LOGGERS = (
 )
 # It quotes exporters' headers that it cannot read, credentials and all.
 _QUOTING_LOGGER = "opentelemetry.util.re"
+# While the endpoint is away, they complain of each attempt: 43 lines a minute.
+_REPEATING_LOGGERS = ("opentelemetry.exporter", "opentelemetry.sdk")
 
 
 class LineWriter:
@@ -190,6 +193,7 @@ def configure(
         cache_logger_on_first_use=False,
     )
     handler = _StdlibHandler(writer)
+    handler.addFilter(OncePerMinute(*_REPEATING_LOGGERS))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *chain],
