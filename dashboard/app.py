@@ -6,6 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard import chats
 from dashboard.views import live, playground
 from observability.stacks import write_stacks_on_sigusr1
 
@@ -43,7 +44,9 @@ def main() -> None:
         st.switch_page(watch)
 
     start = st.Page(home, title="Quire", url_path="home", default=True, visibility="hidden")
-    st.navigation([start, watch, chat], position="top").run()
+    page = st.navigation([start, watch, chat], position="top")
+    chats.reopen()
+    page.run()
 
 
 main()

@@ -218,7 +218,10 @@ def _crosshair(chart: Chart) -> dict[str, Any]:
         ],
         "mark": {"type": "rule", "color": "#64748b"},
         "encoding": {
-            "opacity": {"condition": {"param": "pointed", "empty": False, "value": 0.7}, "value": 0},
+            "opacity": {
+                "condition": {"param": "pointed", "empty": False, "value": 0.7},
+                "value": 0,
+            },
             "tooltip": said,
         },
     }

@@ -30,10 +30,7 @@ REFRESH_SECONDS = 1.0
 
 # A colour means the same in every chart: teal runs or is generated, indigo is prompt, grey is kept
 # or idle or has left, amber waits or is refused, red failed; blues are a latency's percentiles.
-TEAL, INDIGO, GREY, PALE, AMBER, RED = (
-    *("#0d9488", "#6366f1", "#8291a5", "#cbd5e1"),
-    *("#d97706", "#e11d48"),
-)
+TEAL, INDIGO, GREY, AMBER, RED = "#0d9488", "#6366f1", "#8291a5", "#d97706", "#e11d48"
 LIGHT_BLUE, BLUE, DEEP_BLUE = "#5bb0e4", "#1d8fd1", "#4a62c8"
 
 _GROUP_COLORS = {
@@ -91,7 +88,6 @@ CHARTS = (
         (
             Line("active", TEAL, _share("active")),
             Line("cached", GREY, _share("cached")),
-            Line("free", PALE, _share("free")),
         ),
         stacked=True,
         top=100,
@@ -99,9 +95,7 @@ CHARTS = (
     Chart(
         "Requests ended per second",
         RATE,
-        tuple(
-            Line(group.value, color, _ended(group)) for group, color in _GROUP_COLORS.items()
-        ),
+        tuple(Line(group.value, color, _ended(group)) for group, color in _GROUP_COLORS.items()),
     ),
     Chart("Time between tokens", SECONDS, _percentiles(lambda r: r.itl), least=0.001),
 )
@@ -123,7 +117,7 @@ def page() -> None:
 
 
 def _header_and_pause() -> bool:
-    with st.container(key="live-pause", width="content"):
+    with st.container(horizontal=True, horizontal_alignment="right", key="live-pause"):
         return st.toggle("Pause", key=remembered("pause", False), width="content")
 
 

@@ -11,11 +11,12 @@ from service.generation.request import Generation
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Milliseconds since the request arrived, except ``mean_itl_ms``: mean time between two tokens
-    of one choice. Null for a phase that was never reached. Rates are tokens per second, of all
-    choices together."""
+    """Milliseconds since the request arrived, except ``prefill_ms``: from first scheduling to first
+    token, and ``mean_itl_ms``: mean time between two tokens of one choice. Null for a phase that
+    was never reached. Rates are tokens per second, of all choices together."""
 
     queue_ms: float | None
+    prefill_ms: float | None
     time_to_first_token_ms: float | None
     total_ms: float | None
     mean_itl_ms: float | None
@@ -38,6 +39,7 @@ def timings_of(generation: Generation) -> Timings:
     )
     return Timings(
         queue_ms=_milliseconds(arrival, scheduled),
+        prefill_ms=None if scheduled is None else _milliseconds(scheduled, first),
         time_to_first_token_ms=_milliseconds(arrival, first),
         total_ms=_milliseconds(arrival, last),
         mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,
