@@ -88,11 +88,11 @@ def new_name() -> str:
 def browser_of(cookies: Mapping[str, str]) -> str:
     """What tells this browser from others: a digest of the token in Streamlit's cookie against
     cross-site requests, which is random, and masked anew in each response. Empty without one."""
-    version, *parts = cookies.get("_streamlit_xsrf", "").strip('"').split("|")
-    if version != "2" or len(parts) != 3:
+    fields = str(cookies.get("_streamlit_xsrf", "")).strip('"').split("|")
+    if len(fields) != 4 or fields[0] != "2":
         return ""
     try:
-        mask, masked = bytes.fromhex(parts[0]), bytes.fromhex(parts[1])
+        mask, masked = bytes.fromhex(fields[1]), bytes.fromhex(fields[2])
     except ValueError:
         return ""
     if len(mask) != 4 or not masked:

@@ -11,13 +11,13 @@ import pytest
 from observability import otlp
 from observability.logging import configure
 from tests.e2e.quire_server import until
-from tests.observability.test_logging import Lines
 from tests.observability.otlp_receiver import (
     Receiver,
     attributes_of,
     grpc_receiver,
     http_receiver,
 )
+from tests.observability.test_logging import Lines
 from tests.observability.traced import CALLER, NOT_SAMPLED, SAMPLED, TRACE, finished, tracer
 
 pytestmark = pytest.mark.integration
