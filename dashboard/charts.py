@@ -22,6 +22,8 @@ _NEAR_LIMIT = 0.25
 
 TIME, LIMIT, MEASURED = "time", "limit", "measured"
 DATASET = "readings"
+# A chart is described as a whole: hundreds of points each with a label of its own help nobody.
+_UNSPOKEN = {"aria": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +178,17 @@ def _layer(chart: Chart, index: int) -> dict[str, Any]:
     }
     if chart.stacked:
         mark = {"type": "area", "interpolate": "monotone", "fillOpacity": 0.55}
-        mark["line"] = {"strokeWidth": 1}
+        mark["line"] = {"strokeWidth": 1, "aria": False}
         encoding["y2"] = {"field": _top(chart, index - 1)} if index else {"datum": 0}
-    return {"mark": mark, "encoding": encoding}
+    return {"mark": mark | _UNSPOKEN, "encoding": encoding}
 
 
 def _limit_layer() -> dict[str, Any]:
     return {
-        "mark": {"type": "line", "strokeDash": [5, 3], "strokeWidth": 1.25, "color": "#b45309"},
+        "mark": {
+            **{"type": "line", "strokeDash": [5, 3], "strokeWidth": 1.25, "color": "#b45309"},
+            **_UNSPOKEN,
+        },
         "encoding": {"y": {"field": LIMIT, "type": "quantitative"}},
     }
 
@@ -192,7 +197,7 @@ def _least_layer(chart: Chart) -> dict[str, Any]:
     """Unseen: keeps a chart of zeros from choosing an axis around rounding errors, and one
     without any value from having no axis."""
     return {
-        "mark": {"type": "point", "opacity": 0, "tooltip": None},
+        "mark": {"type": "point", "opacity": 0, "tooltip": None} | _UNSPOKEN,
         "encoding": {"x": None, "y": {"datum": chart.top or chart.least}},
     }
 
@@ -216,7 +221,7 @@ def _crosshair(chart: Chart) -> dict[str, Any]:
                 },
             }
         ],
-        "mark": {"type": "rule", "color": "#64748b"},
+        "mark": {"type": "rule", "color": "#64748b"} | _UNSPOKEN,
         "encoding": {
             "opacity": {
                 "condition": {"param": "pointed", "empty": False, "value": 0.7},

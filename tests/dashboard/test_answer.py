@@ -73,7 +73,7 @@ def test_the_size_counts_all_that_is_kept() -> None:
 def test_cached_tokens_are_told_when_the_server_tells(
     details: dict[str, Any], cached: int | None
 ) -> None:
-    usage = answer((1, {"choices": [], "usage": {"prompt_tokens": 20, **details}})).usage
+    usage = answer({"usage": {"prompt_tokens": 20, **details}}).usage
     assert usage is not None
     assert usage.cached_tokens == cached
 

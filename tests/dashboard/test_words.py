@@ -30,9 +30,7 @@ PARSERS = [MarkdownIt("commonmark"), MarkdownIt("gfm-like", {"html": False, "lin
         (1250.0, "1,250 s"),
     ],
 )
-def test_durations_are_milliseconds_or_seconds(
-    seconds: float | None, words: str
-) -> None:
+def test_durations_are_milliseconds_or_seconds(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
 
 
