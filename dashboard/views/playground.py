@@ -66,9 +66,9 @@ def page() -> None:
     if not conversation.turns:
         _welcome(conversation, url, choices, api_key)
         return
-    # It follows the text that comes at its end, unless one has scrolled up; its height is in
-    # style.css.
-    with st.container(height=_HEIGHT, border=False, autoscroll=True, key="chat"):
+    # The style sheet turns the outer container upside down, so that the browser keeps it at its
+    # end, unless one has scrolled up.
+    with st.container(height=_HEIGHT, border=False, autoscroll=False, key="chat"), st.container():
         for turn in conversation.turns[:-1]:
             _draw_turn(turn, turn.generation.answer())
         last = conversation.turns[-1]
@@ -261,7 +261,8 @@ def _actions(conversation: Conversation, url: str, choices: Choices, api_key: st
         answer = conversation.turns[-1].generation.answer()
         if answer.timings is not None:
             with st.popover("Timings", icon=":material/timer:", type="tertiary"):
-                st.markdown("What the server says of this request, as its log line does.")
+                st.markdown("What the server measured, in its own digits. Its log line of this request has "
+                    "the same.")
                 st.code(record(answer), language="json")
         st.button(
             "Clear",

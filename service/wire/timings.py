@@ -40,7 +40,8 @@ def timings_of(generation: Generation) -> Timings:
     return Timings(
         queue_ms=_milliseconds(arrival, scheduled),
         prefill_ms=None if scheduled is None else _milliseconds(scheduled, first),
-        time_to_first_token_ms=_milliseconds(arrival, first),
+        # When it reached the response, as in the log: the engine's clock does not see the way.
+        time_to_first_token_ms=_milliseconds(arrival, generation.first_token_time),
         total_ms=_milliseconds(arrival, last),
         mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,
         prompt_tokens_per_second=_rate(

@@ -82,9 +82,10 @@ def ask_and_wait(page: Page, question: str) -> Locator:
 
 
 def scrolled(page: Page) -> tuple[float, float, float]:
-    """Position, height of the window, height of all."""
+    """How much lies above, height of the window, height of all. A reversed box counts from its
+    end."""
     top, height, whole = page.locator(".st-key-chat").evaluate(
-        "chat => [chat.scrollTop, chat.clientHeight, chat.scrollHeight]"
+        "c => [c.scrollHeight - c.clientHeight + c.scrollTop, c.clientHeight, c.scrollHeight]"
     )
     return top, height, whole
 
@@ -115,12 +116,19 @@ def test_one_who_has_scrolled_up_is_not_pulled_down(
     until(lambda: scrolled_far(page), 60, "the answer to be longer than the window")
     until(lambda: at_the_end(page), 60, "the page to follow it")
     page.locator(".st-key-chat").hover()
-    page.mouse.wheel(0, -400)
-    until(lambda: not at_the_end(page), 60, "the wheel to be felt")
-    page.wait_for_timeout(500)  # the wheel's own, smooth movement
+
+    def turned() -> bool:
+        """As a hand turns a wheel: again, while the page's own smooth movement wins."""
+        page.mouse.wheel(0, -200)
+        page.wait_for_timeout(300)
+        top, _, whole = scrolled(page)
+        until(lambda: scrolled(page)[2] > whole, 60, "more text")
+        return scrolled(page)[0] == top
+
+    until(turned, 60, "the wheel to be felt")
     top, _, whole = scrolled(page)
     until(lambda: scrolled(page)[2] > whole + 200, 60, "more text to come")
-    assert scrolled(page)[0] == pytest.approx(top, abs=2)
+    assert scrolled(page)[0] == top
     page.get_by_role("button", name="Stop").click()
     until(lambda: quire.total("quire_sequences_running") == 0, 30, "the abort")
 
@@ -150,7 +158,8 @@ def test_a_chat_survives_a_reload_with_its_settings(
             page.reload()
         page.get_by_text("Beta", exact=True).wait_for()
         assert page.get_by_text("Alpha", exact=True).count() == 1
-        assert page.get_by_role("spinbutton", name="Max tokens").input_value() == "7"
+        most = page.get_by_role("spinbutton", name="Max tokens")
+        playwright.expect(most).to_have_value("7", timeout=10_000)
         assert page.get_by_label("API key", exact=True).input_value() == ""
         assert "sk-never-kept" not in page.url
     ask_and_wait(page, "Gamma")
