@@ -118,6 +118,7 @@ class _StdlibHandler(logging.Handler):
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
+        self.addFilter(OncePerMinute(*_REPEATING_LOGGERS))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -193,7 +194,6 @@ def configure(
         cache_logger_on_first_use=False,
     )
     handler = _StdlibHandler(writer)
-    handler.addFilter(OncePerMinute(*_REPEATING_LOGGERS))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *chain],
