@@ -160,7 +160,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
             told = live.get_by_text(f"with {STREAMS} requests in hand").inner_text()
             silent = re.search(r"Engine silent for ([\d.]+) s", told)
             assert silent is not None
-            assert float(silent[1]) <= 5
+            assert float(silent[1]) <= 5  # the server's own count, when the page first says so
             text = live.locator(".quire-tiles").inner_text()
             assert "no traffic" not in text
             assert f"{STREAMS} requests in progress" in text
