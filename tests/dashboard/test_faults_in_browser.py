@@ -110,7 +110,7 @@ def engine_of(server: QuireServer) -> int:
     return next(
         pid
         for pid in descendants(server.process.pid)
-        if b"engine" in command_of(pid) or b"engine.run" in command_of(pid)
+        if b"engine" in command_of(pid)  # python -m engine
     )
 
 
