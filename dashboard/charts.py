@@ -119,7 +119,7 @@ def specification(chart: Chart) -> dict[str, Any]:
         layers.append(_limit_layer())
     return {
         "data": {"name": DATASET},
-        "height": 165,
+        "height": 145,
         "padding": {"left": 0, "top": 2, "right": 4, "bottom": 0},
         "transform": _sums(chart) + _words(chart),
         "layer": [*layers, _least_layer(chart), _crosshair(chart)],
