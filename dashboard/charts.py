@@ -88,7 +88,8 @@ def columns(chart: Chart, view: View) -> dict[str, list[float | None]]:
     for line in chart.lines:
         table[line.name] = [0, None, *(_known(line, reading) for _, reading in rows), None, 0]
     if chart.limit is not None:
-        table[LIMIT] = [_limit(chart, view.engine, table)] * len(moments)
+        limit = _limit(chart, view.engine, table)
+        table[LIMIT] = [limit or 0, *([limit] * (len(moments) - 2)), limit or 0]
     return table
 
 
@@ -102,14 +103,14 @@ def _known(line: Line, reading: Reading | None) -> float | None:
 
 def _limit(
     chart: Chart, engine: Mapping[str, str], table: Mapping[str, Sequence[float | None]]
-) -> float:
-    """0, where the axis hides it, unless the values have come near it."""
+) -> float | None:
+    """None unless the values have come near it."""
     text = engine.get(chart.limit or "", "")
     if not text.isdigit():
-        return 0.0
+        return None
     tops = zip(*(table[line.name] for line in chart.lines), strict=True)
     highest = max(sum(value or 0 for value in values) for values in tops)
-    return float(text) if highest >= int(text) * _NEAR_LIMIT else 0.0
+    return float(text) if highest >= int(text) * _NEAR_LIMIT else None
 
 
 def specification(chart: Chart) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dashboard.condition import Level
-from dashboard.reading import QUANTILE_SECONDS, Quantiles, Reading
+from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.words import UNKNOWN, count, duration, number, percent
 from observability import catalogue
 from observability.outcomes import WAITING_REASONS, OutcomeGroup
@@ -87,7 +87,9 @@ def _latency(
     limits: Limits | None = None,
 ) -> Tile:
     if math.isnan(quantiles.p95):
-        return Tile(f"{label}, p95", UNKNOWN, (_nothing(reading, reading.generated),))
+        return Tile(
+            f"{label}, p95", UNKNOWN, (_nothing(reading, reading.generated, QUANTILE_SECONDS),)
+        )
     highest = metric.buckets[-1]
     notes = (f"p50 {bucket_quantile(quantiles.p50, highest)}",)
     notes += (f"p99 {bucket_quantile(quantiles.p99, highest)}",)
@@ -162,13 +164,13 @@ def _has_no_tokens(reading: Reading) -> bool:
     return reading.generated == 0 and reading.in_hand > 0
 
 
-def _nothing(reading: Reading, rate: float) -> str:
+def _nothing(reading: Reading, rate: float, seconds: float = RATE_SECONDS) -> str:
     """Why a rate is 0 or not known. It needs two readings, so the first says nothing yet."""
     if math.isnan(rate):
         return "measuring"
     if reading.in_hand > 0:
         return _in_progress(reading)
-    return f"no traffic in the last {QUANTILE_SECONDS:.0f} s"
+    return f"no traffic in the last {seconds:.0f} s"
 
 
 def _in_progress(reading: Reading) -> str:

@@ -261,10 +261,7 @@ def _actions(conversation: Conversation, url: str, choices: Choices, api_key: st
         answer = conversation.turns[-1].generation.answer()
         if answer.timings is not None:
             with st.popover("Timings", icon=":material/timer:", type="tertiary"):
-                st.markdown(
-                    "What the server measured, in its own digits. Its log line of this request has "
-                    "the same."
-                )
+                st.markdown("What the server measured, in its own digits.")
                 st.code(record(answer), language="json")
         st.button(
             "Clear",

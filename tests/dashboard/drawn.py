@@ -18,4 +18,4 @@ def tiles(app: AppTest) -> dict[str, str]:
     """The live page's tiles: what each shows, by its label."""
     drawn = "".join(str(element.proto.body) for element in app.get("html"))
     cells = re.findall(r"<dt>(.*?)</dt><dd><b>(.*?)</b>", drawn)
-    return {label: html.unescape(re.sub("<.*?>", "", value)) for label, value in cells}
+    return {label: html.unescape(re.sub("<.*?>", "", value)).strip() for label, value in cells}

@@ -34,7 +34,7 @@ def test_without_traffic_the_live_page_says_so_in_words(live: AppTest, quire: Qu
     until(lambda: tiles(live.run()).get("First token, p95") == UNKNOWN, 90, "no traffic")
     shown = tiles(live)
     assert shown["Running"].startswith("0 / ")
-    assert shown["Waiting"].strip() == "0"
+    assert shown["Waiting"] == "0"
     assert shown["KV cache in use"] == "0 %"
     assert shown["Generated"] == "0 tok/s"
     assert not [value for value in shown.values() if "nan" in value.lower()]
