@@ -11,6 +11,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,10 @@ def load(server: QuireServer) -> Iterator[None]:
 
     def stream() -> None:
         while not over.is_set():
-            with suppress(OSError, ValueError), urllib.request.urlopen(request) as reply:
+            with (
+                suppress(OSError, ValueError, HTTPException),
+                urllib.request.urlopen(request) as reply,
+            ):
                 while reply.read1(65536) and not over.is_set():
                     pass
 
