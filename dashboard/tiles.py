@@ -91,8 +91,10 @@ def _latency(
             f"{label}, p95", UNKNOWN, (_nothing(reading, reading.generated, QUANTILE_SECONDS),)
         )
     highest = metric.buckets[-1]
-    notes = (f"p50 {bucket_quantile(quantiles.p50, highest)}",)
-    notes += (f"p99 {bucket_quantile(quantiles.p99, highest)}",)
+    notes = (
+        f"p50 {bucket_quantile(quantiles.p50, highest)}",
+        f"p99 {bucket_quantile(quantiles.p99, highest)}",
+    )
     level = limits.level(quantiles.p95) if limits else Level.CALM
     return Tile(f"{label}, p95", bucket_quantile(quantiles.p95, highest), notes, level)
 
