@@ -31,6 +31,8 @@ def timings_of(generation: Generation) -> Timings:
     scheduled = _least(record.first_scheduled_time for record in records)
     first = _least(record.first_token_time for record in records)
     last = max((r.last_token_time for r in records if r.last_token_time is not None), default=None)
+    # When the first token reached the response, as in the log; the engine had it a little earlier.
+    reached = generation.first_token_time
     gaps = sum(max(0, record.output_tokens - 1) for record in records)
     decoding = sum(
         record.last_token_time - record.first_token_time
@@ -40,9 +42,8 @@ def timings_of(generation: Generation) -> Timings:
     return Timings(
         queue_ms=_milliseconds(arrival, scheduled),
         prefill_ms=None if scheduled is None else _milliseconds(scheduled, first),
-        # When it reached the response, as in the log: the engine's clock does not see the way.
-        time_to_first_token_ms=_milliseconds(arrival, generation.first_token_time),
-        total_ms=_milliseconds(arrival, last),
+        time_to_first_token_ms=_milliseconds(arrival, reached),
+        total_ms=_milliseconds(arrival, None if last is None else max(last, reached or last)),
         mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,
         prompt_tokens_per_second=_rate(
             generation.prompt_tokens - generation.cached_tokens, scheduled, first
