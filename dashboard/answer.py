@@ -54,6 +54,19 @@ class Usage(msgspec.Struct, frozen=True):
         return None if details is None else details.cached_tokens
 
 
+class Timings(msgspec.Struct, frozen=True):
+    """What the server measured, in its own digits: the same figures as in its log line of the
+    request. None where it does not say."""
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    time_to_first_token_ms: float | None = None
+    total_ms: float | None = None
+    mean_itl_ms: float | None = None
+    prompt_tokens_per_second: float | None = None
+    output_tokens_per_second: float | None = None
+
+
 class _Problem(msgspec.Struct):
     message: str = "the server gave no reason"
 
@@ -63,6 +76,7 @@ class Chunk(msgspec.Struct):
 
     choices: list[_Choice] = []
     usage: Usage | None = None
+    timings: Timings | None = None
     error: _Problem | None = None
 
 
@@ -77,30 +91,33 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Answer:
-    """Times are seconds of one monotonic clock, taken where the answer is received."""
+    """``sent``: seconds of the monotonic clock, for how long one has waited. All that is said about
+    speed comes from the server: this process may be busy when a chunk arrives.
+
+    ``usage``: the server's count so far, then the final one. ``request_id`` and ``trace_id`` find
+    the request in the server's log and traces."""
 
     sent: float
     text: str = ""
     reasoning: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
     chunks: int = 0  # that brought something
-    first: float | None = None
-    last: float | None = None
     usage: Usage | None = None
+    timings: Timings | None = None
+    request_id: str = ""
+    trace_id: str = ""
     finish_reason: str | None = None
     ending: Ending | None = None
     error: str = ""
 
-    def apply(self, chunk: Chunk, now: float) -> None:
-        if chunk.usage is not None:
-            self.usage = chunk.usage
+    def apply(self, chunk: Chunk) -> None:
+        self.usage = chunk.usage or self.usage
+        self.timings = chunk.timings or self.timings
         if chunk.error is not None:
             self.error = chunk.error.message
         for choice in chunk.choices[:1]:
             if self._grow(choice.delta):
                 self.chunks += 1
-                self.first = now if self.first is None else self.first
-                self.last = now
             if choice.finish_reason is not None:
                 self.finish_reason = choice.finish_reason
 
@@ -119,14 +136,7 @@ class Answer:
         return bool(reasoning or text or delta.tool_calls)
 
     @property
-    def time_to_first_token(self) -> float | None:
-        return None if self.first is None else self.first - self.sent
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Of the tokens after the first, which is what the eye sees; None until the server has
-        counted them, or when there was only one."""
-        if self.usage is None or self.first is None or self.last is None:
-            return None
-        tokens, seconds = self.usage.completion_tokens - 1, self.last - self.first
-        return tokens / seconds if tokens > 0 and seconds > 0 else None
+    def size(self) -> int:
+        """Characters."""
+        calls = sum(len(call.name) + len(call.arguments) for call in self.tool_calls)
+        return len(self.text) + len(self.reasoning) + calls

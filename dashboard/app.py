@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
+from dashboard import chats
 from dashboard.views import live, playground
 from observability.stacks import write_stacks_on_sigusr1
 
@@ -25,30 +28,25 @@ _LOGO = f"""<svg xmlns="http://www.w3.org/2000/svg" width="132" height="40" view
 </svg>"""
 
 
-# Less empty space above, and no fading of charts while the next second's are on their way.
-_STYLE = """<style>
-  .stMainBlockContainer { padding-top: 4.5rem }
-  [data-stale="true"] { opacity: 1 !important; transition: none !important }
-</style>"""
-
-
 def main() -> None:
     write_stacks_on_sigusr1()
     st.set_page_config(page_title="Quire", page_icon=_ICON, layout="wide")
     st.logo(_LOGO, size="large")
-    st.html(_STYLE)
-    st.navigation(
-        [
-            st.Page(live.page, title="Live", icon=":material/monitoring:", url_path="live"),
-            st.Page(
-                playground.page,
-                title="Playground",
-                icon=":material/forum:",
-                url_path="playground",
-            ),
-        ],
-        position="top",
-    ).run()
+    st.html(Path(__file__).with_name("style.css"))
+    # Streamlit serves its default page at / alone, whatever path it is given. So that /live is an
+    # address like the others, the default is a page that leads there.
+    watch = st.Page(live.page, title="Live", icon=":material/monitoring:", url_path="live")
+    chat = st.Page(
+        playground.page, title="Playground", icon=":material/forum:", url_path="playground"
+    )
+
+    def home() -> None:
+        st.switch_page(watch)
+
+    start = st.Page(home, title="Quire", url_path="home", default=True, visibility="hidden")
+    page = st.navigation([start, watch, chat], position="top")
+    chats.reopen()
+    page.run()
 
 
 main()

@@ -46,7 +46,8 @@ class ChatRequest:
             "top_p": self.top_p,
             "max_tokens": self.max_tokens,
             "stream": True,
-            "stream_options": {"include_usage": True},
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+            "timings": True,
         }
         if self.seed is not None:
             body["seed"] = self.seed
@@ -57,20 +58,19 @@ class ChatRequest:
 
 class Generation:
     """An answer in progress. ``patience``: seconds after which an answer that is not being read
-    (the page was closed) is cancelled."""
+    (the page was closed) is cancelled. The API key is gone when the answer has ended."""
 
     def __init__(
         self, url: str, request: ChatRequest, api_key: str = "", patience: float = 60.0
     ) -> None:
         self.request = request
         self._url = url
-        self._api_key = api_key
         self._patience = patience
         self._changed = threading.Condition()
         self._looked = time.monotonic()
         _http()
         self._answer = Answer(sent=time.monotonic())
-        self._task = asyncio.run_coroutine_threadsafe(self._run(), _event_loop())
+        self._task = asyncio.run_coroutine_threadsafe(self._run(api_key), _event_loop())
 
     def answer(self) -> Answer:
         """Return a copy of the answer so far."""
@@ -96,10 +96,10 @@ class Generation:
         self._end(Ending.STOPPED)
         self._task.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, api_key: str) -> None:
         watch = asyncio.create_task(self._give_up_when_unwatched())
         try:
-            await self._stream()
+            await self._stream(api_key)
             self._end(Ending.COMPLETE)
         except httpx.TransportError as error:
             self._end(Ending.FAILED, server.unreachable(self._url, error))
@@ -109,17 +109,20 @@ class Generation:
             self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()
 
-    async def _stream(self) -> None:
+    async def _stream(self, api_key: str) -> None:
         """Raises RefusalError, httpx.TransportError or _BrokenStreamError."""
         async with _http().stream(
             "POST",
             f"{self._url}/v1/chat/completions",
             json=self.request.body(),
-            headers=server.authorization(self._api_key),
+            headers=server.authorization(api_key),
         ) as response:
             if response.is_error:
                 await response.aread()
                 raise server.refusal(response)
+            with self._changed:
+                self._answer.request_id = response.headers.get("x-request-id", "")
+                self._answer.trace_id = response.headers.get("x-trace-id", "")
             decoder = EventDecoder()
             async for block in response.aiter_bytes():
                 if any(self._event(data) for data in decoder.feed(block)):
@@ -138,7 +141,7 @@ class Generation:
         except msgspec.DecodeError as error:
             raise _BrokenStreamError(f"The server sent an invalid chunk: {error}") from error
         with self._changed:
-            self._answer.apply(chunk, time.monotonic())
+            self._answer.apply(chunk)
             self._changed.notify_all()
         if chunk.error is not None:
             raise _BrokenStreamError(f"The server reported an error: {chunk.error.message}")
@@ -164,7 +167,7 @@ class _BrokenStreamError(Exception):
 @functools.cache
 def prepare(url: str) -> None:
     """Asks ``url`` for something small, once. A process's first request loads the asynchronous
-    half of httpx, two tenths of a second that would count as time to first token."""
+    half of httpx: two tenths of a second that the first answer would wait."""
     asyncio.run_coroutine_threadsafe(_http().head(f"{url}/health"), _event_loop())
 
 
@@ -177,6 +180,6 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 @functools.cache
 def _http() -> httpx.AsyncClient:
-    """Shared, since making one takes a tenth of a second (TLS certificates), which would count
-    as time to first token. Connections are not kept: a stream's end is its connection's end."""
+    """Shared, since making one takes a tenth of a second (TLS certificates).
+    Connections are not kept: a stream's end is its connection's end."""
     return httpx.AsyncClient(timeout=_TIMEOUT, limits=httpx.Limits(max_keepalive_connections=0))

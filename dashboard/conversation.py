@@ -38,6 +38,15 @@ class Conversation:
             return self.turns[-1].generation
         return None
 
+    @property
+    def size(self) -> int:
+        """Characters of all questions and answers."""
+        return sum(len(t.question) + t.generation.answer().size for t in self.turns)
+
+    def copy(self) -> Conversation:
+        """With the turns that have ended; they do not change any more."""
+        return Conversation([turn for turn in self.turns if not turn.generation.running])
+
     def request(self, question: str, choices: Choices) -> ChatRequest:
         """The whole conversation so far and ``question``. An answer's reasoning is not sent
         back, as chat templates expect; a turn without any answer text is left out."""

@@ -22,7 +22,8 @@ from dashboard.series import History
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known now. ``age``: seconds since the newest reading, None before the first.
+    """What is known now. ``age``: seconds since the newest reading, None before the first. ``now``:
+    seconds of the readings' clock, and ``wall`` of the Unix epoch, at the same moment.
     ``problem``: why the last scrape of /metrics brought none, in words."""
 
     health: server.Health
@@ -30,6 +31,7 @@ class View:
     readings: tuple[Reading, ...]
     age: float | None
     now: float
+    wall: float
     problem: str
 
     @property
@@ -78,6 +80,7 @@ class Poller:
                 readings=readings,
                 age=now - readings[-1].time if readings else None,
                 now=now,
+                wall=time.time(),
                 problem=self._problem,
             )
 
@@ -111,9 +114,8 @@ class Poller:
 
     def _poll(self, client: httpx.Client) -> None:
         health = server.health(client, self.url)
-        problem = health.detail
-        if health.state is not server.State.UNREACHABLE:
-            problem = self._scrape(client)
+        away = health.state is server.State.UNREACHABLE
+        problem = health.detail if away else self._scrape(client)
         with self._lock:
             self._health = health
             self._problem = problem

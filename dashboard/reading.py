@@ -31,15 +31,25 @@ SHOWN = (
     catalogue.INTER_TOKEN_LATENCY,
     catalogue.ENGINE_INFO,
 )
-FAMILIES = frozenset(metric.name for metric in SHOWN)
+# Metrics that older servers do not have; what they would say is then not known.
+NEWER = (
+    catalogue.REQUESTS_RECEIVED,
+    catalogue.ENGINE_SILENCE_SECONDS,
+    catalogue.OLDEST_WAITING_SECONDS,
+    catalogue.LONGEST_GAP_SECONDS,
+)
+
+FAMILIES = frozenset(metric.name for metric in (*SHOWN, *NEWER))
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Seconds."""
+    """Seconds, interpolated within a histogram's buckets as PromQL does: of two digits the second
+    is a guess already."""
 
     p50: float
     p95: float
+    p99: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,11 @@ class Reading:
     prompt_cached: float
     generated: float
     preemptions: float
-    requests: Mapping[str, float]  # by outcome
+    requests: Mapping[str, float]  # ended ones, by outcome
+    received: float
+    silence: float  # seconds since the engine's last message
+    oldest_waiting: float  # seconds
+    longest_gap: float  # seconds since the last token of the sequence that waits longest for one
     ttft: Quantiles
     itl: Quantiles
 
@@ -67,6 +81,19 @@ class Reading:
     @property
     def requests_total(self) -> float:
         return _total(self.requests)
+
+    @property
+    def arriving(self) -> float:
+        """Requests per second: those that begin, of a server that counts them, else those that
+        end."""
+        return self.requests_total if math.isnan(self.received) else self.received
+
+    @property
+    def in_hand(self) -> float:
+        """Requests that the server has begun and not ended."""
+        if math.isnan(self.in_progress):
+            return _total({"running": self.running, "waiting": self.waiting_total})
+        return self.in_progress
 
     def ended(self, group: OutcomeGroup) -> float:
         """Requests per second whose outcome belongs to ``group``."""
@@ -89,6 +116,10 @@ def read(time: float, history: History) -> Reading:
         generated=_tokens(history, catalogue.GENERATED_TOKENS, {}),
         preemptions=_tokens(history, catalogue.PREEMPTIONS, {}),
         requests=history.rates_by(catalogue.REQUESTS.name, "outcome", RATE_SECONDS),
+        received=history.rate(catalogue.REQUESTS_RECEIVED.name, RATE_SECONDS),
+        silence=history.gauge(catalogue.ENGINE_SILENCE_SECONDS.name),
+        oldest_waiting=history.gauge(catalogue.OLDEST_WAITING_SECONDS.name),
+        longest_gap=history.gauge(catalogue.LONGEST_GAP_SECONDS.name),
         ttft=_quantiles(history, catalogue.TIME_TO_FIRST_TOKEN),
         itl=_quantiles(history, catalogue.INTER_TOKEN_LATENCY),
     )
@@ -108,6 +139,7 @@ def _quantiles(history: History, metric: catalogue.Metric) -> Quantiles:
     return Quantiles(
         history.quantile(0.5, metric.name, QUANTILE_SECONDS),
         history.quantile(0.95, metric.name, QUANTILE_SECONDS),
+        history.quantile(0.99, metric.name, QUANTILE_SECONDS),
     )
 
 

@@ -16,6 +16,7 @@ class State(enum.StrEnum):
     READY = "ready"
     LOADING = "loading"
     DRAINING = "draining"
+    SILENT = "silent"
     FAILED = "failed"
     UNREACHABLE = "unreachable"
 
@@ -26,7 +27,8 @@ _STATUSES = {
     "loading": (State.LOADING, ""),
     "draining": (State.DRAINING, "It finishes what it has begun and takes no new requests."),
     "lost": (State.FAILED, "Its engine is gone."),
-    "silent": (State.FAILED, "Its engine has been silent for too long."),
+    "failing": (State.FAILED, "Its engine fails again and again."),
+    "silent": (State.SILENT, "Its engine has been silent for too long."),
 }
 
 
@@ -57,6 +59,7 @@ class _HealthBody(msgspec.Struct):
     status: str = ""
     model: str = ""
     engine: _EngineBody = msgspec.field(default_factory=_EngineBody)
+    problem: str | None = None
 
 
 class _ErrorBody(msgspec.Struct):
@@ -133,8 +136,8 @@ def interpret_health(status: int, content: bytes) -> Health:
         state, words = State.READY, ""
     else:
         state, words = (State.LOADING if status == 503 else State.FAILED), ""
-    told = "" if state is State.READY else body.engine.detail
-    return Health(state, body.model, " ".join(filter(None, (words, told))))
+    told = () if state is State.READY else (body.problem, body.engine.detail)
+    return Health(state, body.model, " ".join(filter(None, (words, *told))))
 
 
 def list_models(url: str, api_key: str) -> list[str]:

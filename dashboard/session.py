@@ -17,13 +17,19 @@ def poller_for(url: str) -> Poller:
     return Poller(url)
 
 
+def typed() -> dict[str, Any]:
+    """What this visitor has typed or chosen, by the keys of the widgets."""
+    kept: dict[str, Any] = st.session_state.setdefault("remembered", {})
+    return kept
+
+
 def remembered(key: str, default: Any = None) -> str:
     """Gives back ``key``, for the widget that is drawn next and that begins with ``default``.
 
     Streamlit forgets a widget's value when another page is shown; this brings it back. Values
     stay in this process: the API key among them is never part of an address.
     """
-    kept = st.session_state.setdefault("remembered", {})
+    kept = typed()
     if key in st.session_state:
         kept[key] = st.session_state[key]
     else:

@@ -7,6 +7,7 @@ import re
 import textwrap
 
 UNKNOWN = "–"
+MOST_DECIMALS = 3
 
 _INLINE_CODE = re.compile(r"(`[^`]*`)")
 _DOLLAR = re.compile(r"(?<!\\)((?:\\\\)*)\$")
@@ -17,30 +18,39 @@ _FENCE = re.compile(r"(?P<mark>`{3,})[^`]*$|(?P<other>~{3,})")
 _UNSURE = re.compile(r"```|~~~|:::|^\W*<")
 
 
-def duration(seconds: float | None) -> str:
-    """Three digits at most: ``850 µs``, ``8.4 ms``, ``120 ms``, ``2.5 s``, ``75 s``."""
+def duration(seconds: float | None, digits: int = 3) -> str:
+    """Milliseconds below a second, seconds above: ``0.850 ms``, ``8.40 ms``, ``120 ms``,
+    ``2.50 s``, ``75.0 s``. Minutes are not used, so that lengths compare at a glance."""
     if seconds is None or math.isnan(seconds):
         return UNKNOWN
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
-    if seconds < 1:
-        return f"{_short(seconds * 1000)} ms"
-    return f"{_short(seconds)} s"
+    if _rounded(seconds, digits) < 1:
+        return f"{number(seconds * 1000, digits)} ms"
+    return f"{number(seconds, digits)} s"
 
 
-def number(value: float) -> str:
-    """``0``, ``0.3``, ``42``, ``1,250``."""
+def number(value: float, digits: int = 3) -> str:
+    """A measured value: as many digits as are significant, so that its width does not change from
+    second to second: ``0``, ``0.300``, ``42.1``, ``1,250``."""
     if math.isnan(value):
         return UNKNOWN
-    return f"{value:,.0f}" if value >= 100 or value == round(value) else _short(value)
+    if value == 0:
+        return "0"
+    rounded = _rounded(value, digits)
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded if decimals >= 0 else value:,.{min(max(decimals, 0), MOST_DECIMALS)}f}"
+
+
+def count(value: float) -> str:
+    """Of things that come in whole numbers: ``7``, ``1,250``."""
+    return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
 
 
 def percent(ratio: float) -> str:
-    return UNKNOWN if math.isnan(ratio) else f"{_short(ratio * 100)} %"
+    return UNKNOWN if math.isnan(ratio) else f"{number(ratio * 100)} %"
 
 
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 def plain_markdown(text: str) -> str:

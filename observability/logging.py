@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 import msgspec
 
 from observability.hidden_packages import hidden_packages
+from observability.repeats import OncePerMinute
 from observability.schema import REQUEST_LOG_EVENT, REQUEST_LOG_FIELDS
 
 with hidden_packages("rich"):  # for coloured tracebacks; Quire's are plain
@@ -45,6 +46,8 @@ _QUIET_LOGGERS = (
 )
 # Logs exporter headers that it cannot parse, including the credentials in them.
 _QUOTING_LOGGER = "opentelemetry.util.re"
+# While the endpoint is away, they complain of each attempt: 43 lines a minute.
+_REPEATING_LOGGERS = ("opentelemetry.exporter", "opentelemetry.sdk")
 
 
 class LineWriter:
@@ -118,6 +121,7 @@ class _StdlibHandler(logging.Handler):
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
+        self.addFilter(OncePerMinute(*_REPEATING_LOGGERS))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import httpx
+import msgspec
 import streamlit as st
 from streamlit.runtime.scriptrunner import StopException
 
-from dashboard import server
-from dashboard.answer import Answer, Ending
+from dashboard import chats, server
+from dashboard.answer import Answer, Ending, Timings
 from dashboard.client import Generation, prepare
 from dashboard.conversation import Choices, Conversation, Turn
 from dashboard.curl import as_curl
@@ -19,6 +21,8 @@ from dashboard.words import duration, number, plain_markdown
 # Redraw at most this often while an answer grows, and at least twice a second while none comes.
 _FRAME_SECONDS = 0.06
 _PATIENCE_SECONDS = 0.5
+
+_HEIGHT = 480  # pixels, where the style sheet is not followed
 
 _AVATARS = {"user": ":material/person:", "assistant": ":material/menu_book:"}
 
@@ -34,7 +38,7 @@ _POCKET_QUESTIONS = ("Who are you?", "What can you do?", "Tell me a story about 
 
 
 def page() -> None:
-    conversation = _conversation()
+    conversation = chats.current()
     with st.sidebar:
         url = chosen_server()
         api_key = st.text_input(
@@ -43,7 +47,7 @@ def page() -> None:
             key=remembered("api_key", ""),
             autocomplete="off",
             help="Only if the server requires one. It is kept in this dashboard's memory for "
-            "your session, and sent to the server with each request.",
+            "your session, until you reload the page, and sent to the server with each request.",
         )
     prepare(url)
     models = _models(url, api_key)
@@ -55,25 +59,24 @@ def page() -> None:
         choices = _choices(models)
     running = conversation.running
     question = _bottom(conversation, running)
+    chats.keep()
     if question:
         conversation.ask(url, question, choices, api_key)
         st.rerun()
     if not conversation.turns:
         _welcome(conversation, url, choices, api_key)
         return
-    for turn in conversation.turns[:-1]:
-        _draw_turn(turn, turn.generation.answer())
-    last = conversation.turns[-1]
-    if running is not None:
-        _follow(last)
-        st.rerun()
-    _draw_turn(last, last.generation.answer())
-    _actions(conversation, url, choices, api_key)
-
-
-def _conversation() -> Conversation:
-    conversation: Conversation = st.session_state.setdefault("conversation", Conversation())
-    return conversation
+    # The style sheet turns the outer container upside down, so that the browser keeps it at its
+    # end, unless one has scrolled up.
+    with st.container(height=_HEIGHT, border=False, autoscroll=False, key="chat"), st.container():
+        for turn in conversation.turns[:-1]:
+            _draw_turn(turn, turn.generation.answer())
+        last = conversation.turns[-1]
+        if running is not None:
+            _follow(last)
+            st.rerun()
+        _draw_turn(last, last.generation.answer())
+        _actions(conversation, url, choices, api_key)
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def _follow(turn: Turn) -> None:
                 _reasoning(reasoning, answer)
             if answer.text:
                 text.markdown(plain_markdown(answer.text))
-            strip.caption(_progress(answer))
+            strip.caption(progress(answer))
             if answer.ending is not None:
                 return
             generation.wait(answer.chunks, _PATIENCE_SECONDS)
@@ -197,25 +200,35 @@ def _reasoning(slot: st.delta_generator.DeltaGenerator, answer: Answer) -> None:
         st.markdown(plain_markdown(answer.reasoning))
 
 
-def _progress(answer: Answer) -> str:
-    elapsed = duration(time.monotonic() - answer.sent)
-    if answer.time_to_first_token is None:
-        return f"Waiting for the first token, {elapsed}"
-    return f"First token after {duration(answer.time_to_first_token)}, {elapsed} so far"
+def progress(answer: Answer) -> str:
+    """What stands under an answer that grows: how long one has waited, then what the server has
+    counted so far."""
+    if not answer.chunks:
+        return f"Waiting for the first token, {duration(time.monotonic() - answer.sent, 2)}"
+    if answer.usage is None:
+        return "Answering"
+    return f"{answer.usage.completion_tokens:,} output tokens so far"
 
 
 def cost(answer: Answer) -> str:
-    """What stands under an answer."""
-    parts = []
-    if answer.time_to_first_token is not None:
-        parts.append(f"first token {duration(answer.time_to_first_token)}")
-    if answer.tokens_per_second is not None:
-        parts.append(f"{number(answer.tokens_per_second)} tok/s")
-    if answer.usage is not None:
-        cached = answer.usage.cached_tokens
+    """What stands under an answer. Times and rates are the server's own."""
+    timings, usage = answer.timings or Timings(), answer.usage
+    parts = [
+        f"{name} {duration(milliseconds / 1000)}"
+        for name, milliseconds in (
+            ("queue", timings.queue_ms),
+            ("prefill", timings.prefill_ms),
+            ("first token", timings.time_to_first_token_ms),
+        )
+        if milliseconds is not None
+    ]
+    if timings.output_tokens_per_second is not None:
+        parts.append(f"{number(timings.output_tokens_per_second)} tok/s")
+    if usage is not None:
+        cached = usage.cached_tokens
         kept = f" ({cached:,} cached)" if cached is not None else ""
-        parts.append(f"{answer.usage.prompt_tokens:,} prompt tokens{kept}")
-        parts.append(f"{answer.usage.completion_tokens:,} output tokens")
+        parts.append(f"{usage.prompt_tokens:,} prompt tokens{kept}")
+        parts.append(f"{usage.completion_tokens:,} output tokens")
     elif answer.ending is not None:
         parts.append(f"{answer.chunks:,} chunks received")
     if answer.ending is Ending.STOPPED:
@@ -223,6 +236,14 @@ def cost(answer: Answer) -> str:
     elif answer.finish_reason is not None:
         parts.append(f"finish: {answer.finish_reason}")
     return " · ".join(parts)
+
+
+def record(answer: Answer) -> str:
+    """All that the server says of the request, in its own digits."""
+    ids = {"request_id": answer.request_id, "trace_id": answer.trace_id}
+    told = {} if answer.timings is None else msgspec.structs.asdict(answer.timings)
+    known = {name: value for name, value in (ids | told).items() if value not in ("", None)}
+    return json.dumps(known, indent=2)
 
 
 def _actions(conversation: Conversation, url: str, choices: Choices, api_key: str) -> None:
@@ -237,6 +258,11 @@ def _actions(conversation: Conversation, url: str, choices: Choices, api_key: st
         with st.popover("Copy as curl", icon=":material/terminal:", type="tertiary"):
             request = conversation.turns[-1].generation.request
             st.code(as_curl(url, request, bool(api_key)), language="bash", wrap_lines=True)
+        answer = conversation.turns[-1].generation.answer()
+        if answer.timings is not None:
+            with st.popover("Timings", icon=":material/timer:", type="tertiary"):
+                st.markdown("What the server measured, in its own digits.")
+                st.code(record(answer), language="json")
         st.button(
             "Clear",
             icon=":material/delete:",

@@ -11,11 +11,13 @@ from service.generation.request import Generation
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Milliseconds since the request arrived, except ``queue_ms``: time in the engine's queue, and
-    ``mean_itl_ms``: mean time between two tokens of one choice. Null for what was never reached.
-    Rates are tokens per second, of all choices together."""
+    """Milliseconds since the request arrived, except ``queue_ms``: time in the engine's queue,
+    ``prefill_ms``: from first scheduling to first token, and ``mean_itl_ms``: mean time between two
+    tokens of one choice. Null for what was never reached. Rates are tokens per second, of all
+    choices together."""
 
     queue_ms: float | None
+    prefill_ms: float | None
     time_to_first_token_ms: float | None
     total_ms: float | None
     mean_itl_ms: float | None
@@ -31,6 +33,8 @@ def timings_of(generation: Generation) -> Timings:
     scheduled = _least(record.first_scheduled_time for record in records)
     first = _least(record.first_token_time for record in records)
     last = max((r.last_token_time for r in records if r.last_token_time is not None), default=None)
+    # When the first token reached the response, as in the log; the engine had it a little earlier.
+    reached = generation.first_token_time
     gaps = sum(max(0, record.output_tokens - 1) for record in records)
     decoding = sum(
         record.last_token_time - record.first_token_time
@@ -39,8 +43,9 @@ def timings_of(generation: Generation) -> Timings:
     )
     return Timings(
         queue_ms=None if queued is None else _milliseconds(queued, scheduled),
-        time_to_first_token_ms=_milliseconds(arrival, first),
-        total_ms=_milliseconds(arrival, last),
+        prefill_ms=None if scheduled is None else _milliseconds(scheduled, first),
+        time_to_first_token_ms=_milliseconds(arrival, reached),
+        total_ms=_milliseconds(arrival, None if last is None else max(last, reached or last)),
         mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,
         prompt_tokens_per_second=_rate(
             generation.prompt_tokens - generation.cached_tokens, scheduled, first

@@ -11,10 +11,10 @@ import pytest
 from dashboard.answer import Answer, decode_chunk
 
 
-def answer(*chunks: tuple[float, dict[str, Any]]) -> Answer:
+def answer(*chunks: dict[str, Any]) -> Answer:
     built = Answer(sent=10.0)
-    for now, chunk in chunks:
-        built.apply(decode_chunk(json.dumps(chunk)), now)
+    for chunk in chunks:
+        built.apply(decode_chunk(json.dumps(chunk)))
     return built
 
 
@@ -24,37 +24,47 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
 
 def test_text_and_reasoning_are_kept_apart() -> None:
     built = answer(
-        (11, delta(role="assistant", content="")),
-        (12, delta(reasoning="Hm. ")),
-        (13, delta(content="Yes")),
-        (14, delta(content="!")),
-        (14, delta(finish="stop")),
+        delta(role="assistant", content=""),
+        delta(reasoning="Hm. "),
+        delta(content="Yes"),
+        delta(content="!"),
+        delta(finish="stop"),
     )
     assert (built.reasoning, built.text, built.finish_reason) == ("Hm. ", "Yes!", "stop")
 
 
 def test_the_other_name_for_reasoning_is_understood() -> None:
-    assert answer((1, delta(reasoning_content="Hm."))).reasoning == "Hm."
+    assert answer(delta(reasoning_content="Hm.")).reasoning == "Hm."
 
 
-def test_the_first_token_is_the_first_that_brings_something() -> None:
-    built = answer((11, delta(role="assistant")), (12.5, delta(reasoning="Hm.")))
-    assert built.time_to_first_token == 2.5
+def test_chunks_that_bring_nothing_are_not_counted() -> None:
+    assert answer(delta(role="assistant"), delta(reasoning="Hm."), delta(content="x")).chunks == 2
 
 
-def test_tokens_per_second_counts_the_gaps_between_tokens() -> None:
-    built = answer(
-        (11, delta(content="a")),
-        (13, delta(content="b")),
-        (13, {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5}}),
-    )
-    assert built.tokens_per_second == (5 - 1) / 2
+def test_times_and_rates_are_the_servers_own() -> None:
+    told = {"queue_ms": 1.25, "time_to_first_token_ms": 6.123, "output_tokens_per_second": 1119.4}
+    timings = answer(delta(content="a"), {"choices": [], "timings": told}).timings
+    assert timings is not None
+    known = {name: value for name, value in msgspec.structs.asdict(timings).items() if value}
+    assert known == told
 
 
-def test_speed_is_unknown_rather_than_guessed() -> None:
-    assert answer((11, delta(content="a")), (12, delta(content="b"))).tokens_per_second is None
-    one = answer((11, delta(content="a")), (11, {"usage": {"completion_tokens": 1}}))
-    assert one.tokens_per_second is None
+def test_without_the_servers_word_no_speed_is_known() -> None:
+    assert answer(delta(content="a"), delta(content="b")).timings is None
+
+
+def test_the_count_so_far_gives_way_to_the_final_one() -> None:
+    def counted(tokens: int) -> dict[str, Any]:
+        return {**delta(content="a"), "usage": {"completion_tokens": tokens}}
+
+    built = answer(counted(1), counted(2))
+    assert built.usage is not None
+    assert built.usage.completion_tokens == 2
+
+
+def test_the_size_counts_all_that_is_kept() -> None:
+    call = {"index": 0, "function": {"name": "ab", "arguments": "{}"}}
+    assert answer(delta(reasoning="Hm"), delta(content="Yes"), delta(tool_calls=[call])).size == 9
 
 
 @pytest.mark.parametrize(
@@ -63,7 +73,7 @@ def test_speed_is_unknown_rather_than_guessed() -> None:
 def test_cached_tokens_are_told_when_the_server_tells(
     details: dict[str, Any], cached: int | None
 ) -> None:
-    usage = answer((1, {"choices": [], "usage": {"prompt_tokens": 20, **details}})).usage
+    usage = answer({"usage": {"prompt_tokens": 20, **details}}).usage
     assert usage is not None
     assert usage.cached_tokens == cached
 
@@ -73,10 +83,10 @@ def test_tool_calls_are_put_together_from_their_pieces() -> None:
         return delta(tool_calls=[{"index": index, "function": function}])
 
     built = answer(
-        (1, call(0, name="weather")),
-        (2, call(0, arguments='{"city":')),
-        (3, call(1, name="time", arguments="{}")),
-        (4, call(0, arguments='"Bern"}')),
+        call(0, name="weather"),
+        call(0, arguments='{"city":'),
+        call(1, name="time", arguments="{}"),
+        call(0, arguments='"Bern"}'),
     )
     calls = [(call.name, call.arguments) for call in built.tool_calls]
     assert calls == [("weather", '{"city":"Bern"}'), ("time", "{}")]
@@ -84,7 +94,7 @@ def test_tool_calls_are_put_together_from_their_pieces() -> None:
 
 def test_only_the_first_choice_is_shown() -> None:
     two = {"choices": [{"delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]}
-    assert answer((1, two)).text == "a"
+    assert answer(two).text == "a"
 
 
 def test_a_chunk_of_the_wrong_shape_is_refused() -> None:

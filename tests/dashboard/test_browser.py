@@ -2,79 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import urllib.error
-import urllib.request
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from observability import catalogue
-from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
-CHROMIUM = shutil.which("chromium")
 
 pytestmark = [
     pytest.mark.debian,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
 ]
 
-# Chromium as root in a container, and silent about itself.
-FLAGS = (
-    *("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
-    *("disable-background-networking", "disable-component-update"),
-)
-PATIENCE_MS = 90_000
-
 
 @pytest.fixture(scope="module")
 def dashboard(quire: QuireServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """``python -m dashboard`` as a user would start it; its URL."""
-    port = free_port()
-    log: Path = tmp_path_factory.mktemp("dashboard") / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dashboard", "--url", quire.url, "--port", str(port)],
-            cwd=ROOT,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-    url = f"http://127.0.0.1:{port}"
-
-    def up() -> bool:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as reply:
-                return bool(reply.status == 200)
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            return False
-
-    try:
-        until(up, 90, "Streamlit to start")
+    with dashboard_of(quire.url, tmp_path_factory.mktemp("dashboard") / "log") as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[f"--{flag}" for flag in FLAGS],
-        )
+        browser = chromium(driver)
         yield browser
         browser.close()
 
@@ -85,6 +43,10 @@ def page(browser: Browser) -> Iterator[Page]:
     page.set_default_timeout(PATIENCE_MS)
     yield page
     page.close()
+
+
+def tile(page: Page, label: str) -> Locator:
+    return page.locator(".quire-tile").filter(has_text=label)
 
 
 def ask_for_a_long_answer(page: Page, dashboard: str) -> None:
@@ -159,10 +121,9 @@ def test_the_live_page_shows_an_answer_under_way_and_one_finds_it_again(
 ) -> None:
     ask_for_a_long_answer(page, dashboard)
     page.get_by_role("link", name="Live").click()
-    tiles = page.get_by_test_id("stMetric")
-    tiles.filter(has_text="Running").get_by_text("1", exact=True).wait_for()
-    tiles.filter(has_text="Inter-token latency, p50").wait_for()
-    assert tiles.filter(has_text="Generated").get_by_text("0 tok/s", exact=True).count() == 0
+    tile(page, "Running").get_by_text(re.compile("^1 / ")).wait_for()
+    tile(page, "Between tokens").get_by_text("≈").first.wait_for()
+    assert not tile(page, "Generated").inner_text().startswith("Generated\n0")
     page.get_by_role("link", name="Playground").click()
     assert_answer_grows(page)
     assert page.get_by_role("spinbutton", name="Max tokens").input_value() == "30000"
@@ -212,6 +173,6 @@ def test_no_image_that_a_text_names_is_fetched(
     question.fill(f"{_IMAGES}\n\nThe end of it.")
     question.press("Enter")
     page.get_by_text("The end of it.").first.wait_for()
-    page.get_by_text("first token").first.wait_for()  # drawn whole, as ended turns are
+    page.get_by_text("finish:").first.wait_for()  # drawn whole, as ended turns are
     assert page.get_by_test_id("stChatMessage").locator("img[src*='127.0.0.1:9/']").count() == 0
     assert [url for url in asked if "127.0.0.1:9/" in url] == []

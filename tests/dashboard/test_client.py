@@ -3,8 +3,10 @@ tested in test_with_quire.py."""
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import types
 from collections.abc import Callable
 
 import pytest
@@ -73,11 +75,49 @@ def test_it_asks_for_what_was_chosen_and_shows_the_key(foreign: ForeignServer) -
                 "max_tokens": 8,
                 "seed": 7,
                 "stream": True,
-                "stream_options": {"include_usage": True},
+                "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+                "timings": True,
                 "chat_template_kwargs": {"enable_thinking": False},
             },
         )
     ]
+
+
+def test_it_knows_what_finds_the_request_in_log_and_traces(foreign: ForeignServer) -> None:
+    def reply(exchange: Exchange) -> None:
+        exchange.send_response(200)
+        exchange.send_header("x-request-id", "req_1")
+        exchange.send_header("x-trace-id", "ab12")
+        exchange.send_header("Connection", "close")
+        exchange.end_headers()
+        exchange.send(text("x", "stop"))
+
+    foreign.replies[CHAT] = reply
+    answer = finished(Generation(foreign.url, REQUEST))
+    assert (answer.request_id, answer.trace_id) == ("req_1", "ab12")
+
+
+def test_the_key_is_gone_when_the_answer_has_ended(foreign: ForeignServer) -> None:
+    foreign.replies[CHAT] = streams(text("x", "stop"), "data: [DONE]\n\n")
+    key = "-".join(("sk", "held", "nowhere"))
+    generation = Generation(foreign.url, REQUEST, api_key=key)
+    finished(generation)
+    until(lambda: key not in held(generation), 20, "the key to be let go")
+
+
+def held(thing: object) -> set[str]:
+    """All strings that are reachable from ``thing`` by attributes of our own classes."""
+    found: set[str] = set()
+    todo, seen = [thing], set()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, type | types.ModuleType | types.FunctionType):
+            continue
+        seen.add(id(each))
+        if isinstance(each, str):
+            found.add(each)
+        todo += gc.get_referents(each)
+    return found
 
 
 def test_a_refusal_is_told_in_the_servers_words(foreign: ForeignServer) -> None:

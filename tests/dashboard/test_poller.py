@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from dashboard.condition import condition
 from dashboard.poller import Poller
 from dashboard.server import State
 from observability import catalogue
@@ -109,6 +110,19 @@ def test_while_the_server_is_away_it_says_so_and_keeps_what_it_knows(
     until(lambda: (poller.view().age or 0) > age, 10, "the data to age")
     foreign.start_again()
     until(lambda: poller.view().health.state is State.READY, 10, "the return to show")
+
+
+@pytest.mark.parametrize("status", ["loading", "draining", "lost", "silent"])
+def test_what_health_says_stands_beside_metrics_that_work(
+    foreign: ForeignServer, process: Process, poller: Poller, status: str
+) -> None:
+    body = {"status": status, "model": "pocket", "engine": {"detail": "weights 3/7"}}
+    foreign.replies["/health"] = says(503, json.dumps(body))
+    view = poller.view(wait=10)
+    assert view.latest is not None
+    assert "weights 3/7" in view.health.detail
+    assert "weights 3/7" in " ".join(condition(view).sentences)
+    assert view.problem == ""
 
 
 def test_a_restarted_server_makes_no_negative_rate(

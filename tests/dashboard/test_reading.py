@@ -104,6 +104,30 @@ def test_latencies_are_those_of_the_last_half_minute() -> None:
     assert 0.1 <= reading.ttft.p50 <= reading.ttft.p95 <= 0.2
 
 
+def test_what_an_older_server_does_not_say_is_not_known() -> None:
+    server = Server()
+    server.read()
+    server.of(catalogue.REQUESTS, outcome="stop").inc(3)
+    server.of(catalogue.REQUESTS_IN_PROGRESS).set(2)
+    reading = server.read()
+    assert math.isnan(reading.silence)
+    assert math.isnan(reading.oldest_waiting)
+    assert math.isnan(reading.longest_gap)
+    assert reading.arriving == reading.requests_total == 3
+    assert reading.in_hand == 2
+
+
+def test_requests_that_begin_are_the_load_where_they_are_counted() -> None:
+    server = Server()
+    received = Counter(
+        catalogue.REQUESTS_RECEIVED.name, "…", ["route"], registry=server.registry
+    ).labels("none")
+    server.read()
+    received.inc(8)
+    server.of(catalogue.REQUESTS, outcome="stop").inc(3)
+    assert server.read().arriving == 8
+
+
 def test_before_the_second_reading_no_rate_is_known() -> None:
     reading = Server().read()
     assert math.isnan(reading.generated)

@@ -40,12 +40,15 @@ def test_anything_but_http_is_refused(text: str) -> None:
         ("loading", State.LOADING, "weights 3/7"),
         ("draining", State.DRAINING, "no new requests. weights 3/7"),
         ("lost", State.FAILED, "Its engine is gone. weights 3/7"),
-        ("silent", State.FAILED, "been silent for too long. weights 3/7"),
+        ("failing", State.FAILED, "again and again. out of memory weights 3/7"),
+        ("silent", State.SILENT, "been silent for too long. weights 3/7"),
     ],
 )
 def test_quire_says_its_state(status: str, state: State, words: str) -> None:
     engine = {"phase": "loading", "detail": "weights 3/7", "running": None}
-    body = json.dumps({"status": status, "model": "pocket", "engine": engine}).encode()
+    problem = "out of memory" if status == "failing" else None
+    answer = {"status": status, "model": "pocket", "engine": engine, "problem": problem}
+    body = json.dumps(answer).encode()
     found = interpret_health(503, body)
     assert (found.state, found.model) == (state, "pocket")
     assert found.detail.endswith(words)

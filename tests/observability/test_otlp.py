@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from observability import otlp
+from observability.logging import configure
+from tests.e2e.quire_server import until
 from tests.observability.otlp_receiver import (
     Receiver,
     attributes_of,
     grpc_receiver,
     http_receiver,
 )
+from tests.observability.test_logging import Lines
 from tests.observability.traced import CALLER, NOT_SAMPLED, SAMPLED, TRACE, finished, tracer
 
 pytestmark = pytest.mark.integration
@@ -133,6 +136,27 @@ def test_a_dead_endpoint_slows_neither_requests_nor_the_end_and_is_counted(
     exporting.close()
     assert time.monotonic() - begin < 8
     assert exporting.dropped_spans() == 200
+
+
+def test_a_dead_endpoint_is_one_log_line_a_minute(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Lines()
+    writer = configure(log_format="json", stream=stream)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # the HTTP exporter's: seconds
+    exporting = tracer()
+    for batch in range(1, 4):
+        exporting.write(exporting.begin(None, None), finished(), [])
+        until(lambda: exporting.dropped_spans() == batch, 60, "the export to fail")  # noqa: B023
+    exporting.close()
+    said = [line for line in stream.read_all(writer) if "opentelemetry" in line.get("logger", "")]
+    assert len(said) == 1
+    assert said[0]["level"] in ("warning", "error")
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:

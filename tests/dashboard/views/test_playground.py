@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.answer import Answer, Ending, Usage
 from dashboard.settings import SERVERS_VARIABLE
+from dashboard.views import playground as playground_page
 from tests.dashboard.drawn import words
 from tests.dashboard.foreign_server import ForeignServer
 from tests.e2e.quire_server import QuireServer
@@ -38,6 +41,7 @@ def test_a_question_gets_an_answer_and_its_cost(playground: AppTest) -> None:
     assert "4 output tokens" in text
     assert "prompt tokens" in text
     assert "first token" in text
+    assert "tok/s" in text
     assert "finish: length" in text
 
 
@@ -72,7 +76,7 @@ def test_the_key_stays_out_of_sight(playground: AppTest) -> None:
     command = playground.code[0].value
     assert "Authorization: Bearer $QUIRE_API_KEY" in command
     assert SECRET not in command + words(playground)
-    assert not playground.query_params
+    assert SECRET not in str(playground.query_params)
 
 
 def test_a_refusal_is_shown_in_the_servers_words(playground: AppTest) -> None:
@@ -80,6 +84,22 @@ def test_a_refusal_is_shown_in_the_servers_words(playground: AppTest) -> None:
     playground.chat_input[0].set_value("Hello " * 40_000).run()
     assert not playground.exception
     assert playground.error[0].value.startswith("The server refused (400): ")
+
+
+def test_while_an_answer_grows_only_the_servers_count_is_told() -> None:
+    growing = Answer(sent=time.monotonic())
+    assert playground_page.progress(growing).startswith("Waiting for the first token, ")
+    growing.chunks = 1
+    assert playground_page.progress(growing) == "Answering"
+    growing.usage = Usage(completion_tokens=1250)
+    assert playground_page.progress(growing) == "1,250 output tokens so far"
+
+
+def test_without_the_servers_timings_no_speed_is_told() -> None:
+    ended = Answer(sent=0.0, chunks=3, ending=Ending.STOPPED, usage=Usage(4, 3))
+    assert playground_page.cost(ended) == (
+        "4 prompt tokens · 3 output tokens · stopped before its end"
+    )
 
 
 def test_pocket_is_introduced_as_what_it_is(

@@ -35,11 +35,13 @@ def test_times_count_from_arrival_and_rates_between_tokens(checkpoint: Checkpoin
     generation = Played(checkpoint, "one two three four", one_each()).generation
     recorded(generation, first_scheduled_time=0.5, first_token_time=1.0, last_token_time=3.0)
     generation.choices[0].sequence.queued_time = 0.2
+    generation.first_token_time = 1.25  # read a quarter of a second later
     timings = timings_of(generation)
     gaps = generation.output_tokens - 1
     assert gaps > 1
     assert timings.queue_ms == 300
-    assert timings.time_to_first_token_ms == 1000
+    assert timings.prefill_ms == 500
+    assert timings.time_to_first_token_ms == 1250
     assert timings.total_ms == 3000
     assert timings.mean_itl_ms == pytest.approx(2000 / gaps, abs=0.001)
     assert timings.prompt_tokens_per_second == 6  # three tokens in half a second

@@ -1,0 +1,64 @@
+"""The dashboard as a user starts it, and how Chromium is started to look at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.e2e.quire_server import ROOT, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+CHROMIUM = shutil.which("chromium")
+# As root in a container, and silent about itself.
+_FLAGS = (
+    *("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
+    *("disable-background-networking", "disable-component-update"),
+)
+PATIENCE_MS = 90_000
+
+
+def chromium(driver: Playwright) -> Browser:
+    return driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in _FLAGS])
+
+
+@contextmanager
+def dashboard_of(server: str, log: Path, pids: list[int] | None = None) -> Iterator[str]:
+    """``python -m dashboard`` looking at ``server``; its URL. Its process id is added to
+    ``pids``."""
+    port = free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dashboard", "--url", server, "--port", str(port)],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+    if pids is not None:
+        pids.append(process.pid)
+    url = f"http://127.0.0.1:{port}"
+
+    def up() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as reply:
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return False
+
+    try:
+        until(up, 90, "Streamlit to start")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
