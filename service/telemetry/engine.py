@@ -10,17 +10,16 @@ from collections.abc import Set
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
 from observability import catalogue
 from observability.metrics import MetricRegistry
+from service.telemetry.engine_totals import EngineTotals
 
 _NO_STATE = EngineStats()
-_FIELDS = tuple(total.field for metric in catalogue.METRICS for total in metric.totals)
 
 
 class EngineTelemetry:
     """The engine's gauges, counters and step histograms, from its messages.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it. The engine reports totals since its start; if
-    one decreases, the engine was restarted, and counters continue from their previous values.
+    and ``publish`` sets gauges and counters from it.
     """
 
     def __init__(self, metrics: MetricRegistry) -> None:
@@ -46,14 +45,8 @@ class EngineTelemetry:
         self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
-        self._counters = {
-            total.field: metrics[metric].labels(*filter(None, (model, total.value)))
-            for metric in catalogue.METRICS
-            for total in metric.totals
-        }
+        self._totals = EngineTotals(metrics)
         self._state = _NO_STATE
-        self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of earlier engines
-        self._published = dict(self._earlier)
         self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
@@ -62,6 +55,7 @@ class EngineTelemetry:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
         the last one."""
         self._keep_gaps(kept)
+        self._totals.engine_is(ready.identity)
         self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
         self._heard_at = time.time()
@@ -86,9 +80,7 @@ class EngineTelemetry:
         self.on_stats(outputs.stats)
 
     def on_stats(self, stats: EngineStats) -> None:
-        before = self._state
-        if stats.steps < before.steps or stats.tokens_generated < before.tokens_generated:
-            self._earlier = self._totals(before)
+        self._totals.heard(stats)
         self._state = stats
         self._is_lost = False
         self._heard_at = time.time()
@@ -114,14 +106,7 @@ class EngineTelemetry:
         blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
         self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
         self._last_message.set(self._heard_at)
-        totals = self._totals(self._state)
-        for field, counter in self._counters.items():
-            counter.inc(totals[field] - self._published[field])
-        self._published = totals
-
-    def _totals(self, stats: EngineStats) -> dict[str, float]:
-        """Return the totals of all engines so far."""
-        return {field: before + getattr(stats, field) for field, before in self._earlier.items()}
+        self._totals.publish()
 
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only keep measuring the gaps of these sequences."""
