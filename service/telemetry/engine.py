@@ -13,6 +13,7 @@ from observability.metrics import MetricRegistry
 from service.telemetry.engine_totals import EngineTotals
 
 _NO_STATE = EngineStats()
+_HANDLE_BYTES = 8
 
 
 class EngineTelemetry:
@@ -50,6 +51,10 @@ class EngineTelemetry:
         self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
+        # The handles of the last step with tokens, packed, and its time, which ``_last_token``
+        # does not have yet: a batch that stays the same is one comparison.
+        self._batch = b""
+        self._batch_time = 0.0
 
     def on_ready(self, ready: Ready, kept: Set[int]) -> None:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
@@ -110,17 +115,31 @@ class EngineTelemetry:
 
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only keep measuring the gaps of these sequences."""
-        last_token = self._last_token
+        last_token = self._last_tokens()
         self._last_token = {handle: last_token[handle] for handle in kept if handle in last_token}
 
+    def _last_tokens(self) -> dict[int, float]:
+        """Return when each sequence had its latest token."""
+        if self._batch:
+            handles = array("q", self._batch)
+            self._last_token.update(dict.fromkeys(handles, self._batch_time))
+            self._batch = b""
+        return self._last_token
+
     def _observe_gaps(self, outputs: StepOutputs) -> None:
-        now, last_token = outputs.time, self._last_token
-        handles = array("q", outputs.handles)
-        # Most sequences had their previous token in the same step: there are few distinct gaps, and
-        # the work per token is done in C.
-        for before, times in Counter(map(last_token.get, handles)).items():
-            if before is not None:
-                self._gaps.observe(now - before, times)
-        last_token.update(dict.fromkeys(handles, now))
-        for finished in outputs.finished:
-            last_token.pop(finished.handle, None)
+        now, packed = outputs.time, outputs.handles
+        if packed and packed == self._batch:
+            self._gaps.observe(now - self._batch_time, len(packed) // _HANDLE_BYTES)
+            self._batch_time = now
+        elif packed:
+            last_token = self._last_tokens()
+            # Most sequences had their previous token in the same step: there are few distinct gaps,
+            # and the work per token is done in C.
+            for before, times in Counter(map(last_token.get, array("q", packed))).items():
+                if before is not None:
+                    self._gaps.observe(now - before, times)
+            self._batch, self._batch_time = packed, now
+        if outputs.finished:
+            last_token = self._last_tokens()
+            for finished in outputs.finished:
+                last_token.pop(finished.handle, None)
