@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from observability.catalogue import Metric, MetricKind
-from observability.ledger import WorkerLedger
+from observability.ledger import WorkerLedger, exemplar_at, exemplar_moments
 from observability.series import InfoSeries
 
 
@@ -149,7 +149,7 @@ class _HistogramLines:
         raw = self._raw() + exemplars
         if raw != before:
             if any(exemplars):
-                self._link()
+                self._link(exemplars)
                 counts, total = self._numbers()
                 linked = [
                     f"{count!r}{link}" for count, link in zip(counts, self._links, strict=True)
@@ -160,13 +160,14 @@ class _HistogramLines:
             self._linked = raw, lines
         return lines
 
-    def _link(self) -> None:
+    def _link(self, exemplars: bytes) -> None:
         """Render the exemplars that are new."""
-        buckets = self._ledger.exemplars(self._exemplars, len(self._bounds))
-        for bucket, (trace_id, value, moment) in enumerate(buckets):
-            if moment != self._moments[bucket]:
-                self._moments[bucket] = moment
+        moments = exemplar_moments(exemplars)
+        for bucket, (before, now) in enumerate(zip(self._moments, moments, strict=True)):
+            if now != before:
+                trace_id, value, moment = exemplar_at(exemplars, bucket)
                 self._links[bucket] = f' # {{trace_id="{trace_id:032x}"}} {value!r} {moment:.3f}'
+        self._moments = moments
 
     def _raw(self) -> bytes:
         return self._ledger.raw(self._first, len(self._bounds) + 1)

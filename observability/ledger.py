@@ -17,7 +17,6 @@ import mmap
 import os
 import struct
 from array import array
-from collections.abc import Iterator
 from types import TracebackType
 
 from observability.layout import LedgerLayout
@@ -43,6 +42,17 @@ class Past(enum.Enum):
     CONTINUED = "continued"  # the numbers of the worker before
     UNKNOWN = "unknown"  # there was a worker before, but its numbers cannot be read
     PRIVATE = "private"  # this worker has no supervisor that keeps its memory
+
+
+def exemplar_moments(packed: bytes) -> list[float]:
+    """Return the Unix time of each; 0 where there is none."""
+    return memoryview(packed).cast("d")[3::4].tolist()
+
+
+def exemplar_at(packed: bytes, number: int) -> tuple[int, float, float]:
+    """Return trace id, value and Unix time."""
+    high, low, value, moment = _EXEMPLAR.unpack_from(packed, number * _EXEMPLAR.size)
+    return high << 64 | low, value, moment
 
 
 class WorkerLedger:
@@ -162,12 +172,8 @@ class WorkerLedger:
         _EXEMPLAR.pack_into(self.memory, at, trace_id >> 64, trace_id & 2**64 - 1, value, 0.0)
         _MOMENT.pack_into(self.memory, at + _MOMENT_OFFSET, moment)
 
-    def exemplars(self, first: int, count: int) -> Iterator[tuple[int, float, float]]:
-        """Yield trace id, value and Unix time, which is 0 where there is no exemplar."""
-        for high, low, value, moment in _EXEMPLAR.iter_unpack(self.raw_exemplars(first, count)):
-            yield high << 64 | low, value, moment
-
     def raw_exemplars(self, first: int, count: int) -> bytes:
+        """Return them packed, for ``exemplar_moments`` and ``exemplar_at``."""
         start = self._exemplars_at + first * _EXEMPLAR.size
         return self.memory[start : start + count * _EXEMPLAR.size]
 

@@ -1,0 +1,229 @@
+"""What does being scraped cost the streams?
+
+    python -m bench.scrape                       # pages of 1 and 8 served names, then the streams
+    python -m bench.scrape --segments 20
+
+First the page itself, in this process: how long it holds the event loop, in all and its longest
+piece, where nothing changed since the last page and where every series did. Then the real worker
+and an engine of 5 ms steps with 8 served names: the gaps between the chunks of one stream, in
+segments that alternate between no scraper and a scrape each second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.report import print_table, write_result
+from engine.messages import Ready
+from observability import catalogue
+from observability.catalogue import MetricKind
+from service.engine.link import EngineState, LinkPhase
+from service.telemetry.requests import Telemetry
+from tests.service.running import RunningService
+from tests.service.tiny_model import write_tiny_model
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+PAGES = 50
+SEGMENT_SECONDS = 5.0
+READY = Ready(
+    model="m",
+    architecture="none",
+    dtype="none",
+    device="none",
+    num_parameters=0,
+    vocab_size=1,
+    max_model_len=1,
+    max_num_seqs=1,
+    max_num_batched_tokens=1,
+    block_size=16,
+    num_kv_blocks=1,
+    kv_cache_bytes=0,
+    load_seconds=0.0,
+)
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """Milliseconds of CPU time of the event loop's thread, the median of ``PAGES``; the longest
+    piece is what a stream may have to wait for."""
+
+    names: int
+    format: str
+    changed: str
+    series: int
+    kib: float
+    page_ms: float
+    longest_piece_ms: float
+
+
+@dataclass(frozen=True)
+class GapRow:
+    """Milliseconds between the chunks of a stream, over all segments."""
+
+    scraped: str
+    chunks: int
+    p50: float
+    p99: float
+    p999: float
+    worst: float
+
+
+def serving(names: int) -> Telemetry:
+    telemetry = Telemetry([f"model-{number}" for number in range(names)], version="bench")
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    return telemetry
+
+
+def change_everything(telemetry: Telemetry, moment: int) -> None:
+    """Another value in every series, and another exemplar in every fourth bucket that has any."""
+    ledger = telemetry.metrics.ledger
+    for cell in range(ledger.layout.engine_cells):
+        ledger.cells[cell] += 1
+    for metric in catalogue.METRICS:
+        if metric.kind is MetricKind.HISTOGRAM and not metric.bulk and metric.labels:
+            for model in telemetry.metrics.models:
+                for bound in metric.buckets[::4]:
+                    telemetry.metrics[metric].labels(model).observe(bound, moment)
+
+
+def measure_page(names: int, *, openmetrics: bool, changed: bool) -> PageRow:
+    telemetry = serving(names)
+    totals, longest = [], []
+    page = b""
+    for moment in range(1, PAGES + 1):
+        if changed:
+            change_everything(telemetry, moment)
+        pieces, _ = telemetry.exposition_pieces(OPENMETRICS if openmetrics else "")
+        took, made = [], []
+        begin = time.thread_time()
+        for piece in pieces:
+            end = time.thread_time()
+            took.append(end - begin)
+            made.append(piece)
+            begin = time.thread_time()
+        totals.append(sum(took))
+        longest.append(max(took))
+        page = b"".join(made)
+    lines = [line for line in page.splitlines() if not line.startswith(b"#")]
+    return PageRow(
+        names,
+        "OpenMetrics" if openmetrics else "text",
+        "all" if changed else "nothing",
+        len(lines),
+        len(page) / 1024,
+        sorted(totals)[PAGES // 2] * 1e3,
+        sorted(longest)[PAGES // 2] * 1e3,
+    )
+
+
+@contextmanager
+def scraping(port: int) -> Iterator[None]:
+    """Scrape once a second."""
+    stop = threading.Event()
+
+    def scrape() -> None:
+        while not stop.is_set():
+            with closing(socket.create_connection(("127.0.0.1", port))) as connection:
+                head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+                connection.sendall(f"{head}Accept: {OPENMETRICS}\r\n\r\n".encode())
+                while connection.recv(1 << 20):
+                    pass
+            stop.wait(1.0)
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def read_gaps(connection: socket.socket, seconds: float) -> list[float]:
+    """Seconds between the chunks that arrive in this time."""
+    gaps: list[float] = []
+    last = None
+    end = time.perf_counter() + seconds
+    while (now := time.perf_counter()) < end:
+        if not connection.recv(1 << 16):
+            raise RuntimeError("the stream ended")
+        now = time.perf_counter()
+        if last is not None:
+            gaps.append(now - last)
+        last = now
+    return gaps
+
+
+def measure_gaps(segments: int, folder: Path) -> list[GapRow]:
+    model = write_tiny_model(folder / "model")
+    names = [f"model-{number}" for number in range(8)]
+    with RunningService(
+        model,
+        folder,
+        engine_args=("--model", f"simulated:step=5ms,context=1000000,tokenizer={model}"),
+        worker_args=("--served-model-name", ",".join(names)),
+    ) as service:
+        body = json.dumps(
+            {
+                "model": names[0],
+                "messages": [{"role": "user", "content": "go"}],
+                "max_tokens": 500_000,
+                "ignore_eos": True,
+                "stream": True,
+            }
+        )
+        gaps: dict[bool, list[float]] = {False: [], True: []}
+        with closing(socket.create_connection(("127.0.0.1", service.port))) as connection:
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{service.port}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall((head + body).encode())
+            read_gaps(connection, 1.0)
+            for segment in range(2 * segments):
+                scraped = segment % 2 == 1
+                if scraped:
+                    with scraping(service.port):
+                        gaps[True] += read_gaps(connection, SEGMENT_SECONDS)
+                else:
+                    gaps[False] += read_gaps(connection, SEGMENT_SECONDS)
+    return [gap_row("each second" if key else "never", found) for key, found in gaps.items()]
+
+
+def gap_row(scraped: str, gaps: list[float]) -> GapRow:
+    ordered = sorted(gap * 1e3 for gap in gaps)
+    p50, p99, p999 = (ordered[int(len(ordered) * share)] for share in (0.5, 0.99, 0.999))
+    return GapRow(scraped, len(ordered), p50, p99, p999, ordered[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--segments", type=int, default=8, help="of each kind, 5 s each")
+    options = parser.parse_args()
+    pages = [
+        measure_page(names, openmetrics=openmetrics, changed=changed)
+        for names in (1, 8)
+        for openmetrics in (False, True)
+        for changed in (False, True)
+    ]
+    print_table([asdict(row) for row in pages])
+    rows = [asdict(row) for row in pages]
+    if options.segments:
+        with tempfile.TemporaryDirectory() as name:
+            gaps = measure_gaps(options.segments, Path(name))
+        print_table([asdict(row) for row in gaps])
+        never, scraped = gaps
+        print(f"p99 with scraping / without: {scraped.p99 / never.p99:.3f}")
+        rows += [asdict(row) for row in gaps]
+    print(write_result("scrape", rows))
+
+
+if __name__ == "__main__":
+    main()
