@@ -12,6 +12,7 @@ One thread writes, the worker's event loop.
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import mmap
 import os
@@ -26,8 +27,9 @@ _HEADER_BYTES = 64  # the magic and the layout's fingerprint
 _CELL = 8
 # Cells that one transaction may change. A request's end changes about 25.
 JOURNAL_CELLS = 512
+_JOURNAL_AT = _HEADER_BYTES + _CELL  # behind the number of cells that it changes
 _JOURNAL_BYTES = _CELL * (1 + 2 * JOURNAL_CELLS)
-ROW_BYTES = 512  # of text about one open request
+ROW_BYTES = 1024  # of text about one open request
 _TEXTS = 2  # of each row: one is read while the other is written
 _EXEMPLAR = struct.Struct("<QQdd")  # trace id (high, low), value, Unix time; 0: none
 _MOMENT = struct.Struct("<d")
@@ -44,9 +46,14 @@ class Past(enum.Enum):
     PRIVATE = "private"  # this worker has no supervisor that keeps its memory
 
 
+@functools.lru_cache(maxsize=JOURNAL_CELLS)
+def _numbers(count: int) -> struct.Struct:
+    return struct.Struct(f"={count}d")
+
+
 def exemplar_moments(packed: bytes) -> list[float]:
     """Return the Unix time of each; 0 where there is none."""
-    return memoryview(packed).cast("d")[3::4].tolist()
+    return array("d", packed)[3::4].tolist()
 
 
 def exemplar_at(packed: bytes, number: int) -> tuple[int, float, float]:
@@ -78,8 +85,7 @@ class WorkerLedger:
                 os.close(descriptor)
         self.memory[: len(self._head)] = self._head  # last: now it may be continued
         everything = memoryview(self.memory)
-        journal = everything[_HEADER_BYTES : self._cells_at].cast("d")
-        self._journaled, self._journal = journal[:1], journal[1:]
+        self._journaled = everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
         self.cells = everything[self._cells_at : self._exemplars_at].cast("d")
         self._pending: dict[int, float] | None = None
         self._complete()
@@ -104,8 +110,8 @@ class WorkerLedger:
         """Complete the transaction during which the worker before was killed, if any."""
         count = int(self._journaled[0])
         if 0 < count <= JOURNAL_CELLS:
-            pairs = self._journal[: 2 * count].tolist()
-            for cell, value in zip(pairs[::2], pairs[1::2], strict=True):
+            found = _numbers(2 * count).unpack_from(self.memory, _JOURNAL_AT)
+            for cell, value in zip(found[:count], found[count:], strict=True):
                 self.cells[int(cell)] = value
         self._journaled[0] = 0.0
 
@@ -142,6 +148,9 @@ class WorkerLedger:
         pending, self._pending = self._pending, None
         if kind is not None or not pending:
             return
+        if len(pending) <= JOURNAL_CELLS:
+            self._commit(pending)
+            return
         changes = iter(pending.items())
         while chunk := dict(itertools.islice(changes, JOURNAL_CELLS)):
             self._commit(chunk)
@@ -149,9 +158,9 @@ class WorkerLedger:
     def _commit(self, chunk: dict[int, float]) -> None:
         """Change these cells. The values are absolute, so that it does not matter how many of them
         had been written when the next worker writes them all."""
-        pairs = array("d", itertools.chain.from_iterable(chunk.items()))
-        self._journal[: len(pairs)] = memoryview(pairs)
-        self._journaled[0] = len(chunk)  # from here on they change, come what may
+        count = len(chunk)
+        _numbers(2 * count).pack_into(self.memory, _JOURNAL_AT, *chunk, *chunk.values())
+        self._journaled[0] = count  # from here on they change, come what may
         cells = self.cells
         for cell, value in chunk.items():
             cells[cell] = value

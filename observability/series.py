@@ -46,8 +46,9 @@ class GaugeSeries:
     def value(self) -> float:
         return self._ledger.cells[self._cell]
 
-    def set(self, value: float) -> None:
-        self._ledger.set(self._cell, value)
+    def set(self, value: float | None) -> None:
+        """None: the series is not on the page until it has a value again."""
+        self._ledger.set(self._cell, ABSENT if value is None else value)
 
     def inc(self, amount: float = 1.0) -> None:
         self._ledger.add(self._cell, amount)
@@ -56,13 +57,12 @@ class GaugeSeries:
         self._ledger.add(self._cell, -amount)
 
     def set_function(self, read: Callable[[], float | None]) -> None:
-        """Call ``read`` for each page. None: the series is not on this page."""
+        """Call ``read`` for each page and set what it returns."""
         self._read = read
 
     def refresh(self) -> None:
         if self._read is not None:
-            value = self._read()
-            self._ledger.cells[self._cell] = ABSENT if value is None else value
+            self.set(self._read())
 
 
 class HistogramSeries:

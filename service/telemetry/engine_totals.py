@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from array import array
+import struct
 
 from engine.messages import EngineCounters
 from observability import catalogue
@@ -32,6 +32,8 @@ class EngineTotals:
         self._before = ledger.cells[self._before_cell : self._own_cell]
         self._own = ledger.cells[self._own_cell : self._own_cell + count]
         self._read = operator.attrgetter(*layout.engine_fields)
+        self._pack = struct.Struct(f"={count}d").pack_into
+        self._totals = memoryview(bytearray(8 * count)).cast("d")
         model = metrics.models[0]
         self._counters = [
             metrics[metric].labels(*filter(None, (model, total.value)))
@@ -61,14 +63,15 @@ class EngineTotals:
 
     def heard(self, counters: EngineCounters) -> None:
         """Record the engine's totals. Called for each step."""
-        totals = array("d", self._read(counters))
+        totals = self._totals
+        self._pack(totals, 0, *self._read(counters))
         if self._begins_at_zero:
             self._begins_at_zero = False
             with self._ledger:
                 for number, total in enumerate(totals):
                     self._ledger.set(self._before_cell + number, -total)
                     self._ledger.set(self._own_cell + number, total)
-        # Not all at once: each total is right by itself, and the next message has them all again.
+        # A kill may cut this: each total is right by itself, and the next message has them all.
         self._own[:] = totals
         self._is_known = True
 

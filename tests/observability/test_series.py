@@ -81,6 +81,10 @@ def test_a_gauge_is_set_moved_or_read(ledger: WorkerLedger) -> None:
     assert gauge.value == 7
     gauge.set_function(lambda: None)
     gauge.refresh()
+    assert math.isnan(gauge.value)  # and so absent
+    gauge.set(1)
+    assert gauge.value == 1
+    gauge.set(None)
     assert math.isnan(gauge.value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.messages import Heartbeat
@@ -101,6 +101,7 @@ moves = st.lists(
 
 
 @given(moves)
+@settings(max_examples=25, deadline=None)
 def test_whatever_dies_the_counter_is_what_engines_reported(made: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "ledger"
