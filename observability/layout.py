@@ -113,7 +113,10 @@ class LedgerLayout:
                 Scope.MODEL: self._models,
                 Scope.REQUEST: (*self._models, OTHER_MODEL),
             }[metric.scope]
-        values = self._label_values.get(label.name) if label.values is None else label.values
+        values = label.values
+        if values is None:
+            rest = () if label.rest is None else (label.rest,)
+            values = tuple(dict.fromkeys((*self._label_values.get(label.name, ()), *rest)))
         if not values:
             raise ValueError(f"{metric.name}: the values of label {label.name!r} are not known")
         return values

@@ -60,6 +60,10 @@ def test_a_label_without_values_takes_those_of_run_time_or_is_refused() -> None:
     assert layout.families[KEYED.name].label_values == (("a", "b"),)
     with pytest.raises(ValueError, match="key"):
         LedgerLayout(["m"], metrics=[KEYED])
+    with_rest = dataclasses.replace(KEYED, labels=(Label("key", rest="other"),))
+    for given, expected in ({}, ("other",)), ({"key": ["a", "other"]}, ("a", "other")):
+        layout = LedgerLayout(["m"], given, metrics=[with_rest])
+        assert layout.families[KEYED.name].label_values == (expected,)
 
 
 def test_label_values_that_the_metric_cannot_have_are_refused() -> None:
