@@ -40,8 +40,8 @@ OTHER_MODEL = "other"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """``values``: the closed set of values, or None for one that is only known at run time, to which
-    ``rest`` is added: the value of everything else."""
+    """``values``: the closed set of values, or None for one that is only known at run time; to that
+    ``rest`` is added, the value of everything else."""
 
     name: str
     values: tuple[str, ...] | None = None
