@@ -19,7 +19,7 @@ from observability.ledger import (
 )
 from tests.observability.kills import states_between_lines
 
-METRICS = [catalogue.SEQUENCES_WAITING, catalogue.QUEUE_SECONDS]
+METRICS = [catalogue.SEQUENCES_WAITING, catalogue.E2E_SECONDS]
 
 
 def layout(rows: int = 2) -> LedgerLayout:

@@ -55,7 +55,7 @@ def test_series_with_closed_labels_exist_at_zero_before_anything_happened() -> N
         labels = {"model": "m", "phase": phase}
         assert metrics.sample(catalogue.STEP_SECONDS, labels, "_count") == 0
     assert metrics.sample(catalogue.INTER_TOKEN_LATENCY, {"model": "m"}, "_count") == 0
-    assert metrics.sample(catalogue.QUEUE_SECONDS, {"model": "alias"}, "_count") == 0
+    assert metrics.sample(catalogue.E2E_SECONDS, {"model": "alias"}, "_count") == 0
     # The engine runs one model, under its first name.
     assert metrics.sample(catalogue.SEQUENCES_RUNNING, {"model": "alias"}) is None
 
