@@ -63,8 +63,10 @@ class Stream(threading.Thread):
             reply = connection.getresponse()
             self.request_id = reply.headers["x-request-id"]
             for line in reply:
-                if b'"content"' in line:
-                    self.has_token.set()
+                if line.startswith(b"data: {") and not self.has_token.is_set():
+                    choices = json.loads(line[6:])["choices"]
+                    if choices and choices[0]["delta"].get("content"):
+                        self.has_token.set()
                 self.is_whole = self.is_whole or line.startswith(b"data: [DONE]")
 
 
