@@ -3,10 +3,11 @@
     python -m bench.scrape                       # pages of 1 and 8 served names, then the streams
     python -m bench.scrape --segments 20
 
-First the page itself, in this process: how long it holds the event loop, in all and its longest
-piece, where nothing changed since the last page and where every series did. Then the real worker
-and an engine of 5 ms steps with 8 served names: the gaps between the chunks of one stream, in
-segments that alternate between no scraper and a scrape each second.
+First the engine's messages, from which steps and tokens are counted: a batch that stays the same,
+and one that changes at each step. Then the page itself, in this process: how long it holds the
+event loop, in all and its longest piece, where nothing changed since the last page and where every
+series did. Then the real worker and an engine of 5 ms steps with 8 served names: the gaps between
+the chunks of one stream, in segments that alternate between no scraper and a scrape each second.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import tempfile
 import threading
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -24,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.report import print_table, write_result
-from engine.messages import Ready
+from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
 from observability import catalogue
 from observability.catalogue import MetricKind
 from service.engine.link import EngineState, LinkPhase
@@ -34,6 +36,7 @@ from tests.service.tiny_model import write_tiny_model
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 PAGES = 50
+STEPS, ROUNDS = 500, 7
 SEGMENT_SECONDS = 3.0
 READY = Ready(
     model="m",
@@ -67,6 +70,15 @@ class PageRow:
 
 
 @dataclass(frozen=True)
+class StepRow:
+    """Microseconds to count one step."""
+
+    sequences: int
+    same_batch: float
+    changing_batch: float
+
+
+@dataclass(frozen=True)
 class GapRow:
     """Milliseconds between the chunks of a stream: the median over the segments of each segment's
     figure, so that what else the machine does in some of them does not decide."""
@@ -77,6 +89,31 @@ class GapRow:
     p90: float
     p99: float
     worst: float
+
+
+def measure_steps(sequences: int) -> StepRow:
+    def step(number: int, first: int) -> StepOutputs:
+        handles = array("q", range(first, first + sequences))
+        return StepOutputs(
+            time=number * 0.005,
+            handles=handles.tobytes(),
+            phase=StepPhase.DECODE,
+            step_seconds=0.004,
+            step_tokens=sequences,
+            step_sequences=sequences,
+            stats=EngineStats(steps=number, tokens_generated=number * sequences),
+        )
+
+    def seconds(changes: int) -> float:
+        telemetry = serving(1)
+        steps = [step(number, number % 2 * changes) for number in range(1, STEPS + 1)]
+        begin = time.thread_time()
+        for one in steps:
+            telemetry.on_step(one)
+        return (time.thread_time() - begin) / STEPS
+
+    same, changing = (min(seconds(changes) for _ in range(ROUNDS)) for changes in (0, 1))
+    return StepRow(sequences, same * 1e6, changing * 1e6)
 
 
 def serving(names: int) -> Telemetry:
@@ -209,6 +246,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--segments", type=int, default=12, help="of each kind, 3 s each")
     options = parser.parse_args()
+    steps = [asdict(measure_steps(sequences)) for sequences in (1, 32, 256)]
+    print_table(steps)
     pages = [
         measure_page(names, openmetrics=openmetrics, changed=changed)
         for names in (1, 8)
@@ -216,7 +255,7 @@ def main() -> None:
         for changed in (False, True)
     ]
     print_table([asdict(row) for row in pages])
-    rows = [asdict(row) for row in pages]
+    rows = steps + [asdict(row) for row in pages]
     if options.segments:
         with tempfile.TemporaryDirectory() as name:
             gaps = measure_gaps(options.segments, Path(name))

@@ -229,9 +229,12 @@ def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
     return settings, options
 
 
-def _telemetry(
+def make_telemetry(
     settings: ServiceSettings, options: WorkerOptions, writer: logging.LineWriter
 ) -> Telemetry:
+    """Return telemetry that counts in the ledger, or for this worker alone if it has none or
+    cannot use it."""
+
     def telemetry(ledger: int | None) -> Telemetry:
         return Telemetry(
             settings.names(Path(options.model_dir)),
@@ -258,7 +261,7 @@ def main(argv: list[str]) -> int:
     if options.exit_with_parent:
         watch_parent(lambda: os._exit(1), options.parent_pid)
     _allow_many_connections()
-    telemetry = _telemetry(settings, options, writer)
+    telemetry = make_telemetry(settings, options, writer)
     end_cut_requests(telemetry)
 
     async def serve() -> int:
