@@ -38,7 +38,8 @@ def _escaped(value: str) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    # In prometheus_client's order, which tools that compare lines may rely on.
+    inside = ",".join(f'{name}="{_escaped(labels[name])}"' for name in sorted(labels))
     return f"{{{inside}}}" if inside else ""
 
 

@@ -79,5 +79,5 @@ def test_an_info_is_absent_until_it_is_known() -> None:
     series.info({"version": "1", "python": "3"})
     assert text.text(openmetrics=False).splitlines()[1:] == [
         "# TYPE quire_build_info gauge",
-        'quire_build_info{version="1",python="3"} 1.0',
+        'quire_build_info{python="3",version="1"} 1.0',
     ]
