@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the product, and PromQL over what it kept tells the truth."""
+"""A real Prometheus scrapes the product, and PromQL over its data gives the right figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def prometheus(server: QuireServer, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.debian
-def test_prometheus_counts_what_the_client_was_told(
+def test_prometheus_counts_what_the_client_received(
     prometheus: str, server: QuireServer, client: openai.OpenAI
 ) -> None:
     generated = "sum(quire_generated_tokens_total)"
