@@ -27,7 +27,7 @@ _HEADER_BYTES = 64  # the magic and the layout's fingerprint
 _CELL = 8
 # Cells that one transaction may change. A request's end changes about 25.
 JOURNAL_CELLS = 512
-_JOURNAL_AT = _HEADER_BYTES + _CELL  # behind the number of cells that it changes
+_JOURNAL_AT = _HEADER_BYTES + _CELL  # after the number of cells that it changes
 _JOURNAL_BYTES = _CELL * (1 + 2 * JOURNAL_CELLS)
 ROW_BYTES = 1024  # of text about one open request
 _TEXTS = 2  # of each row: one is read while the other is written

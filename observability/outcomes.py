@@ -205,7 +205,7 @@ def can_end(route: Route, outcome: Outcome, *, named: bool) -> bool:
     """True if a request of this route can end so, its model being known (``named``) or not.
 
     Such series exist at 0 from the start. The table does not decide what is counted: a request
-    that ends in a way that it does not foresee gets a series of its own.
+    that ends in a way that it does not have gets another series.
     """
     if outcome.needs not in route.traits:
         return False

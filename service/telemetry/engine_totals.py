@@ -16,7 +16,7 @@ class EngineTotals:
     was last heard, with its identity, and the sum of all engines before it: a counter is that sum
     plus the engine's own total.
 
-    So a new worker goes on where the last one stopped: the same engine's next message brings the
+    So a new worker continues where the last one stopped: the same engine's next message brings the
     counters up to date, and another engine's totals are added to what there was. Counters are not
     shown before their values are known. If the ledger of the worker before cannot be read, they
     begin at 0 with the engine's first message.

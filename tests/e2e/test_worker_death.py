@@ -71,7 +71,7 @@ class Stream(threading.Thread):
 
 
 class EngineWatcher:
-    """A connection of its own to the engine, which hears the engine's own totals."""
+    """A second connection to the engine, which receives the engine's totals."""
 
     def __init__(self, server: QuireServer) -> None:
         worker = process_of(server, b"service.worker")

@@ -1,4 +1,4 @@
-"""What a SIGKILL between any two lines of a module leaves behind."""
+"""The state that a SIGKILL between any two lines of a module leaves."""
 
 from __future__ import annotations
 
