@@ -87,6 +87,12 @@ class EngineBeats:
         self._measures_steps = measures_steps
         self._page[Sign.READY_AT] = self._clock()
 
+    @property
+    def allowed_seconds(self) -> float:
+        """How long the current step may take, predicted from earlier ones: infinite for the first;
+        0 if steps are not measured, or none runs."""
+        return self._page[Sign.ALLOWED_SECONDS]
+
     def planned(self, tokens: int) -> None:
         """Record that a step of this many tokens is about to run."""
         if not tokens:

@@ -387,6 +387,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     stats: EngineStats
 
 
+class Working(msgspec.Struct, frozen=True, tag="working"):
+    """Sent once a second during a step that takes longer, for as long as a step may take, so that
+    silence indicates a problem then too. ``step_seconds``: how long the step has run."""
+
+    step_seconds: float
+
+
 # --- service to the process that compiles grammars (engine.constraint.trial), and back ------------
 
 
@@ -411,7 +418,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 ToTrial = TryGrammar | ConvertGrammar
 ToEngine = Submit | Abort
-FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat
+FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)

@@ -37,6 +37,9 @@ class Scope(enum.StrEnum):
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
 
+OTHER_KEY = "other"
+"""The ``key`` label of requests without an API key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -76,6 +79,7 @@ class Metric:
 
 
 MODEL = Label("model")
+KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
 
@@ -228,14 +232,46 @@ ENGINE_LAST_MESSAGE = Metric(
     "quire_engine_last_message_timestamp_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Unix time of the engine's last step or heartbeat.",
+    "Unix time of the engine's last message.",
     (MODEL,),
 )
 ENGINE_READY = Metric(
     "quire_engine_ready",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "1 while the engine has its model loaded and answers, else 0.",
+    "1 while /health says ok of the engine (a drain of the server aside), else 0.",
+    (MODEL,),
+)
+ENGINE_SILENCE_SECONDS = Metric(
+    "quire_engine_silence_seconds",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "Time since the engine's last message, of which one that is well sends at least one every two "
+    "seconds, also during a long step. No series before the first.",
+    (MODEL,),
+)
+OLDEST_WAITING_SECONDS = Metric(
+    "quire_oldest_waiting_seconds",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "How long the sequence has waited that has waited longest for an engine to run it; 0 if none "
+    "waits.",
+    (MODEL,),
+)
+LONGEST_GAP_SECONDS = Metric(
+    "quire_longest_gap_seconds",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "The longest time since the last token, over sequences that have begun to generate and have "
+    "not ended; 0 without such sequences.",
+    (MODEL,),
+)
+PREDICTED_WAIT_SECONDS = Metric(
+    "quire_predicted_wait_seconds",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
+    "Retry-After is made of it. No series while some wait and fewer than two have started.",
     (MODEL,),
 )
 ENGINE_LOAD_SECONDS = Metric(
@@ -328,6 +364,14 @@ REQUEST_GENERATED_TOKENS = Metric(
     "Generated tokens of a request, all its choices together.",
     (MODEL,),
     _TOKENS,
+)
+KEY_TOKENS = Metric(
+    "quire_key_tokens_total",
+    MetricKind.COUNTER,
+    Scope.PROCESS,
+    "Tokens of ended and aborted requests by API key (its alias; other: without one): those of "
+    "prompts that the model computed, those found in the prefix cache, and generated ones.",
+    (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(
     "quire_request_preemptions",

@@ -213,6 +213,12 @@ def sound_client_request_id(value: str | None) -> str | None:
     return value if value and _CLIENT_ID.fullmatch(value) else None
 
 
+def printable(text: str | None, most: int = 128) -> str | None:
+    """``text`` cut to ``most`` characters, with a question mark for each that is not printable
+    ASCII, so that it can neither forge a line nor fill a log. None for nothing."""
+    return re.sub(r"[^ -~]", "?", text[:most]) if text else None
+
+
 def log_request(values: Mapping[str, Any], *, failed: bool = False) -> None:
     """Write the log line of one request: exactly the declared fields, None if unknown.
 

@@ -36,6 +36,7 @@ ATTR_OUTPUT_TOKENS = Attribute("gen_ai.usage.output_tokens", "generated tokens, 
 ATTR_CACHED_TOKENS = Attribute(
     "gen_ai.usage.cache_read.input_tokens", "prompt tokens found in the prefix cache"
 )
+ATTR_KEY = Attribute("quire.key", "alias of the caller's API key; absent without keys")
 ATTR_OUTCOME = Attribute("quire.outcome", "how the request ended, one of the outcomes")
 ATTR_REQUEST_ID = Attribute("quire.request_id", "the server's own request id")
 ATTR_CHOICE = Attribute("quire.choice", "index of the choice a phase belongs to")
@@ -59,7 +60,7 @@ SPAN_REQUEST = Span(
         *(ATTR_OPERATION, ATTR_PROVIDER, ATTR_REQUEST_MODEL, ATTR_MAX_TOKENS, ATTR_TEMPERATURE),
         *(ATTR_TOP_P, ATTR_STREAM, ATTR_CHOICES, ATTR_RESPONSE_ID, ATTR_FINISH_REASONS),
         *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
-        *(ATTR_REQUEST_ID, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
+        *(ATTR_REQUEST_ID, ATTR_KEY, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
         *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
         *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
     ),
@@ -93,6 +94,9 @@ REQUEST_LOG_EVENT = "request"
 REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("request_id", "the server's own id, also in the x-request-id response header"),
     LogField("client_request_id", "the caller's x-request-id, if it sent a sound one"),
+    LogField("key", "alias of the caller's API key"),
+    LogField("client_address", "as the listener saw it; absent with --no-log-clients"),
+    LogField("user_agent", "likewise; 128 characters at most, ? for those not printable ASCII"),
     LogField("trace_id", "W3C trace id, also in the x-trace-id response header"),
     LogField("span_id", "the server span"),
     LogField("route", "which API"),

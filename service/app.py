@@ -12,6 +12,7 @@ from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink
+from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.http.application import App, make_app
@@ -56,14 +57,18 @@ def create_app(
     )
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
     services = _services(settings, checkpoint, model_dir, socket_path, telemetry, supervision)
-    warming_up: list[asyncio.Task[None]] = []
+    telemetry.read_engine(services.engine_figures)
+    silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
+    background: list[asyncio.Task[None]] = []
 
     async def start() -> None:
         services.link.start()
-        warming_up.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
+        background.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
+        background.append(asyncio.create_task(silence.run(), name="silence-log"))
 
     async def stop() -> None:
-        warming_up.pop().cancel()
+        while background:
+            background.pop().cancel()
         await services.link.close()
         await services.runs.close()
         await services.store.close()

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.options import setting
+from engine.options import OptionError, setting
+from service.api_keys import ApiKey, api_keys
 
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
@@ -26,6 +27,31 @@ _LOGS = "Logs"
 
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
 _SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a special meaning
+
+
+# What clients must present (here, since a class has at most 300 lines).
+_Keys = Annotated[
+    tuple[str, ...],
+    setting(
+        _KEYS,
+        "Keys that clients must send as a bearer token, each KEY or ALIAS=KEY. The alias (1 to "
+        "32 of a-z, 0-9, _ and -, before the first =) is the name that logs, traces and "
+        "metrics have for the key; without one it is key1, key2, … by position. Keys of the "
+        "same alias are one tenant. Default: no key required.",
+        max_length=1024,
+        secret=True,
+    ),
+]
+_PriorityKeys = Annotated[
+    tuple[str, ...],
+    setting(
+        _KEYS,
+        "Further API keys, whose requests may also go ahead of others (a negative "
+        "priority). If the server has only one tenant in all, it may too.",
+        max_length=1024,
+        secret=True,
+    ),
+]
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,25 +133,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Seconds a client may block one write of its answer before it is disconnected.",
         ),
     ] = 60.0
-    api_key: Annotated[
-        tuple[str, ...],
-        setting(
-            _KEYS,
-            "Keys that clients must send as a bearer token. Default: no key required.",
-            max_length=1024,
-            secret=True,
-        ),
-    ] = ()
-    priority_api_key: Annotated[
-        tuple[str, ...],
-        setting(
-            _KEYS,
-            "Further API keys, whose requests may also go ahead of others (a negative "
-            "priority). If the server has only one key in all, it may too.",
-            max_length=1024,
-            secret=True,
-        ),
-    ] = ()
+    api_key: _Keys = ()
+    priority_api_key: _PriorityKeys = ()
     signing_key: (
         Annotated[
             str,
@@ -205,9 +214,10 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         _Seconds,
         setting(
             _AVAILABILITY,
-            "Seconds without a message from the engine after which the server is not ready.",
+            "Seconds without a message from the engine after which the server is not ready and "
+            "refuses requests (503). An engine sends one every second, also during a long step.",
         ),
-    ] = 30.0
+    ] = 5.0
     engine_restart_timeout: Annotated[
         _SecondsOrNone,
         setting(
@@ -304,10 +314,30 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         setting(_LOGS, "auto: readable text on a terminal, JSON lines elsewhere."),
     ] = "auto"
 
+    log_clients: Annotated[
+        bool,
+        setting(
+            _LOGS,
+            "Whether a request's log line has the client's address and user agent.",
+        ),
+    ] = True
+
+    def __post_init__(self) -> None:
+        """Raise OptionError if the keys contradict each other."""
+        try:
+            _ = self.keys
+        except ValueError as error:
+            raise OptionError(f"--api-key: {error}") from None
+
     @property
-    def keys(self) -> tuple[str, ...]:
+    def keys(self) -> tuple[ApiKey, ...]:
         """Return every accepted key once; empty: no key is needed."""
-        return tuple(dict.fromkeys((*self.api_key, *self.priority_api_key)))
+        return api_keys(self.api_key, self.priority_api_key)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Return the aliases of all keys, each once."""
+        return tuple(dict.fromkeys(key.alias for key in self.keys))
 
     def names(self, model_dir: Path) -> tuple[str, ...]:
         """Return the names by which clients may request the model; replies use the first."""

@@ -239,6 +239,8 @@ def make_telemetry(
             settings.names(Path(options.model_dir)),
             version=VERSION,
             tracer=make_tracer(os.environ, version=VERSION),
+            keys=settings.tenants,
+            log_clients=settings.log_clients,
             dropped_log_lines=lambda: writer.dropped,
             ledger_descriptor=ledger,
             serves_grpc=settings.grpc_port is not None,

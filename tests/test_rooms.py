@@ -22,7 +22,7 @@ ORDER = {
         *("simulation", "loop", "__main__"),
     ),
     "service": (
-        *("version", "errors", "settings", "conversation", "served_model", "tenants"),
+        *("version", "errors", "api_keys", "settings", "conversation", "served_model", "tenants"),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
         *("generation", "pooling", "admission", "telemetry", "store", "wire", "preparation"),
         *("serving", "grpc", "http", "doctor", "app", "worker", "settings_page", "cli"),

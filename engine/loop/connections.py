@@ -189,6 +189,13 @@ class ConnectionServer:
         for connection in peers:
             self.send(connection, frame)
 
+    def broadcast(self, frame: bytes) -> None:
+        """Send a frame to every connection there is now."""
+        with self._lock:
+            peers = list(self._peers)
+        for connection in peers:
+            self.send(connection, frame)
+
     def cut(self, connection: int, reason: str) -> None:
         """Close a connection."""
         peer = self._peers.get(connection)

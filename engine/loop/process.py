@@ -2,7 +2,8 @@
 
 The socket is bound before the model loads, so that clients can be informed of the progress. The
 main thread loads the model, then loops: process arrived messages, run a step, send the outputs.
-When idle it sleeps until something arrives, and sends a heartbeat once a second.
+When idle it sleeps until something arrives, and sends a heartbeat once a second. So an engine that
+is well sends something at least every two seconds (during a long step, ``engine.loop.long_steps``).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from engine.loop.connections import (
 )
 from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError, ProtocolError
+from engine.loop.long_steps import LongSteps
 from engine.messages import (
     Abort,
     Fatal,
@@ -45,6 +47,7 @@ from engine.messages import (
     Ready,
     StepOutputs,
     Submit,
+    Working,
     encode_frame,
 )
 from engine.step.grammar_state import GrammarError
@@ -106,6 +109,7 @@ class EngineProcess:
         self._is_loading = True
         self._last_sent = time.monotonic()
         self._server = ConnectionServer(socket_path, self._inbox.put)
+        self._long_steps = LongSteps(self._report_step, lambda: self._beats.allowed_seconds)
         self._connections: set[int] = set()
 
     def run(self, *, exit_with_parent: bool = True, parent: int | None = None) -> int:
@@ -229,8 +233,13 @@ class EngineProcess:
 
     # --- the loop ------------------------------------------------------------------------------
 
+    def _report_step(self, seconds: float) -> None:
+        """Called from another thread."""
+        self._server.broadcast(encode_frame(Working(seconds)))
+
     def _loop(self, core: EngineCore) -> None:
         self._last_sent = time.monotonic()
+        self._long_steps.start()
         while True:
             for event in self._arrivals(wait=not core.has_work):
                 if isinstance(event, _Stop):
@@ -243,7 +252,9 @@ class EngineProcess:
                 if not isinstance(event, _Woken):
                     self._take(core, event)
             if core.has_work:
+                self._long_steps.step_begins()
                 self._send(core, core.step())
+                self._long_steps.step_ended()
             elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
                 gc.collect()
                 self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))

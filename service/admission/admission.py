@@ -6,6 +6,7 @@ import math
 
 from service.admission.drain import Drain
 from service.engine.link import EngineLink, LinkPhase
+from service.engine.silence import EngineStatus, engine_status
 from service.errors import (
     EngineUnavailableError,
     LoadingError,
@@ -54,10 +55,10 @@ class Admission:
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
             raise self._drain.refusal()
-        is_ready = self._link.state.phase is LinkPhase.READY
-        if not is_ready:
+        if self._link.state.phase is not LinkPhase.READY:
             self._check_restart()
-        if is_ready and self._link.silence > self._longest_silence:
+        status = engine_status(self._link, self._supervision, self._longest_silence)
+        if status is EngineStatus.SILENT:
             raise EngineUnavailableError(
                 f"No message from the engine for {self._link.silence:.0f} s; retry."
             )
@@ -113,7 +114,5 @@ class Admission:
     def _retry_after(self, waiting: int) -> int | None:
         """Estimate the seconds until the sequences now waiting have started, at the recent pace;
         None if none started recently."""
-        pace = self._link.admissions_per_second()
-        if pace is None:
-            return None
-        return min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(waiting / pace)))
+        seconds = self._link.predicted_wait(waiting)
+        return None if seconds is None else min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(seconds)))

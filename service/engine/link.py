@@ -29,6 +29,7 @@ from engine.messages import (
     Loading,
     Ready,
     StepOutputs,
+    Working,
     decode_from_engine,
     encode_frame,
 )
@@ -83,6 +84,7 @@ class EngineLink:
         self.state = EngineState()
         self.stats: EngineStats | None = None
         self.last_message_time: float | None = None
+        self.step_seconds: float | None = None  # of a long step under way, as last reported
         self._path = socket_path
         self._on_step = on_step
         self._on_state = on_state
@@ -149,9 +151,15 @@ class EngineLink:
         """Return the number of owners that have waiting sequences, without ``beside``."""
         return self._sequences.waiting.owners(beside=beside)
 
-    def admissions_per_second(self) -> float | None:
-        """Return how fast sequences recently left the queue; None if none did."""
-        return self._sequences.admissions_per_second()
+    def predicted_wait(self, waiting: int) -> float | None:
+        """Return the seconds until as many waiting sequences have started, at the recent pace; None
+        if none started recently."""
+        return self._sequences.predicted_wait(waiting)
+
+    @property
+    def open_sequences(self) -> OpenSequences:
+        """Those that have not ended, running or waiting, to be looked at only."""
+        return self._sequences
 
     def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
         """Open a sequence for each choice; a single message carries them all.
@@ -223,10 +231,13 @@ class EngineLink:
                 raise ValueError(f"the engine announced a message of {size} bytes")
             message = decode_from_engine(await reader.readexactly(size))
             self.last_message_time = time.monotonic()
+            self.step_seconds = None
             self._dispatch(message)
 
     def _dispatch(self, message: FromEngine) -> None:
         match message:
+            case Working():
+                self.step_seconds = message.step_seconds
             case StepOutputs():
                 self._sequences.apply(message, keep_aborted=not self._handover.is_hopeless)
                 self.stats = message.stats

@@ -53,10 +53,34 @@ class OpenSequences:
             return None
         return len(admissions) / max(now - admissions[0], 1e-3)
 
+    def predicted_wait(self, waiting: int) -> float | None:
+        """Return the seconds until as many waiting sequences have started, at the recent pace; None
+        if none started recently."""
+        if not waiting:
+            return 0.0
+        pace = self.admissions_per_second()
+        return None if pace is None else waiting / pace
+
+    def oldest_wait(self, now: float) -> float:
+        """Return how long the sequence that has waited longest for an engine to run it has done so;
+        0 if none waits."""
+        waiting = (SequenceState.UNSENT, SequenceState.QUEUED)
+        return max(
+            (now - one.waiting_since for one in self._by_handle.values() if one.state in waiting),
+            default=0.0,
+        )
+
+    def longest_gap(self, now: float) -> float:
+        """Return the longest time since the last token of a sequence that has begun to generate,
+        as its reader sees it: running, preempted, or waiting for the next engine; 0 if none has."""
+        last_tokens = (one.last_token_time for one in self._by_handle.values())
+        return max((now - moment for moment in last_tokens if moment is not None), default=0.0)
+
     # --- state changes ----------------------------------------------------------------------------
 
     def add(self, sequence: EngineSequence) -> None:
         """Add a new sequence, unsent or queued."""
+        sequence.waiting_since = time.monotonic()
         self._by_handle[sequence.handle] = sequence
         self._waiting.add(sequence.owner)
 
@@ -69,9 +93,11 @@ class OpenSequences:
 
     def take_back(self) -> None:
         """Return all sequences to the waiting state, because the engine is gone."""
+        now = time.monotonic()
         for sequence in self._by_handle.values():
             if sequence.state is SequenceState.RUNNING:
                 self._waiting.add(sequence.owner)
+                sequence.waiting_since = now
             sequence.state = SequenceState.UNSENT
 
     def remove(self, sequence: EngineSequence) -> bool:

@@ -74,7 +74,8 @@ class SequenceState(enum.Enum):
 @dataclass(slots=True, eq=False)
 class EngineSequence:
     """``message``: the one that submits it; None if the engine does not know the sequence.
-    ``owner``: the digest of its key. ``tokens`` and ``logprobs`` hold what arrived since the reader
+    ``owner``: the digest of its key. ``waiting_since``: when it last began to wait for an engine to
+    run it. ``tokens`` and ``logprobs`` hold what arrived since the reader
     last took it, ``generated`` all tokens. Times are monotonic seconds."""
 
     handle: int
@@ -83,6 +84,7 @@ class EngineSequence:
     waker: Waker
     message: Submit | None = None
     owner: str = ""
+    waiting_since: float = 0.0
     state: SequenceState = SequenceState.UNSENT
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)

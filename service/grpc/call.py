@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -101,7 +102,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keys = KeyRing(services.settings.keys, services.settings.priority_api_key)
+        self._keys = KeyRing(services.settings.keys)
         self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes
@@ -114,7 +115,7 @@ class Calls:
         services = self._services
         headers = _headers(context)
         exchange = Exchange(
-            _new_record(headers, path, route),
+            _new_record(headers, context.peer(), path, route),
             services.telemetry,
             patience=services.settings.slow_reader_timeout,
             drain=services.drain,
@@ -142,7 +143,7 @@ class Calls:
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
             if self._keys:
-                exchange.caller = self._keys.check(*key)
+                exchange.identify(self._keys.check(*key))
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
             await method(call, await self._arrivals.read(context, exchange.caller))
@@ -193,7 +194,16 @@ def _headers(context: Any) -> dict[str, bytes]:
     return headers
 
 
-def _new_record(headers: dict[str, bytes], path: str, route: str) -> RequestRecord:
+def peer_address(peer: str) -> str | None:
+    """Return the address in what gRPC calls a peer, such as ``ipv4:10.0.0.7:5012`` or
+    ``ipv6:%5B::1%5D:5012``; None for one without."""
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return None
+    return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]") or None
+
+
+def _new_record(headers: dict[str, bytes], peer: str, path: str, route: str) -> RequestRecord:
     def text(name: str) -> str | None:
         return headers.get(name, b"").decode("latin-1") or None
 
@@ -207,6 +217,8 @@ def _new_record(headers: dict[str, bytes], path: str, route: str) -> RequestReco
         client_request_id=text("x-request-id"),
         traceparent=text("traceparent"),
         tracestate=text("tracestate"),
+        client_address=peer_address(peer),
+        user_agent=text("user-agent"),
         status=499,
         grpc_status=1,  # CANCELLED, unless a status is sent
     )

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from service.admission.drain import Drain
 from service.errors import QuireError
 from service.http.origins import OriginRules
-from service.http.scope import EXCHANGE, api_key_header, header
+from service.http.scope import EXCHANGE, api_key_header, client_address, header
 from service.serving.exchange import Exchange, new_request_id
 from service.serving.keys import KeyRing
 from service.telemetry.observer import Telemetry
@@ -77,7 +77,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            exchange.caller = self._admit(scope, options)
+            exchange.identify(self._admit(scope, options))
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)
@@ -107,4 +107,6 @@ def _new_record(scope: Scope, route: str) -> RequestRecord:
         client_request_id=text(b"x-request-id"),
         traceparent=text(b"traceparent"),
         tracestate=text(b"tracestate"),
+        client_address=client_address(scope),
+        user_agent=text(b"user-agent"),
     )

@@ -13,6 +13,8 @@ OPEN = {"open": True}
 
 class EngineHealth(msgspec.Struct, frozen=True):
     """``phase``: connecting, loading, ready or lost. Counts are those of the last engine step.
+    ``silence_seconds``: since its last message; null before the first. ``step_seconds``: how long a
+    step has run that takes more than a second; null while none does.
     ``architecture``: the model's, as in its config.json; ``simulated`` if no model is loaded.
     ``tensor_parallel_size``: how many devices share the model. ``tasks``: the supported ones of
     generate, embed and score."""
@@ -21,6 +23,8 @@ class EngineHealth(msgspec.Struct, frozen=True):
     detail: str
     running: int | None
     waiting: int | None
+    silence_seconds: float | None
+    step_seconds: float | None
     max_model_len: int | None
     architecture: str | None
     tasks: tuple[str, ...] | None
@@ -28,7 +32,8 @@ class EngineHealth(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``status``: ok, loading, draining, lost, failing or silent. ``problem``: why it fails."""
+    """``status``: ok, loading, draining, lost, failing or silent. ``problem``: why the engine is
+    failing or silent."""
 
     status: str
     model: str
@@ -37,20 +42,23 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def _health(services: Services) -> Health:
-    state, stats = services.link.state, services.link.stats
+    link = services.link
+    state, stats = link.state, link.stats
     engine = EngineHealth(
         state.phase.value,
         state.detail,
         None if stats is None else stats.running,
         None if stats is None else stats.waiting,
+        None if link.last_message_time is None else round(link.silence, 3),
+        link.step_seconds,
         None if state.ready is None else state.ready.max_model_len,
         None if state.ready is None else state.ready.architecture,
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )
-    status = services.health()
-    problem = services.supervision.problem if status == "failing" else None
-    return Health(status, services.limits.names[0], engine, problem)
+    status = services.engine_status()
+    shown = "draining" if services.drain.draining else status.value
+    return Health(shown, services.limits.names[0], engine, services.problem(status))
 
 
 def _respond(health: Health, *, healthy: bool) -> Response[bytes]:

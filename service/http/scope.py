@@ -28,6 +28,12 @@ def header(scope: Scope, name: bytes) -> bytes:
     return next((value for key, value in scope["headers"] if key == name), b"")
 
 
+def client_address(scope: Scope) -> str | None:
+    """Return the address that the listener sees: a proxy's, where one is in between."""
+    client = scope.get("client")
+    return None if client is None else client[0] or None
+
+
 def api_key_header(scope: Scope) -> bytes:
     """Return the key as Anthropic's clients send it, or else as Azure's do."""
     return header(scope, b"x-api-key") or header(scope, b"api-key")

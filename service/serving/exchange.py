@@ -13,7 +13,7 @@ from service.generation.request import Generation
 from service.pooling.request import PooledTexts
 from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
-from service.tenants.caller import ANYBODY
+from service.tenants.caller import ANYBODY, Caller
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from service.wire.decode import Ignored
 
@@ -68,6 +68,11 @@ class Exchange:
         if self.record.identity is not None:
             headers["traceresponse"] = self.record.identity.traceresponse
         return headers
+
+    def identify(self, caller: Caller) -> None:
+        """Record whose request it is."""
+        self.caller = caller
+        self.record.key = caller.alias
 
     def began(self, generation: Generation) -> None:
         """Record that the engine now works on this exchange."""

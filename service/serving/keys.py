@@ -6,20 +6,34 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 
+from service.api_keys import ApiKey
 from service.errors import UnauthorizedError
 from service.tenants.caller import Caller
 
 
 class KeyRing:
-    """Holds only the keys' SHA-256 digests. ``hurried``: the ``keys`` whose requests may be
-    prioritized over others'; a server's only key may always be."""
+    """Holds only the keys' SHA-256 digests. Keys of one alias belong to one tenant, which is known
+    by the digest of the first of them. The requests of a server's only tenant may be prioritized
+    with any of its keys."""
 
-    def __init__(self, keys: Iterable[str], hurried: Iterable[str] = ()) -> None:
-        self._digests = list(dict.fromkeys(_digest(key.encode()) for key in keys))
-        self._hurried = frozenset(_digest(key.encode()) for key in hurried)
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
+        keys = tuple(keys)
+        owners: dict[str, str] = {}  # by alias
+        for key in keys:
+            owners.setdefault(key.alias, _digest(key.key.encode()).hex())
+        shares = len(owners) > 1
+        self._callers: dict[bytes, Caller] = {}  # by digest
+        for text, key in (*((key.key, key) for key in keys), *((key.written, key) for key in keys)):
+            caller = Caller(
+                owner=owners[key.alias],
+                alias=key.alias,
+                shares=shares,
+                may_hurry=not shares or key.has_priority,
+            )
+            self._callers.setdefault(_digest(text.encode()), caller)
 
     def __bool__(self) -> bool:
-        return bool(self._digests)
+        return bool(self._callers)
 
     def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
         """Return the caller whose key is in ``Authorization: Bearer`` or else ``x-api-key``. All
@@ -32,17 +46,13 @@ class KeyRing:
                 "'x-api-key: KEY'."
             )
         digest = _digest(key)
-        found = False
-        for known in self._digests:
-            found |= hmac.compare_digest(digest, known)
-        if not found:
+        found: Caller | None = None
+        for known, caller in self._callers.items():
+            if hmac.compare_digest(digest, known):
+                found = caller
+        if found is None:
             raise UnauthorizedError("Incorrect API key provided.")
-        shares = len(self._digests) > 1
-        return Caller(
-            owner=digest.hex(),
-            shares=shares,
-            may_hurry=not shares or digest in self._hurried,
-        )
+        return found
 
 
 def _digest(key: bytes) -> bytes:

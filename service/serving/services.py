@@ -9,7 +9,8 @@ from engine.messages import Ready
 from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint
-from service.engine.link import EngineLink, LinkPhase
+from service.engine.link import EngineLink
+from service.engine.silence import EngineFigures, EngineStatus, engine_figures, engine_status
 from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
@@ -68,18 +69,23 @@ class Services:
         }
         return tuple(task for task, is_done in does.items() if is_done)
 
+    def engine_status(self) -> EngineStatus:
+        """Whether the engine is well; ``/health`` and ``quire_engine_ready`` are made of it."""
+        return engine_status(self.link, self.supervision, self.settings.engine_silence_timeout)
+
+    def engine_figures(self) -> EngineFigures:
+        """What the metrics show of the engine at this moment."""
+        return engine_figures(self.link, self.engine_status())
+
     def health(self) -> str:
-        """Return ``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it
-        dies repeatedly) or ``silent`` (no message from it for too long)."""
-        if self.drain.draining:
-            return "draining"
-        phase = self.link.state.phase
-        if phase is not LinkPhase.READY and self.supervision.problem is not None:
-            return "failing"
-        match phase:
-            case LinkPhase.CONNECTING | LinkPhase.LOADING:
-                return "loading"
-            case LinkPhase.LOST:
-                return "lost"
-        silent = self.link.silence > self.settings.engine_silence_timeout
-        return "silent" if silent else "ok"
+        """Return ``draining``, or the engine's status."""
+        return "draining" if self.drain.draining else self.engine_status().value
+
+    def problem(self, status: EngineStatus) -> str | None:
+        """What is wrong with an engine that is failing or silent, for humans."""
+        match status:
+            case EngineStatus.FAILING:
+                return self.supervision.problem
+            case EngineStatus.SILENT:
+                return f"no message from the engine for {self.link.silence:.0f} s"
+        return None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
 from observability import catalogue
 from observability.metrics import MetricRegistry
+from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.engine_totals import EngineTotals
 
 _NO_STATE = EngineStats()
+_NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
 _HANDLE_BYTES = 8
 
 
@@ -25,6 +27,7 @@ class EngineTelemetry:
 
     def __init__(self, metrics: MetricRegistry) -> None:
         model = metrics.models[0]
+        self.read: Callable[[], EngineFigures] = lambda: _NO_FIGURES
         self._metrics = metrics
         self._model = model
         self._running = metrics[catalogue.SEQUENCES_RUNNING].labels(model)
@@ -39,6 +42,10 @@ class EngineTelemetry:
         self._usage = metrics[catalogue.KV_USAGE_RATIO].labels(model)
         self._last_message = metrics[catalogue.ENGINE_LAST_MESSAGE].labels(model)
         self._ready = metrics[catalogue.ENGINE_READY].labels(model)
+        self._oldest_wait = metrics[catalogue.OLDEST_WAITING_SECONDS].labels(model)
+        self._longest_gap = metrics[catalogue.LONGEST_GAP_SECONDS].labels(model)
+        self._silence = metrics[catalogue.ENGINE_SILENCE_SECONDS].labels(model)
+        self._predicted_wait = metrics[catalogue.PREDICTED_WAIT_SECONDS].labels(model)
         self._load_seconds = metrics[catalogue.ENGINE_LOAD_SECONDS].labels(model)
         self._step_seconds = {
             phase: metrics[catalogue.STEP_SECONDS].labels(model, phase.value) for phase in StepPhase
@@ -48,7 +55,6 @@ class EngineTelemetry:
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
         self._totals = EngineTotals(metrics)
         self._state = _NO_STATE
-        self._heard_at = 0.0
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
         # The handles of the last step with tokens, packed, and its time, which ``_last_token``
@@ -61,9 +67,7 @@ class EngineTelemetry:
         the last one."""
         self._keep_gaps(kept)
         self._totals.engine_is(ready.identity)
-        self._ready.set(1)
         self._load_seconds.set(ready.load_seconds)
-        self._heard_at = time.time()
         self._metrics[catalogue.ENGINE_INFO].info(
             {
                 "model": self._model,
@@ -88,13 +92,11 @@ class EngineTelemetry:
         self._totals.heard(stats)
         self._state = stats
         self._is_lost = False
-        self._heard_at = time.time()
 
     def lost(self, kept: Set[int]) -> None:
         """Record that the link to the engine broke: its sequences are gone, except for those handed
         to the next engine (``kept``, by handle), whose streams see one long gap."""
         self._keep_gaps(kept)
-        self._ready.set(0)
         self._is_lost = True
 
     def publish(self) -> None:
@@ -110,8 +112,17 @@ class EngineTelemetry:
         self._active.set(stats.kv_blocks_active)
         blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
         self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
-        self._last_message.set(self._heard_at)
+        self._publish_figures(self.read())
         self._totals.publish()
+
+    def _publish_figures(self, figures: EngineFigures) -> None:
+        self._ready.set(figures.status is EngineStatus.OK)
+        self._oldest_wait.set(figures.oldest_wait)
+        self._longest_gap.set(figures.longest_gap)
+        self._silence.set(figures.silence)
+        self._predicted_wait.set(figures.predicted_wait)
+        heard_at = 0.0 if figures.silence is None else time.time() - figures.silence
+        self._last_message.set(heard_at)
 
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only keep measuring the gaps of these sequences."""

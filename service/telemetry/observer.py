@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from engine.messages import Heartbeat, StepOutputs
@@ -13,6 +13,7 @@ from service.telemetry.record import RequestRecord
 
 if TYPE_CHECKING:
     from service.engine.link import EngineState
+    from service.engine.silence import EngineFigures
 
 
 class Telemetry(Protocol):
@@ -36,6 +37,9 @@ class Telemetry(Protocol):
 
     def on_state(self, state: EngineState) -> None:
         """The engine's state changed (connecting, loading, ready, lost)."""
+
+    def read_engine(self, read: Callable[[], EngineFigures]) -> None:
+        """Set what is called for each metrics page, for figures that move without a message."""
 
     def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:
         """Return the pieces of the metrics page, generated lazily, and its content type, for a
@@ -61,6 +65,9 @@ class NoTelemetry:
         return
 
     def on_state(self, state: EngineState) -> None:
+        return
+
+    def read_engine(self, read: Callable[[], EngineFigures]) -> None:
         return
 
     def exposition_pieces(self, accept: str) -> tuple[Iterator[bytes], str]:

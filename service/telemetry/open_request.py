@@ -23,6 +23,9 @@ class OpenRequest(msgspec.Struct, frozen=True, array_like=True):
     received_time: float
     received_wall_ns: int
     client_request_id: str | None
+    key: str | None
+    client_address: str | None
+    user_agent: str | None
     trace_id: str
     span_id: str
     model: str

@@ -1,7 +1,7 @@
 """The record of one HTTP or gRPC request, the source of its metrics, span and log line.
 
 Routes fill it in while the request is served; ``service.telemetry.requests`` reads it once, at the
-end. It holds no content: no prompt, no output, no key.
+end. It holds no content: no prompt, no output, no key (but the alias of one).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ class RequestRecord:
     received_wall_ns: int
 
     client_request_id: str | None = None
+    key: str | None = None  # alias of the caller's; None if no key is needed, or it is wrong
+    client_address: str | None = None  # as the listener saw it
+    user_agent: str | None = None  # as sent, until telemetry has made it safe to log
     traceparent: str | None = None  # inbound W3C context, unparsed
     tracestate: str | None = None
     trace_id: str = ""

@@ -14,8 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.messages import Finished, Heartbeat, StepOutputs
 from observability import catalogue
-from observability.catalogue import OTHER_MODEL, MetricKind, Scope
-from observability.logging import get_logger, log_request, sound_client_request_id
+from observability.catalogue import OTHER_KEY, OTHER_MODEL, MetricKind, Scope
+from observability.logging import (
+    get_logger,
+    log_request,
+    printable,
+    sound_client_request_id,
+)
 from observability.metrics import MetricRegistry
 from observability.open_requests import OpenRequests
 from observability.outcomes import (
@@ -26,6 +31,7 @@ from observability.outcomes import (
 )
 from observability.tracing import IdentityTracer, Tracer
 from service.engine.link import EngineState, LinkPhase
+from service.engine.silence import EngineFigures
 from service.telemetry.engine import EngineTelemetry
 from service.telemetry.loop_holds import LoopHolds
 from service.telemetry.open_request import encode_open
@@ -43,7 +49,8 @@ _log = get_logger()
 
 
 class Telemetry:
-    """``models``: the model's names, the primary one first. ``dropped_log_lines`` returns how many
+    """``models``: the model's names, the primary one first. ``keys``: the aliases of API keys.
+    ``log_clients``: keep clients' addresses and user agents. ``dropped_log_lines`` returns how many
     log lines were lost since the start. ``ledger_descriptor``: of the memory that the next worker
     continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive."""
 
@@ -53,17 +60,24 @@ class Telemetry:
         *,
         version: str,
         tracer: Tracer | None = None,
+        keys: Sequence[str] = (),
+        log_clients: bool = True,
         dropped_log_lines: Callable[[], int] = lambda: 0,
         ledger_descriptor: int | None = None,
         serves_grpc: bool = False,
     ) -> None:
         self.metrics = MetricRegistry(
-            models, open_requests=OPEN_REQUEST_ROWS, descriptor=ledger_descriptor
+            models,
+            label_values={catalogue.KEY.name: keys},
+            open_requests=OPEN_REQUEST_ROWS,
+            descriptor=ledger_descriptor,
         )
         self._ledger = self.metrics.ledger
         self.open_requests = OpenRequests(self._ledger)
         self._rows: dict[str, int] = {}  # by request id
         self._models = frozenset(models)
+        self._keys = frozenset(keys)
+        self._log_clients = log_clients
         self._tracer = tracer or IdentityTracer()
         self._engine = EngineTelemetry(self.metrics)
         self._dropped = {
@@ -73,6 +87,7 @@ class Telemetry:
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._requests = self.metrics.series(catalogue.REQUESTS)
         self._handovers = self.metrics.series(catalogue.HANDOVERS)
+        self._key_tokens = self.metrics.series(catalogue.KEY_TOKENS)
         self.holds = LoopHolds(self.metrics.series(catalogue.EVENT_LOOP_HOLD_SECONDS)().observe)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._histograms = {
@@ -94,6 +109,8 @@ class Telemetry:
         record.identity = identity
         record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
         record.client_request_id = sound_client_request_id(record.client_request_id)
+        record.client_address = printable(record.client_address) if self._log_clients else None
+        record.user_agent = printable(record.user_agent) if self._log_clients else None
         with self._ledger:
             self._in_progress(record.route).inc()
             row = self.open_requests.insert(encode_open(record))
@@ -166,6 +183,16 @@ class Telemetry:
         handovers = sum(sequence.handovers for sequence in record.sequences)
         if handovers and record.model in self._models:
             self._handovers(record.model).inc(handovers)
+        self._count_tokens(record)
+
+    def _count_tokens(self, record: RequestRecord) -> None:
+        """Count what the engine did for a key, whether or not the client stayed for it."""
+        if _earliest(record.sequences, "first_scheduled_time") is None:
+            return
+        key = record.key if record.key in self._keys else OTHER_KEY
+        self._key_tokens(key, "prompt").inc(max(0, record.prompt_tokens - record.cached_tokens))
+        self._key_tokens(key, "cached").inc(record.cached_tokens)
+        self._key_tokens(key, "output").inc(record.output_tokens)
 
     def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:
         if record.model in self._models:
@@ -207,6 +234,10 @@ class Telemetry:
             self._engine.on_ready(state.ready, state.kept)
         elif state.phase is LinkPhase.LOST:
             self._engine.lost(state.kept)
+
+    def read_engine(self, read: Callable[[], EngineFigures]) -> None:
+        """Set what is called for each metrics page, for figures that move without a message."""
+        self._engine.read = read
 
     # --- the worker ---------------------------------------------------------------------------
 
@@ -255,6 +286,9 @@ def log_fields(record: RequestRecord) -> dict[str, object]:
     return {
         "request_id": record.request_id,
         "client_request_id": record.client_request_id,
+        "key": record.key,
+        "client_address": record.client_address,
+        "user_agent": record.user_agent,
         "trace_id": record.trace_id,
         "span_id": record.span_id,
         "route": record.route,

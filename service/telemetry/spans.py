@@ -36,6 +36,7 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         schema.ATTR_CACHED_TOKENS: record.cached_tokens,
         schema.ATTR_OUTCOME: record.outcome,
         schema.ATTR_REQUEST_ID: record.request_id,
+        schema.ATTR_KEY: record.key,
         schema.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
         schema.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
         schema.ATTR_ERROR_TYPE: record.outcome if failed else None,

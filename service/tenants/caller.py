@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """``owner``: the digest of the caller's key; empty if no key is needed. ``shares``: others have
-    keys too. ``may_hurry``: its requests may be prioritized over others'."""
+    """``owner``: the digest of the first key of the caller's tenant; empty if no key is needed.
+    ``alias``: the name that logs and metrics have for it; None if no key is needed. ``shares``:
+    there are other tenants. ``may_hurry``: its requests may be prioritized over others'."""
 
     owner: str = ""
+    alias: str | None = None
     shares: bool = False
     may_hurry: bool = True
 

@@ -20,7 +20,11 @@ SMALL = ("--load-format", "dummy", "--threads", "1", "--kv-cache-memory", str(64
 SECRETS = [option for option in settings() if option.secret]
 CANARIES = {option.name: f"canary-of-{option.name.replace('_', '-')}" for option in SECRETS}
 # The value that holds the mark; where none is given the mark alone will do.
-VALUES = {"store_url": "postgresql://u:{}@127.0.0.1:9/x"}
+VALUES = {
+    "api_key": "team={}",
+    "priority_api_key": "vip={}",
+    "store_url": "postgresql://u:{}@127.0.0.1:9/x",
+}
 # Values that a start refuses, mark included.
 WRONG = {"signing_key": "canary", "store_url": "canary://u:canary@host/x"}
 
@@ -148,4 +152,15 @@ def test_a_secret_that_is_refused_is_not_quoted(
     monkeypatch.setenv(option.variable, WRONG[name])
     done = quire("serve", str(checkpoint), *SMALL, "--port", "0")
     assert done.returncode != 0
+    assert b"canary" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("aliases", [("a", "b"), ("other", "a")])
+def test_keys_whose_aliases_are_refused_are_not_quoted(
+    aliases: tuple[str, str], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_API_KEY", ",".join(f"{alias}=canary" for alias in aliases))
+    done = quire("serve", str(checkpoint), *SMALL, "--port", "0")
+    assert done.returncode == 2
+    assert b"alias" in done.stderr
     assert b"canary" not in done.stdout + done.stderr

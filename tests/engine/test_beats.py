@@ -64,6 +64,7 @@ def test_how_long_a_step_may_take_is_learnt_from_those_before() -> None:
     assert page[Sign.ALLOWED_SECONDS] == 0.0
     beats.planned(1)  # a small step may take as long as a large one took
     assert page[Sign.ALLOWED_SECONDS] == pytest.approx(STEP_MARGIN * 4.0)
+    assert beats.allowed_seconds == page[Sign.ALLOWED_SECONDS]
     clock.now += 1.0
     beats.turned(9, is_idle=False)
     beats.planned(2048)  # and a large one as many times as long as a small one as it has tokens

@@ -31,6 +31,7 @@ from engine.messages import (
     StepPhase,
     Submit,
     TokenLogprobs,
+    Working,
     decode_from_engine,
     decode_to_engine,
     encode_frame,
@@ -112,6 +113,7 @@ def test_messages_to_the_engine_arrive_equal(message: Submit | Abort) -> None:
         Loading("weights", 1, 2),
         Fatal("no weights"),
         Heartbeat(STATS),
+        Working(2.5),
         StepOutputs(
             time=2.0,
             handles=struct.pack("<2q", 7, 2**62),

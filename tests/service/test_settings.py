@@ -8,13 +8,26 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.options import OptionError
 from service.settings import ServiceSettings
 
 
 def test_every_key_lets_in_once() -> None:
     settings = ServiceSettings(api_key=("a", "b"), priority_api_key=("b", "c"))
-    assert settings.keys == ("a", "b", "c")
+    assert [key.key for key in settings.keys] == ["a", "b", "c"]
     assert ServiceSettings().keys == ()
+
+
+def test_tenants_are_the_aliases_of_keys_each_once() -> None:
+    settings = ServiceSettings(api_key=("team=a", "team=b", "c"), priority_api_key=("vip=d",))
+    assert settings.tenants == ("team", "key3", "vip")
+    assert ServiceSettings().tenants == ()
+
+
+def test_keys_that_contradict_each_other_are_refused_without_quoting_them() -> None:
+    with pytest.raises(OptionError, match="--api-key: one key has two aliases") as caught:
+        ServiceSettings(api_key=("a=sk-secret",), priority_api_key=("b=sk-secret",))
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_model_is_named_after_its_directory_unless_names_are_given(

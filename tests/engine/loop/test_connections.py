@@ -116,6 +116,15 @@ def test_an_announcement_reaches_those_here_and_is_the_first_word_to_later_ones(
     assert receive_exactly(late, 3) == b"two"
 
 
+def test_a_broadcast_reaches_those_here_only(server: Server) -> None:
+    peers = [server.connect()[0] for _ in range(2)]
+    server.server.broadcast(b"one")
+    assert [receive_exactly(peer, 3) for peer in peers] == [b"one", b"one"]
+    late, connection = server.connect()
+    server.server.send(connection, b"two")
+    assert receive_exactly(late, 3) == b"two"
+
+
 def test_a_cut_connection_is_closed(server: Server) -> None:
     peer, connection = server.connect()
     server.server.cut(connection, "a reason")

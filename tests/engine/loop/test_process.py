@@ -34,6 +34,7 @@ from engine.messages import (
     Ready,
     StepOutputs,
     Submit,
+    Working,
 )
 from tests.e2e.quire_server import is_running
 from tests.engine.checking_runner import continue_alone
@@ -175,6 +176,17 @@ def test_an_idle_engine_gives_a_sign_of_life_each_second_and_spends_no_time(
     client.wait(Heartbeat)
     assert 2.5 < time.monotonic() - wall < 10
     assert cpu_seconds(engine.pid) - cpu < 0.1
+
+
+def test_a_long_step_is_reported_while_it_runs_to_every_connection(path: Path) -> None:
+    with checking_engine(path, "--step-seconds", "3"):
+        asker, other = EngineClient(path), EngineClient(path)
+        asker.wait(Ready)
+        asker.submit(1, [1, 2, 3], 1)
+        for client in (asker, other):
+            assert client.wait(Working).step_seconds >= 1
+        asker.wait_finished(1)
+        assert asker.finished[1].output_tokens == 1
 
 
 def cpu_seconds(pid: int) -> float:

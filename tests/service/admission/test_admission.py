@@ -44,8 +44,8 @@ class Queue:
     def state(self) -> EngineState:
         return EngineState(self.phase)
 
-    def admissions_per_second(self) -> float | None:
-        return self.pace
+    def predicted_wait(self, waiting: int) -> float | None:
+        return None if self.pace is None else waiting / self.pace
 
 
 def admission(

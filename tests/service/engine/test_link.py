@@ -35,6 +35,7 @@ from engine.messages import (
     StepOutputs,
     Submit,
     TokenLogprobs,
+    Working,
     decode_to_engine,
     encode_frame,
 )
@@ -237,6 +238,18 @@ async def test_states_are_reported_in_order(ends: Ends) -> None:
     assert ends.link.state.ready == READY
 
 
+async def test_an_engine_inside_a_long_step_is_not_silent(ends: Ends) -> None:
+    begun = ends.link.last_message_time
+    ends.engine.say(Working(2.5))
+    await ends.until(lambda: ends.link.step_seconds == 2.5)
+    assert begun is not None
+    assert ends.link.last_message_time is not None
+    assert ends.link.last_message_time > begun
+    assert ends.steps == []  # the step's end will be counted
+    ends.engine.say(step({}))
+    await ends.until(lambda: ends.link.step_seconds is None)
+
+
 async def test_a_step_reaches_each_sequence_and_wakes_each_reader_once(ends: Ends) -> None:
     waker = Waker()
     first, second = ends.submit(waker), ends.submit(waker)
@@ -323,12 +336,12 @@ async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
 
 
 async def test_the_pace_of_the_queue_is_measured(ends: Ends) -> None:
-    assert ends.link.admissions_per_second() is None
+    assert ends.link.predicted_wait(10) is None
     sequences = [ends.submit() for _ in range(10)]
     admitted = [Admitted(sequence.handle, 1.0, 0) for sequence in sequences]
     ends.engine.say(step({}, admitted=admitted))
     await ends.until(lambda: ends.link.waiting_sequences == 0)
-    assert (ends.link.admissions_per_second() or 0) > 1
+    assert 0 < (ends.link.predicted_wait(10) or 0) < 10
 
 
 async def test_a_record_is_made_for_a_sequence_that_the_engine_did_not_end(ends: Ends) -> None:

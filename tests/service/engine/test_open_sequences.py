@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
+import pytest
 
 from engine.messages import Admitted, FinishReason
 from service.engine.open_sequences import OpenSequences
@@ -53,3 +56,41 @@ def test_failing_one_twice_counts_once() -> None:
     sequences.fail([sequence, sequence], EngineFailedError("gone"))
     assert sequence.failure is not None
     assert len(sequences.waiting) == 0
+
+
+def test_the_oldest_wait_begins_with_the_submission_and_again_when_the_engine_dies() -> None:
+    sequences, (first, second) = opened(1, 2)
+    first.waiting_since, second.waiting_since = 10.0, 14.0
+    assert sequences.oldest_wait(20.0) == 10.0
+    sequences.apply(step({}, admitted=[Admitted(1, 15.0, 0)]), keep_aborted=False)
+    assert sequences.oldest_wait(20.0) == 6.0
+    sequences.apply(step({}, admitted=[Admitted(2, 16.0, 0)]), keep_aborted=False)
+    assert sequences.oldest_wait(20.0) == 0.0
+    before = time.monotonic()
+    sequences.take_back()
+    assert before <= first.waiting_since <= time.monotonic()
+    assert sequences.oldest_wait(first.waiting_since + 2.0) == pytest.approx(2.0)
+
+
+def test_the_longest_gap_is_that_of_sequences_with_a_token_whatever_they_wait_for() -> None:
+    sequences, (first, second, _) = opened(1, 2, 3)
+    assert sequences.longest_gap(20.0) == 0.0
+    first.last_token_time, second.last_token_time = 12.0, 19.0
+    assert sequences.longest_gap(20.0) == 8.0
+    sequences.take_back()
+    assert sequences.longest_gap(21.0) == 9.0
+    sequences.remove(first)
+    assert sequences.longest_gap(21.0) == 2.0
+
+
+def test_the_wait_of_those_who_wait_is_predicted_from_the_recent_pace() -> None:
+    sequences, _ = opened(*range(6))
+    assert sequences.predicted_wait(0) == 0.0
+    assert sequences.predicted_wait(4) is None
+    sequences.apply(step({}, admitted=[Admitted(n, 1.0, 0) for n in range(2)]), keep_aborted=False)
+    pace = sequences.admissions_per_second()
+    assert pace is not None
+    predicted = sequences.predicted_wait(4)
+    assert predicted is not None
+    assert predicted > 0
+    assert sequences.predicted_wait(0) == 0.0

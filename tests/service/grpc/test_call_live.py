@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from service.grpc.call import peer_address
 from service.proto.quire.v1 import quire_pb2 as pb
 from tests.service.grpc.clients import GrpcService, chat, long_chat, put_together, trailing
 from tests.service.grpc.conftest import MAX_BODY_BYTES
@@ -40,6 +41,20 @@ def test_ids_and_trace_context_go_in_and_out(service: GrpcService) -> None:
     assert line["client_request_id"] == "of-the-caller"
     assert (line["route"], line["outcome"], line["status"]) == ("grpc_chat", "length", 200)
     assert (line["trace_id"], line["output_tokens"]) == (trace_id, 2)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.7:5012", "10.0.0.7"),
+        ("ipv6:%5B::1%5D:5012", "::1"),
+        ("ipv6:[fe80::1]:5012", "fe80::1"),
+        ("unix:/run/quire.sock", None),
+        ("", None),
+    ],
+)
+def test_an_address_is_read_off_a_peer(peer: str, address: str | None) -> None:
+    assert peer_address(peer) == address
 
 
 def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.RpcError:

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
+from service.api_keys import api_keys
 from service.grpc import standard
 from service.grpc.health import HealthServicer
 from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places
@@ -121,7 +122,7 @@ async def listed(call: Any) -> set[str]:
 
 
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
-    handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(["key"]))
+    handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(api_keys(["key"])))
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")
         for metadata in ((), (("x-api-key", "wrong"),), (("authorization", "key"),)):

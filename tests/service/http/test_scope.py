@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.http.scope import EXCHANGE, api_key_header, exchange_in, header
+from service.http.scope import EXCHANGE, api_key_header, client_address, exchange_in, header
 from service.serving.exchange import Exchange
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
@@ -35,6 +35,15 @@ def test_anthropics_header_goes_before_azures(
     headers: list[tuple[bytes, bytes]], key: bytes
 ) -> None:
     assert api_key_header(scope(*headers)) == key
+
+
+@pytest.mark.parametrize(
+    ("client", "address"), [(("::1", 50_012), "::1"), (None, None), (("", 0), None)]
+)
+def test_a_clients_address_is_the_one_that_the_listener_saw(
+    client: object, address: str | None
+) -> None:
+    assert client_address({"client": client, "headers": []}) == address  # type: ignore[typeddict-item]
 
 
 def test_a_request_that_no_counted_route_took_has_no_exchange() -> None:

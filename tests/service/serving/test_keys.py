@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.api_keys import api_keys
 from service.errors import UnauthorizedError
 from service.serving.keys import KeyRing
 
-RING = KeyRing(["sk-one", "sk-two", "sk-one"], hurried=["sk-two"])
+RING = KeyRing(api_keys(["sk-one", "two=sk-two", "sk-one"], priority=["sk-two"]))
 
 
 def test_a_caller_is_the_digest_of_its_key() -> None:
     for key in ("sk-one", "sk-two"):
         caller = RING.check(f"Bearer {key}".encode())
         assert caller.owner == hashlib.sha256(key.encode()).hexdigest()
+        assert caller.alias == ("two" if key == "sk-two" else "key1")
         assert caller.shares
         assert caller.may_hurry == (key == "sk-two")
 
@@ -54,7 +56,31 @@ def test_a_missing_key_is_told_from_a_wrong_one() -> None:
 
 
 def test_a_key_that_is_the_only_one_shares_with_nobody() -> None:
-    caller = KeyRing(["sk-one", "sk-one"]).check(b"Bearer sk-one")
+    caller = KeyRing(api_keys(["sk-one", "sk-one"])).check(b"Bearer sk-one")
     assert (caller.shares, caller.may_hurry) == (False, True)
     assert not KeyRing([])
     assert RING
+
+
+def test_two_keys_of_one_alias_are_one_tenant_known_by_the_first() -> None:
+    """So that a key can be replaced while clients still use the old one."""
+    ring = KeyRing(api_keys(["team=sk-old", "team=sk-new"]))
+    old, new = ring.check(b"Bearer sk-old"), ring.check(b"Bearer sk-new")
+    assert old == new
+    assert (new.owner, new.alias) == (hashlib.sha256(b"sk-old").hexdigest(), "team")
+    assert (new.shares, new.may_hurry) == (False, True)
+    three = KeyRing(api_keys(["team=sk-old", "sk-other"], priority=["team=sk-new"]))
+    callers = [three.check(f"Bearer sk-{name}".encode()) for name in ("old", "new", "other")]
+    assert [caller.owner == callers[0].owner for caller in callers] == [True, True, False]
+    assert [caller.may_hurry for caller in callers] == [False, True, False]
+    assert all(caller.shares for caller in callers)
+
+
+def test_a_key_may_be_sent_with_its_alias_as_it_was_configured() -> None:
+    ring = KeyRing(api_keys(["team=sk-one", "abc=def"]))
+    for whole, key in ((b"team=sk-one", b"sk-one"), (b"abc=def", b"def")):
+        assert ring.check(b"Bearer " + whole) == ring.check(b"", key)
+    with pytest.raises(UnauthorizedError):
+        ring.check(b"Bearer team=def")
+    with pytest.raises(UnauthorizedError):
+        ring.check(b"Bearer team")

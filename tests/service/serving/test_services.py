@@ -65,6 +65,12 @@ def test_an_engine_that_says_nothing_is_silent() -> None:
     desk = loaded()
     of = services(desk, engine_silence_timeout=10.0)
     desk.last_message_time = time.monotonic() - 5
-    assert of.health() == "ok"
+    assert (of.health(), of.problem(of.engine_status())) == ("ok", None)
     desk.last_message_time = time.monotonic() - 11
-    assert of.health() == "silent"
+    assert (of.health(), of.problem(of.engine_status())) == (
+        "silent",
+        "no message from the engine for 11 s",
+    )
+    assert of.engine_figures().status == "silent"
+    of.drain.begin()  # which is the server's, not the engine's
+    assert (of.health(), of.engine_figures().status) == ("draining", "silent")

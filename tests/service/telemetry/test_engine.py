@@ -10,6 +10,7 @@ import pytest
 from engine.messages import EngineCounters, Heartbeat, StepPhase, WaitingReason
 from observability import catalogue
 from service.engine.link import EngineState, LinkPhase
+from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.requests import Telemetry
 from tests.service.records import sequence
 from tests.service.telemetry.watched import READY, stats, step, value
@@ -54,7 +55,6 @@ def test_gauges_show_the_state_after_the_last_step(telemetry: Telemetry) -> None
     assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="slots") == 0
     assert value(telemetry, catalogue.KV_BLOCKS, state="cached") == 20
     assert value(telemetry, catalogue.KV_USAGE_RATIO) == pytest.approx(0.7)
-    assert abs(value(telemetry, catalogue.ENGINE_LAST_MESSAGE) - time.time()) < 5
     telemetry.on_step(Heartbeat(stats()))
     assert value(telemetry, catalogue.SEQUENCES_WAITING, reason="kv_blocks") == 0
 
@@ -91,17 +91,53 @@ def test_readiness_and_shape_of_the_engine_are_shown_and_its_loss_too(
     telemetry: Telemetry,
 ) -> None:
     telemetry.on_state(EngineState(LinkPhase.LOADING, "loading"))
-    assert value(telemetry, catalogue.ENGINE_READY) == 0
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
-    assert value(telemetry, catalogue.ENGINE_READY) == 1
     assert value(telemetry, catalogue.ENGINE_LOAD_SECONDS) == 1.5
     info = {"dtype": "float32", "device": "cpu", "block_size": "16", "num_kv_blocks": "100"}
     limits = {"max_model_len": "512", "max_num_seqs": "64"}
     assert value(telemetry, catalogue.ENGINE_INFO, **info, **limits) == 1
     telemetry.on_step(step(1.0, [1], stats=stats(running=1, kv_blocks_active=4)))
     telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))
-    for metric in (catalogue.ENGINE_READY, catalogue.SEQUENCES_RUNNING, catalogue.KV_USAGE_RATIO):
+    for metric in (catalogue.SEQUENCES_RUNNING, catalogue.KV_USAGE_RATIO):
         assert value(telemetry, metric) == 0
+
+
+@pytest.mark.parametrize("status", EngineStatus)
+def test_the_engine_is_ready_while_its_status_is_ok(
+    telemetry: Telemetry, status: EngineStatus
+) -> None:
+    telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    telemetry.read_engine(lambda: EngineFigures(status, 0.5, 0.0, 0.0, None))
+    assert value(telemetry, catalogue.ENGINE_READY) == (status is EngineStatus.OK)
+
+
+def test_figures_that_move_without_a_message_are_read_for_each_page(telemetry: Telemetry) -> None:
+    gauges = {
+        "silence": catalogue.ENGINE_SILENCE_SECONDS,
+        "oldest": catalogue.OLDEST_WAITING_SECONDS,
+        "gap": catalogue.LONGEST_GAP_SECONDS,
+        "predicted": catalogue.PREDICTED_WAIT_SECONDS,
+    }
+    pages = iter(
+        [
+            EngineFigures(EngineStatus.OK, 0.5, 1.5, 0.25, 3.0),
+            EngineFigures(EngineStatus.LOST, 8.5, 9.5, 8.25, None),
+            EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, 2.0),
+        ]
+    )
+    telemetry.read_engine(lambda: next(pages))
+    shown = []
+    for _ in range(3):
+        telemetry.exposition(None)
+        sample = telemetry.metrics.sample
+        shown.append([sample(gauge, {"model": "m"}) for gauge in gauges.values()])
+    assert shown == [[0.5, 1.5, 0.25, 3.0], [8.5, 9.5, 8.25, None], [None, 0.0, 0.0, 2.0]]
+
+
+def test_the_last_messages_time_is_the_silence_ago(telemetry: Telemetry) -> None:
+    assert value(telemetry, catalogue.ENGINE_LAST_MESSAGE) == 0
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 100.0, 0.0, 0.0, None))
+    assert abs(time.time() - 100.0 - value(telemetry, catalogue.ENGINE_LAST_MESSAGE)) < 5
 
 
 def test_steps_are_observed_by_phase_and_size(telemetry: Telemetry) -> None:

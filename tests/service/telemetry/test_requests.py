@@ -28,6 +28,7 @@ from observability.catalogue import Metric
 from observability.logging import configure
 from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
+from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.requests import Telemetry
 from tests.service.records import answered, sequence, started
 from tests.service.telemetry.watched import READY, stats, step, value
@@ -47,7 +48,9 @@ def log() -> Iterator[Any]:
 
 
 def every_number_of_the_engine(telemetry: Telemetry) -> dict[str, int]:
-    """Messages that move each of its metrics, and its totals by then."""
+    """Messages, and figures read for each page, that move each of its metrics. Returns its totals
+    by then."""
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 1.0, 2.0, 3.0, 4.0))
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
     totals = dict.fromkeys(msgspec.structs.asdict(EngineCounters()), 3)
     for moment, phase in enumerate(StepPhase, start=1):
@@ -185,12 +188,21 @@ def test_an_outcome_nobody_declared_is_an_internal_error_and_logged(
 
 
 def test_the_log_line_tells_ids_tokens_and_times(telemetry: Telemetry, log: Any) -> None:
-    record = answered(telemetry, client_request_id="theirs-1")
+    record = answered(
+        telemetry,
+        client_request_id="theirs-1",
+        key="team",
+        client_address="10.0.0.7",
+        user_agent="curl/8",
+    )
     telemetry.request_finished(record)
     (line,) = log()
     expected = {
         "request_id": "req_1",
         "client_request_id": "theirs-1",
+        "key": "team",
+        "client_address": "10.0.0.7",
+        "user_agent": "curl/8",
         "trace_id": record.trace_id,
         "span_id": record.span_id,
         "route": "chat_completions",
@@ -218,6 +230,65 @@ def test_a_client_id_that_is_not_plain_is_not_logged(telemetry: Telemetry, log: 
     telemetry.request_finished(record)
     (line,) = log()
     assert line["client_request_id"] is None
+
+
+def test_a_user_agent_is_logged_in_128_safe_characters(telemetry: Telemetry, log: Any) -> None:
+    sent = 'a\n{"level":"forged"}\x00é' + "x" * 200
+    telemetry.request_finished(answered(telemetry, user_agent=sent))
+    (line,) = log()
+    assert line["user_agent"] == 'a?{"level":"forged"}??' + "x" * 106
+    assert len(line["user_agent"]) == 128
+
+
+def test_clients_are_neither_logged_nor_recorded_where_that_is_switched_off(log: Any) -> None:
+    telemetry = Telemetry(["m"], version="1", log_clients=False)
+    record = answered(telemetry, client_address="10.0.0.7", user_agent="curl/8", key="team")
+    telemetry.request_finished(record)
+    (line,) = log()
+    assert (line["client_address"], line["user_agent"], line["key"]) == (None, None, "team")
+    assert (record.client_address, record.user_agent) == (None, None)
+
+
+def test_clients_are_in_no_metric(telemetry: Telemetry) -> None:
+    fields = {"client_address": "10.0.0.7", "user_agent": "curl/8"}
+    telemetry.request_finished(answered(telemetry, **fields))
+    page = telemetry.exposition(None)[0]
+    assert b"10.0.0.7" not in page
+    assert b"curl" not in page
+
+
+def key_tokens(telemetry: Telemetry) -> dict[tuple[str, str], float]:
+    telemetry.exposition(None)
+    return {
+        (key, kind): telemetry.metrics.sample(catalogue.KEY_TOKENS, {"key": key, "kind": kind})
+        or 0.0
+        for key in ("alice", "bob", "other", "mallory")
+        for kind in ("prompt", "cached", "output")
+    }
+
+
+def test_tokens_are_counted_by_key_also_of_requests_that_were_aborted() -> None:
+    telemetry = Telemetry(["m"], version="1", keys=("alice", "bob"))
+    assert set(key_tokens(telemetry).values()) == {0.0}
+    telemetry.request_finished(answered(telemetry, key="alice"))
+    left = {"outcome": "client_gone", "output_tokens": 3, "cached_tokens": 0}
+    telemetry.request_finished(answered(telemetry, key="alice", **left))
+    telemetry.request_finished(answered(telemetry, key="mallory"))  # none that is configured
+    telemetry.request_finished(answered(telemetry))
+    # What was refused, or left the queue again, cost no tokens.
+    telemetry.request_finished(answered(telemetry, key="bob", sequences=[]))
+    unscheduled = sequence(first_scheduled_time=None, first_token_time=None, last_token_time=None)
+    telemetry.request_finished(answered(telemetry, key="bob", sequences=[unscheduled]))
+    counted = key_tokens(telemetry)
+    assert {pair: count for pair, count in counted.items() if count} == {
+        ("alice", "prompt"): 4 + 20,
+        ("alice", "cached"): 16,
+        ("alice", "output"): 11 + 3,
+        ("other", "prompt"): 2 * 4,
+        ("other", "cached"): 2 * 16,
+        ("other", "output"): 2 * 11,
+    }
+    assert b"mallory" not in telemetry.exposition(None)[0]
 
 
 def test_several_choices_are_one_request(telemetry: Telemetry, log: Any) -> None:

@@ -26,7 +26,7 @@ def milliseconds(span: FinishedSpan) -> tuple[float, float]:
 
 
 def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
-    span = server_span(record())
+    span = server_span(record(key="team"))
     assert span.name == "chat m"
     assert milliseconds(span) == pytest.approx((0, 100))
     assert span.error is None
@@ -46,6 +46,7 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
         schema.ATTR_CACHED_TOKENS: 16,
         schema.ATTR_OUTCOME: "stop",
         schema.ATTR_REQUEST_ID: "req_1",
+        schema.ATTR_KEY: "team",
         schema.ATTR_PREEMPTIONS: 0,
         schema.ATTR_HANDOVERS: 0,
         schema.ATTR_ERROR_TYPE: None,

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.api_keys import api_keys
 from service.errors import UnauthorizedError
 from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller
 
 
 def caller_of(key: str, *keys: str, hurried: tuple[str, ...] = ()) -> Caller:
-    return KeyRing(keys, hurried).check(f"Bearer {key}".encode())
+    return KeyRing(api_keys(keys, hurried)).check(f"Bearer {key}".encode())
 
 
 def test_with_one_key_or_none_the_cache_is_shared_and_requests_say_how_urgent_they_are() -> None:

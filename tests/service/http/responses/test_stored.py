@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from service.api_keys import api_keys
 from service.engine.link import EngineState, LinkPhase
 from service.serving.keys import KeyRing
 from service.serving.services import Services
@@ -36,7 +37,7 @@ def stored(response_id: str, *, background: bool = False, **more: Any) -> Stored
     body = {"id": response_id, "background": background, "output": []}
     record = StoredResponse(
         id=response_id,
-        owner=KeyRing(KEYS).check(b"", KEYS[0].encode()).owner,
+        owner=KeyRing(api_keys(KEYS)).check(b"", KEYS[0].encode()).owner,
         created_at=1,
         expires_at=1 << 40,
         status="completed",
