@@ -312,6 +312,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     handovers: int = 0  # to an engine that replaced a dead one; set by the service
     arrival_time: float
+    queued_time: float | None = None  # when the first engine got it; set by the service
     first_scheduled_time: float | None
     first_token_time: float | None
     last_token_time: float | None

@@ -16,6 +16,7 @@ import enum
 from dataclasses import dataclass
 
 from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, ROUTES, WAITING_REASONS
+from observability.phases import PHASES
 
 
 class MetricKind(enum.StrEnum):
@@ -86,8 +87,11 @@ OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
 # Every bound that an operator is likely to set as an objective is an exact bucket bound.
 _LATENCY = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75),
-    *(1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+    *(1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5, 10.0),
+    *(20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
 )
+# Nobody sets an objective for a phase, and there are eight of them for each model name.
+_PHASE = (0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0)
 _INTER_TOKEN = (
     *(0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03),
     *(0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -284,6 +288,13 @@ ENGINE_LOAD_SECONDS = Metric(
 
 # --- requests: seen from the HTTP side ----------------------------------------------------------
 
+REQUESTS_RECEIVED = Metric(
+    "quire_requests_received_total",
+    MetricKind.COUNTER,
+    Scope.PROCESS,
+    "Requests whose headers were read. Route none: no route takes this path or method.",
+    (ROUTE,),
+)
 REQUESTS = Metric(
     "quire_requests_total",
     MetricKind.COUNTER,
@@ -317,29 +328,14 @@ INTER_TOKEN_LATENCY = Metric(
     _INTER_TOKEN,
     bulk=True,
 )
-QUEUE_SECONDS = Metric(
-    "quire_queue_seconds",
+PHASE_SECONDS = Metric(
+    "quire_phase_seconds",
     MetricKind.HISTOGRAM,
     Scope.MODEL,
-    "From receipt of the request to its first scheduling by the engine.",
-    (MODEL,),
-    _LATENCY,
-)
-PREFILL_SECONDS = Metric(
-    "quire_prefill_seconds",
-    MetricKind.HISTOGRAM,
-    Scope.MODEL,
-    "From first scheduling to first token.",
-    (MODEL,),
-    _LATENCY,
-)
-DECODE_SECONDS = Metric(
-    "quire_decode_seconds",
-    MetricKind.HISTOGRAM,
-    Scope.MODEL,
-    "From first to last token.",
-    (MODEL,),
-    _LATENCY,
+    "Time a request spent in each phase that it reached; see the table of phases. A phase that was "
+    "cut short counts up to the cut.",
+    (MODEL, Label("phase", tuple(phase.name for phase in PHASES))),
+    _PHASE,
 )
 E2E_SECONDS = Metric(
     "quire_request_seconds",

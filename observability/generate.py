@@ -10,6 +10,7 @@ from pathlib import Path
 from observability import catalogue, schema
 from observability.catalogue import Label, Metric, MetricKind
 from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
+from observability.phases import PHASES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
@@ -59,6 +60,12 @@ def page() -> str:
             ("Outcome", "Group", "Meaning"),
             ((f"`{each.name}`", each.group.value, each.sentence) for each in OUTCOMES),
         ),
+        "\n### Phases\n",
+        "\nWhere a request's time goes: label values of `quire_phase_seconds`, names of spans "
+        "and, followed by `_ms`, fields of the log line. One follows the other, except that flush "
+        "may overlap decode; what they leave of the whole time is `other_ms` in the log. A phase "
+        "that a request never reached is absent, and one that was cut short ends at the cut.\n",
+        _table(("Phase", "Meaning"), ((f"`{each.name}`", each.help) for each in PHASES)),
         "\n### What sequences wait for\n",
         _table(
             ("Reason", "Meaning"),

@@ -1,16 +1,19 @@
 """Spans over OTLP, by the OpenTelemetry SDK. Import only where an endpoint is configured.
 
-Spans are built complete and given to the SDK's batch processor, which sends them from a thread of
-its own. The queue is bounded; what does not fit, and what the endpoint does not take, is counted
-and lost: telemetry never holds up a request or the server's end.
+Spans are encoded when their request ends and given to the SDK's batch processor, which sends them
+from a thread of its own. The queue is bounded; what does not fit, and what the endpoint does not
+take, is counted and lost: telemetry never holds up a request or the server's end.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -27,13 +30,11 @@ from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
     SpanKind,
-    Status,
-    StatusCode,
     TraceFlags,
-    TraceState,
     set_span_in_context,
 )
 
+from observability.span_encoding import encode_request, encode_span
 from observability.tracing import (
     FinishedSpan,
     SpanIdentity,
@@ -45,30 +46,33 @@ from observability.tracing import (
 MAX_QUEUED_SPANS = 8192
 EXPORT_TIMEOUT_SECONDS = 5.0
 _SCHEDULE_DELAY_MS = 1000.0
-_BATCH_SPANS = 512
+_SPANS_TOGETHER = 64
+_BATCH_REQUESTS = 64
+# Kinds of spans, in OTLP's numbers.
+_INTERNAL, _SERVER = 1, 2
 
 
-def _exporter(protocol: str) -> SpanExporter:
+def _exporter(
+    protocol: str, request_of: Callable[[Sequence[_EncodedSpans]], ExportTraceServiceRequest]
+) -> SpanExporter:
     """The endpoint, headers and certificates are read from OTEL_EXPORTER_OTLP_* by the exporter.
 
     Only the transport in use is imported: gRPC alone is 16 MiB.
     """
     timeout = None if _timeout_is_set() else EXPORT_TIMEOUT_SECONDS
+    module: Any
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
-            OTLPSpanExporter as GrpcExporter,
+        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as module
+    elif protocol == "http/protobuf":
+        from opentelemetry.exporter.otlp.proto.http import trace_exporter as module
+    else:
+        raise ValueError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; it must be grpc or http/protobuf"
         )
-
-        return GrpcExporter(timeout=timeout)
-    if protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
-            OTLPSpanExporter as HttpExporter,
-        )
-
-        return HttpExporter(timeout=timeout)
-    raise ValueError(
-        f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; it must be grpc or http/protobuf"
-    )
+    # Both exporters translate a batch by this function of their module; ours are encoded already.
+    module.encode_spans = request_of
+    exporter: SpanExporter = module.OTLPSpanExporter(timeout=timeout)
+    return exporter
 
 
 def _timeout_is_set() -> bool:
@@ -106,22 +110,37 @@ def _resource(version: str) -> Resource:
     return Resource.create(own)
 
 
+class _EncodedSpans:
+    """Some of a request's spans, in the queue."""
+
+    __slots__ = ("count", "data")
+
+    # The batch processor only takes what is sampled.
+    context = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def __init__(self, data: bytes, count: int) -> None:
+        self.data = data
+        self.count = count
+
+
 class _CountingExporter(SpanExporter):
-    """Counts what it was handed and what got lost on the way out."""
+    """Counts the spans that it was given, and those that were lost on the way out."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self.taken = 0
         self.failed = 0
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def export(self, spans: Sequence[Any]) -> SpanExportResult:
+        """``spans``: encoded ones."""
+        count = sum(each.count for each in spans)
         result = SpanExportResult.FAILURE
         try:
             result = self._exporter.export(spans)
         finally:
-            self.taken += len(spans)
+            self.taken += count
             if result is not SpanExportResult.SUCCESS:
-                self.failed += len(spans)
+                self.failed += count
         return result
 
     def shutdown(self) -> None:
@@ -133,14 +152,15 @@ class OtlpTracer:
 
     def __init__(self, protocol: str, *, version: str) -> None:
         self._sampler = _sampler()
-        self._resource = _resource(version)
-        self._scope = InstrumentationScope("quire", version)
-        self._exporter = _CountingExporter(_exporter(protocol))
+        self._resource, self._scope = _encoded_origin(
+            _resource(version), InstrumentationScope("quire", version)
+        )
+        self._exporter = _CountingExporter(_exporter(protocol, self._request_of))
         self._processor = BatchSpanProcessor(
             self._exporter,
             max_queue_size=MAX_QUEUED_SPANS,
             schedule_delay_millis=_SCHEDULE_DELAY_MS,
-            max_export_batch_size=_BATCH_SPANS,
+            max_export_batch_size=_BATCH_REQUESTS,
         )
         self._submitted = 0
         self._refused = 0
@@ -162,12 +182,35 @@ class OtlpTracer:
     ) -> None:
         if not identity.sampled:
             return
-        state = identity.parent.trace_state if identity.parent else TraceState()
-        context = self._context(identity.trace_id, identity.span_id, state)
-        self._submit(self._readable(server, context, identity.parent, SpanKind.SERVER))
-        for child in children:
-            own = self._context(identity.trace_id, new_span_id(), state)
-            self._submit(self._readable(child, own, context, SpanKind.INTERNAL))
+        parent = identity.parent
+        trace_id = identity.trace_id.to_bytes(16, "big")
+        own_id = identity.span_id.to_bytes(8, "big")
+        state = parent.trace_state.to_header() if parent else ""
+        encoded = [
+            encode_span(
+                server,
+                kind=_SERVER,
+                trace_id=trace_id,
+                span_id=own_id,
+                parent_id=parent.span_id.to_bytes(8, "big") if parent else b"",
+                parent_is_remote=parent is not None and parent.is_remote,
+                trace_state=state,
+            )
+        ]
+        encoded += [
+            encode_span(
+                child,
+                kind=_INTERNAL,
+                trace_id=trace_id,
+                span_id=new_span_id().to_bytes(8, "big"),
+                parent_id=own_id,
+                parent_is_remote=False,
+                trace_state=state,
+            )
+            for child in children
+        ]
+        for start in range(0, len(encoded), _SPANS_TOGETHER):
+            self._submit(encoded[start : start + _SPANS_TOGETHER])
 
     def dropped_spans(self) -> int:
         lost = self._refused + self._exporter.failed
@@ -184,42 +227,27 @@ class OtlpTracer:
             self._exporter.shutdown()
         self._closed = True
 
-    def _submit(self, span: ReadableSpan) -> None:
-        # The processor makes room by losing its oldest span without a word. Keeping count of what
+    def _submit(self, spans: list[bytes]) -> None:
+        # The processor makes room by losing its oldest entry without a word. Keeping count of what
         # is inside lets us refuse, and count, the one that does not fit.
-        if self._closed or self._submitted - self._exporter.taken >= MAX_QUEUED_SPANS:
-            self._refused += 1
+        count = len(spans)
+        if self._closed or self._submitted - self._exporter.taken + count > MAX_QUEUED_SPANS:
+            self._refused += count
             return
-        self._submitted += 1
-        self._processor.on_end(span)
+        self._submitted += count
+        queued: Any = _EncodedSpans(b"".join(spans), count)
+        self._processor.on_end(queued)
 
-    @staticmethod
-    def _context(trace_id: int, span_id: int, state: TraceState) -> SpanContext:
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        return SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags, trace_state=state)
+    def _request_of(self, batch: Sequence[_EncodedSpans]) -> ExportTraceServiceRequest:
+        data = encode_request(self._resource, self._scope, [each.data for each in batch])
+        request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(data)
+        return request
 
-    def _readable(
-        self,
-        span: FinishedSpan,
-        context: SpanContext,
-        parent: SpanContext | None,
-        kind: SpanKind,
-    ) -> ReadableSpan:
-        attributes = {
-            attribute.name: value
-            for attribute, value in span.attributes.items()
-            if value is not None
-        }
-        status = Status(StatusCode.ERROR, span.error) if span.error else Status()
-        return ReadableSpan(
-            span.name,
-            context=context,
-            parent=parent,
-            resource=self._resource,
-            attributes=attributes,
-            kind=kind,
-            status=status,
-            start_time=span.start_ns,
-            end_time=span.end_ns,
-            instrumentation_scope=self._scope,
-        )
+
+def _encoded_origin(resource: Resource, scope: InstrumentationScope) -> tuple[bytes, bytes]:
+    """Return what all spans have in common, as the SDK encodes it."""
+    span = ReadableSpan(
+        "", context=_EncodedSpans.context, resource=resource, instrumentation_scope=scope
+    )
+    (encoded,) = encode_spans([span]).resource_spans
+    return encoded.resource.SerializeToString(), encoded.scope_spans[0].scope.SerializeToString()

@@ -50,6 +50,9 @@ _TEXT = Trait.BODY | Trait.PREPARED
 _GENERATION = _TEXT | Trait.ENGINE | Trait.GENERATES
 _POOLING = _TEXT | Trait.ENGINE | Trait.POOLS
 
+NO_ROUTE = "none"
+"""The route of requests whose path or method no route takes."""
+
 ROUTE_TABLE = (
     Route("chat_completions", _GENERATION | Trait.TOOLS),
     Route("completions", _GENERATION),
@@ -69,6 +72,7 @@ ROUTE_TABLE = (
     Route("grpc_embed", _POOLING | Trait.RPC),
     Route("grpc_models", Trait.RPC, NamesModel.NEVER),
     Route("grpc_abort", Trait.RPC, NamesModel.NEVER),
+    Route(NO_ROUTE, Trait.NONE, NamesModel.NEVER),
 )
 ROUTES = tuple(route.name for route in ROUTE_TABLE)
 

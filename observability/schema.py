@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from observability import phases
+from observability.phases import PHASES, RequestPhase
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
     name: str
     help: str
@@ -44,7 +47,18 @@ ATTR_PREEMPTIONS = Attribute("quire.preemptions", "times the sequence was preemp
 ATTR_HANDOVERS = Attribute(
     "quire.handovers", "engines that died while they had the sequence, and were outlived"
 )
-ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request failed")
+ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request was refused or failed")
+ATTR_ERROR_CODE = Attribute("quire.error.code", "code of the error that the client got")
+ATTR_ERROR_FIELD = Attribute(
+    "quire.error.field", "path of the field at fault, names made up by the client as *"
+)
+ATTR_RETRY_AFTER = Attribute(
+    "quire.retry_after", "seconds after which the client may retry, as sent to it"
+)
+ATTR_WAITING = Attribute(
+    "quire.waiting", "sequences that were waiting when the request was admitted or refused"
+)
+ATTR_FLUSH_SECONDS = Attribute("quire.flush.seconds", "time that writes waited, all together")
 ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
 ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
 ATTR_HTTP_STATUS = Attribute("http.response.status_code", "status sent")
@@ -52,6 +66,11 @@ ATTR_RPC_SYSTEM = Attribute("rpc.system", "grpc; the three http attributes are t
 ATTR_RPC_SERVICE = Attribute("rpc.service", "quire.v1.Quire")
 ATTR_RPC_METHOD = Attribute("rpc.method", "Chat, Generate, …")
 ATTR_RPC_STATUS = Attribute("rpc.grpc.status_code", "status sent, as a number")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
 
 SPAN_REQUEST = Span(
     "{operation} {model}",
@@ -61,23 +80,23 @@ SPAN_REQUEST = Span(
         *(ATTR_TOP_P, ATTR_STREAM, ATTR_CHOICES, ATTR_RESPONSE_ID, ATTR_FINISH_REASONS),
         *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
         *(ATTR_REQUEST_ID, ATTR_KEY, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
+        *(ATTR_ERROR_CODE, ATTR_ERROR_FIELD, ATTR_RETRY_AFTER, ATTR_WAITING),
         *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
         *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
     ),
 )
-SPAN_QUEUE = Span("queue", "From receipt to first scheduling.", (ATTR_CHOICE,))
-SPAN_PREFILL = Span(
-    "prefill",
-    "From first scheduling to first token.",
-    (ATTR_CHOICE, ATTR_INPUT_TOKENS, ATTR_CACHED_TOKENS),
-)
-SPAN_DECODE = Span(
-    "decode",
-    "From first to last token.",
-    (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
-)
+_PHASE_ATTRIBUTES: dict[RequestPhase, tuple[Attribute, ...]] = {
+    phases.QUEUEING: (ATTR_CHOICE,),
+    phases.PREFILLING: (ATTR_CHOICE, ATTR_INPUT_TOKENS, ATTR_CACHED_TOKENS),
+    phases.DECODING: (ATTR_CHOICE, ATTR_OUTPUT_TOKENS, ATTR_PREEMPTIONS, ATTR_HANDOVERS),
+    phases.FLUSHING: (ATTR_FLUSH_SECONDS,),
+}
+PHASE_SPANS: dict[str, Span] = {
+    phase.name: Span(phase.name, _sentence(phase.help), _PHASE_ATTRIBUTES.get(phase, ()))
+    for phase in PHASES
+}
 
-SPANS: tuple[Span, ...] = (SPAN_REQUEST, SPAN_QUEUE, SPAN_PREFILL, SPAN_DECODE)
+SPANS: tuple[Span, ...] = (SPAN_REQUEST, *PHASE_SPANS.values())
 
 
 # --- the request log line: one per request, no content --------------------------------------------
@@ -103,13 +122,27 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("status", "HTTP status; for gRPC the one that HTTP would have sent"),
     LogField("outcome", "how it ended"),
     LogField("error", "what went wrong, without content"),
+    LogField("error_code", "code of the error that the client got"),
+    LogField("error_field", "path of the field at fault, names made up by the client as *"),
+    LogField("retry_after", "seconds after which the client may retry, as sent to it"),
+    LogField("method", "of a request that no route takes"),
+    LogField("path", "likewise; at most 128 characters, those that are not plain as *"),
     LogField("model", "model as served"),
     LogField("stream", "whether the answer was streamed"),
     LogField("choices", "n"),
-    LogField("prompt_tokens", "each prompt once, however many choices continue it"),
+    LogField("waiting", "sequences that were waiting when the request was admitted or refused"),
+    LogField(
+        "prompt_tokens",
+        "each prompt once, however many choices continue it; of a prompt refused as too long, "
+        "those counted until then",
+    ),
     LogField("cached_tokens", "prompt tokens found in the prefix cache"),
     LogField("output_tokens", "all choices, aborted ones too"),
-    LogField("queue_ms", "receipt to first scheduling"),
+    *(LogField(phase.log_field, phase.help) for phase in PHASES),
+    LogField(
+        "other_ms",
+        "what is left of total_ms: reading headers, encoding the answer, switching tasks",
+    ),
     LogField("ttft_ms", "receipt to first token"),
     LogField("itl_mean_ms", "mean gap between tokens"),
     LogField("total_ms", "receipt to end"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -50,8 +50,7 @@ class SpanIdentity:
         return f"00-{self.trace_id_hex}-{self.span_id_hex}-{int(self.sampled):02x}"
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedSpan:
+class FinishedSpan(NamedTuple):
     """A complete span. Times are nanoseconds since the epoch; attributes with value None are left
     out. ``error``: if set, the span's status is ERROR with this description."""
 

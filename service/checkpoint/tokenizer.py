@@ -18,7 +18,11 @@ _EDGE_TOKENS = 64
 
 
 class TooManyTokensError(ValueError):
-    """The text has more tokens than can be used."""
+    """The text has more tokens than can be used. ``counted``: those found before encoding ended."""
+
+    def __init__(self, message: str, counted: int) -> None:
+        super().__init__(message)
+        self.counted = counted
 
 
 class EncodedText:
@@ -89,8 +93,9 @@ class Tokenizer:
         because its beginning alone has twice as many. Encodes no more than needed to show that."""
         window = _CHARS_PER_TOKEN * most
         while 2 * window < len(text):
-            if len(self.encode(text[:window], add_special_tokens=False)) >= 2 * most:
-                raise TooManyTokensError(f"more than {most} tokens")
+            counted = len(self.encode(text[:window], add_special_tokens=False))
+            if counted >= 2 * most:
+                raise TooManyTokensError(f"more than {most} tokens", counted)
             window *= 4
 
     def encode_part(

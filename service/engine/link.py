@@ -169,6 +169,7 @@ class EngineLink:
         """
         messages = submission.messages(self._handles)
         self._handover.suspects.check(messages[0])
+        moment = time.monotonic()  # before the engine can answer
         sent = self._send_or_hold(encode_frame(together(messages)))
         opened = []
         for message in messages:
@@ -182,7 +183,7 @@ class EngineLink:
             )
             self._sequences.add(sequence)
             if sent:
-                self._sequences.mark_sent(sequence)
+                self._sequences.mark_sent(sequence, moment)
             opened.append(sequence)
         return opened
 
@@ -342,9 +343,10 @@ class EngineLink:
             _log.exception("failed to hand over a sequence", handle=sequence.handle)
             self._sequences.fail([sequence], EngineFailedError("it could not be handed over"))
             return
+        moment = time.monotonic()
         if not _write(writer, frame):
             raise ConnectionError("the engine is gone")
-        self._sequences.mark_sent(sequence)
+        self._sequences.mark_sent(sequence, moment)
 
     def _stop_handing_over(self) -> None:
         if self._handing_over is not None:

@@ -84,10 +84,12 @@ class OpenSequences:
         self._by_handle[sequence.handle] = sequence
         self._waiting.add(sequence.owner)
 
-    def mark_sent(self, sequence: EngineSequence) -> None:
-        """Record that the current engine has the sequence in its queue, perhaps after another one
-        died."""
+    def mark_sent(self, sequence: EngineSequence, moment: float) -> None:
+        """Record that the current engine has the sequence in its queue since ``moment``, perhaps
+        after another one died."""
         sequence.state = SequenceState.QUEUED
+        if sequence.queued_time is None:
+            sequence.queued_time = moment
         sequence.resumed_at = len(sequence.generated)
         sequence.handovers += sequence.deaths > 0
 

@@ -92,6 +92,7 @@ class EngineSequence:
     vector: bytes | None = None  # little-endian float32
     generated: list[int] = field(default_factory=list)
     cached_tokens: int = 0
+    queued_time: float | None = None  # when it was sent to the first engine
     prefix_miss: PrefixMiss | None = None
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
@@ -171,7 +172,7 @@ class EngineSequence:
         """Return the engine's record; or a substitute if the sequence ended before the engine
         reported it (a stop string, a client that left, a dead engine)."""
         if self.finished is not None and self.finished.output_tokens == output_tokens:
-            return self.finished
+            return msgspec.structs.replace(self.finished, queued_time=self.queued_time)
         return Finished(
             handle=self.handle,
             reason=FinishReason.ERROR if self.failure else FinishReason.ABORT,
@@ -182,6 +183,7 @@ class EngineSequence:
             preemptions=0 if self.finished is None else self.finished.preemptions,
             handovers=self.handovers,
             arrival_time=self.arrival_time,
+            queued_time=self.queued_time,
             first_scheduled_time=self.first_scheduled_time,
             first_token_time=self.first_token_time,
             last_token_time=self.last_token_time,

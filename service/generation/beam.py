@@ -153,7 +153,9 @@ class BeamGeneration(Generation):
             )
             self._at_work += self._link.submit(submission, self.waker)
         if self._first_step is None:
-            self._first_step = self._at_work[0]
+            first = self._first_step = self._at_work[0]
+            for choice in self.choices:
+                choice.sequence.queued_time = first.queued_time
 
     def _tokens_of(self, beam: Beam | None) -> list[int]:
         output = [] if beam is None else [one.token for one in beam.chain()]

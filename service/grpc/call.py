@@ -18,10 +18,12 @@ from typing import Any, Protocol
 import grpc
 
 from observability.logging import get_logger
+from observability.outcomes import NO_ROUTE
 from service.errors import (
     ClientGoneError,
     DeadlineError,
     InternalError,
+    MethodNotAllowedError,
     QuireError,
     SlowReaderError,
 )
@@ -34,6 +36,7 @@ from service.serving.exchange import Exchange
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.serving.stream import AnswerStream, stream_events
+from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import UploadRoom
 
@@ -73,6 +76,7 @@ class Call:
 
     async def send(self, message: bytes) -> None:
         """Return once the message is being sent. Raises SlowReaderError, ClientGoneError."""
+        begin = time.monotonic()
         try:
             async with asyncio.timeout(self.exchange.patience):
                 if not self._begun:
@@ -84,6 +88,8 @@ class Call:
             raise SlowReaderError("The client did not read its stream.") from None
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
+        finally:
+            self.exchange.record.flush.waited(begin, time.monotonic())
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send all of ``generation``'s output. Raises QuireError if it fails."""
@@ -136,6 +142,17 @@ class Calls:
         finally:
             exchange.close()
 
+    async def refuse_unknown(self, context: Any, path: str) -> None:
+        """End a call of a method that does not exist."""
+        record = _new_record(_headers(context), "", NO_ROUTE)
+        exchange = begin_unrouted(record, path, self._services.telemetry)
+        error = MethodNotAllowedError(f"There is no method {path[:MOST_PATH_CHARS]}.")
+        self._note(exchange, error)
+        try:
+            await _refuse(context, exchange, error)
+        finally:
+            exchange.close()
+
     async def _attempt(
         self, context: Any, headers: dict[str, bytes], exchange: Exchange, method: Method
     ) -> QuireError | None:
@@ -146,7 +163,11 @@ class Calls:
                 exchange.identify(self._keys.check(*key))
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
-            await method(call, await self._arrivals.read(context, exchange.caller))
+            try:
+                message = await self._arrivals.read(context, exchange.caller)
+            finally:
+                exchange.record.received_body()
+            await method(call, message)
         except QuireError as error:
             failure = error
         except Exception:

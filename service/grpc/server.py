@@ -48,7 +48,10 @@ class GrpcServer:
             REFLECTION_SERVICE: reflection_handlers(names, keys),
         }
         self._server.add_generic_rpc_handlers(
-            tuple(grpc.method_handlers_generic_handler(*each) for each in served.items())
+            (
+                *(grpc.method_handlers_generic_handler(*each) for each in served.items()),
+                _EveryOther(calls),
+            )
         )
 
     async def start(self, host: str, port: int) -> int:
@@ -94,6 +97,21 @@ def _options(max_message_bytes: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ]
+
+
+class _EveryOther:
+    """Answers calls of methods that do not exist, so that they are counted like others."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def service(self, handler_call_details: Any) -> Any:
+        asked = str(handler_call_details.method)
+
+        async def answer(_requests: Any, context: Any) -> None:
+            await self._calls.refuse_unknown(context, asked)
+
+        return grpc.stream_stream_rpc_method_handler(answer)
 
 
 def _handler(calls: Calls, name: str, served: Served) -> Any:

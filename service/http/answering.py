@@ -58,6 +58,7 @@ def respond_in_pieces(exchange: Exchange, body: Iterable[bytes], outcome: str) -
         patience=exchange.patience,
         keep_alive=0,
         cut=exchange.fail,
+        flush=exchange.record.flush,
     )
 
 
@@ -93,4 +94,5 @@ def answer_stream(
         patience=exchange.patience,
         keep_alive=exchange.keep_alive,
         cut=exchange.fail,
+        flush=exchange.record.flush,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from litestar import Litestar
@@ -43,6 +44,7 @@ from service.http.responses.stored import (
     retrieve_response,
 )
 from service.http.tokenize import detokenize, tokenize, tokenizer_info
+from service.http.unrouted import KnownRoutes
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.version import VERSION
@@ -54,6 +56,9 @@ HANDLERS = (
     *(embeddings, rerank, score, tokenizer_info),
     *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
+
+
+_TYPE_OF_PARAMETER = re.compile(r":[a-z]+\}")
 
 
 class App(Litestar):
@@ -123,6 +128,7 @@ def make_app(
                 "drain": services.drain,
                 "openapi": document,
                 "connections": connections,
+                "routes": KnownRoutes(_routes()),
             }
         ),
         request_class=HttpCall,
@@ -138,6 +144,13 @@ def make_app(
     )
     app.sockets = ResponsesSockets(app, services, keys, origins, connections)
     return app
+
+
+def _routes() -> Iterator[tuple[Iterable[str], str]]:
+    for handler in HANDLERS:
+        methods = [str(method) for method in handler.http_methods if method != "HEAD"]
+        for path in handler.paths:
+            yield methods, _TYPE_OF_PARAMETER.sub("}", path)
 
 
 def _exchanges(services: Services, keys: KeyRing, origins: OriginRules) -> ExchangeMiddleware:

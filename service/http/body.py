@@ -45,9 +45,9 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
     """
     _check_type(scope)
     exchange = exchange_in(scope)
-    if exchange is None or exchange.upload_room is None:
-        return await _read(scope, receive, exchange, limit, lambda _: None)
-    with exchange.upload_room.arriving(exchange.caller) as gained:
+    if exchange is None:
+        return await _read(scope, receive, None, limit, lambda _: None)
+    with exchange.receiving() as gained:
         return await _read(scope, receive, exchange, limit, gained)
 
 

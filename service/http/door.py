@@ -4,6 +4,7 @@ readers."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 
 from litestar import HttpMethod
@@ -12,7 +13,7 @@ from litestar.types import HTTPScope, Message, Receive, Scope, Send
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
 from service.http.origins import Headers, OriginRules
-from service.http.scope import CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
+from service.http.scope import ASKED_PATH, CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
 
 VERSION_PREFIX = "/v1"
 
@@ -52,6 +53,7 @@ class Door:
         self._patience = patience
 
     async def serve(self, app: AsgiApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        asked = scope["path"]
         self._add_version(scope)
         preflight = self._origins.preflight(scope)
         if preflight is not None:
@@ -59,6 +61,7 @@ class Door:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         state = scope.setdefault("state", {})
+        state[ASKED_PATH] = asked
         host, port = scope["client"] or ("", 0)
         peer = self._connections.enter((host, int(port)))
         answer = _Answer(
@@ -136,6 +139,8 @@ class _Answer:
 
     async def _send_in_pieces(self, body: bytes) -> None:
         """Return when the client has received the pieces, or left."""
+        begin = time.monotonic()
+        exchange = exchange_in(self._scope)
         try:
             last = len(body) - _HELD_PIECES
             for start in range(0, last, _PIECE_BYTES):
@@ -144,10 +149,12 @@ class _Answer:
                 await self._write(body[index : index + 1], more=index + 1 < len(body))
             await self._taken()
         except TimeoutError:
-            exchange = exchange_in(self._scope)
             if exchange is not None:
                 exchange.cut(SlowReaderError("The client did not read its answer."))
             self.cut()
+        finally:
+            if exchange is not None:
+                exchange.record.flush.waited(begin, time.monotonic())
 
     async def _write(self, piece: bytes, *, more: bool) -> None:
         async with asyncio.timeout(self._patience):

@@ -8,7 +8,8 @@ passes through them).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any
 
 from litestar import Request, Response
@@ -16,13 +17,18 @@ from litestar.background_tasks import BackgroundTask, BackgroundTasks
 from litestar.datastructures import Cookie
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send, TypeEncodersMap
+from litestar.types.asgi_types import HTTPResponseBodyEvent
 
 from service.errors import QuireError, SlowReaderError
 from service.http.body import client_left
 from service.http.scope import CUT_CLIENT, SERVER_SEND
+from service.telemetry.record import Flush
 
 # A comment, which every SSE parser skips (WHATWG HTML, 9.2.6).
 KEEP_ALIVE = b": keep-alive\n\n"
+
+# Granian's type for a write that did not have to wait.
+_TAKEN_AT_ONCE = "PyEmptyAwaitable"
 
 # Keep proxies from buffering or rewriting a stream that should arrive token by token.
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
@@ -35,7 +41,7 @@ class EventStream(Response[bytes]):
     A client that blocks one write for longer than ``patience`` seconds is cut off (before twice
     that time), and ``cut`` is called with the reason. After ``keep_alive`` seconds without a write
     (at most half as long again), a comment is sent for proxies that close silent connections; 0:
-    never.
+    never. ``flush`` gains the time that writes wait.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class EventStream(Response[bytes]):
         patience: float,
         keep_alive: float,
         cut: Callable[[QuireError], None],
+        flush: Flush | None = None,
         media_type: str = "text/event-stream",
     ) -> None:
         super().__init__(
@@ -58,6 +65,7 @@ class EventStream(Response[bytes]):
         self._patience = patience
         self._keep_alive = keep_alive
         self._cut = cut
+        self._flush = flush or Flush()
 
     def to_asgi_response(
         self,
@@ -82,6 +90,7 @@ class EventStream(Response[bytes]):
             patience=self._patience,
             keep_alive=self._keep_alive,
             cut=self._cut,
+            flush=self._flush,
         )
 
 
@@ -98,6 +107,7 @@ class _EventStreamResponse(ASGIResponse):
         patience: float,
         keep_alive: float,
         cut: Callable[[QuireError], None],
+        flush: Flush,
     ) -> None:
         super().__init__(headers=headers, media_type=media_type, status_code=200)
         self._events = events
@@ -105,8 +115,10 @@ class _EventStreamResponse(ASGIResponse):
         self._patience = patience
         self._keep_alive = keep_alive
         self._cut = cut
-        self._begun_writes = 0
-        self._done_writes = 0
+        self._flush = flush
+        self._writes = 0
+        self._waiting_since: float | None = None  # of the write that waits for the client
+        self._last_begun = False
         self._comment: asyncio.Task[None] | None = None  # being sent: no other write may begin
 
     async def send_body(self, send: Send, receive: Receive) -> None:
@@ -130,9 +142,8 @@ class _EventStreamResponse(ASGIResponse):
     ) -> None:
         """Return when the stream has ended, the client has left, or one write has been blocked too
         long."""
-        loop = asyncio.get_running_loop()
         interval = min(self._patience, self._keep_alive or self._patience) / 2
-        seen, since = 0, loop.time()  # writes begun, and the time of the last one
+        seen, since = 0, time.monotonic()  # writes begun, and the time of the last one
         while True:
             done, _ = await asyncio.wait(
                 (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
@@ -140,32 +151,51 @@ class _EventStreamResponse(ASGIResponse):
             if done:
                 return
             # Checking periodically costs nothing per token; reading the clock at each write would.
-            if seen != self._begun_writes:
-                seen, since = self._begun_writes, loop.time()
-            elif self._begun_writes != self._done_writes:
-                if loop.time() - since >= self._patience:
+            now = time.monotonic()
+            if self._waiting_since is not None:
+                if now - self._waiting_since >= self._patience:
                     self._cut(SlowReaderError("The client did not read its stream."))
                     if cut_client := self._scope["state"].get(CUT_CLIENT):
                         cut_client()
                     return
-            elif self._keep_alive and loop.time() - since >= self._keep_alive:
-                self._begun_writes += 1
+            elif seen != self._writes:
+                seen, since = self._writes, now
+            elif self._keep_alive and not self._last_begun and now - since >= self._keep_alive:
                 self._comment = asyncio.create_task(self._send_comment(send))
-                seen, since = self._begun_writes, loop.time()
+                seen, since = self._writes + 1, now
 
     async def _send_comment(self, send: Send) -> None:
-        await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
-        self._done_writes += 1
+        self._writes += 1
+        await self._waited(send(_body(KEEP_ALIVE)))
         self._comment = None
 
     async def _send_events(self, send: Send) -> None:
+        at_once: type | None = None
         async for chunk in self._events:
             if self._comment is not None:
                 await self._comment
-            self._begun_writes += 1
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            self._done_writes += 1
+            self._writes += 1
+            write = send({"type": "http.response.body", "body": chunk, "more_body": True})
+            # What has been taken at once need not be awaited, which saves time per token.
+            if type(write) is at_once:
+                continue
+            if type(write).__name__ == _TAKEN_AT_ONCE:
+                at_once = type(write)
+            else:
+                await self._waited(write)
         if self._comment is not None:
             await self._comment
-        self._begun_writes += 1  # never marked as done, so that no comment follows
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        self._last_begun = True
+        await self._waited(send(_body(b"", more=False)))
+
+    async def _waited(self, write: Awaitable[None]) -> None:
+        begin = self._waiting_since = time.monotonic()
+        try:
+            await write
+        finally:
+            self._waiting_since = None
+            self._flush.waited(begin, time.monotonic())
+
+
+def _body(data: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:
+    return {"type": "http.response.body", "body": data, "more_body": more}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from litestar import Request, Response
@@ -17,22 +18,31 @@ from service.errors import (
     QuireError,
 )
 from service.http.scope import exchange_in
+from service.http.unrouted import asked_path, unrouted
 from service.serving.exchange import new_request_id
 from service.wire.error_shapes import shape_for
 
 _log = get_logger()
 
 
-def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
-    """Convert any exception. ``path`` is only returned to the caller who sent it."""
+def as_quire_error(
+    error: Exception, *, method: str, path: str, near: Sequence[str] = ()
+) -> QuireError:
+    """Convert any exception. ``path`` is only returned to the caller who sent it; ``near``: routes
+    that may be meant."""
     if isinstance(error, QuireError):
         return error
     if isinstance(error, HTTPException):
         match error.status_code:
             case 404:
-                return NotFoundError(f"There is no {method} {path}; see /docs.")
+                meant = f"Did you mean {' or '.join(near)}? " if near else ""
+                return NotFoundError(f"There is no {method} {path}. {meant}See /docs.")
             case 405:
-                return MethodNotAllowedError(f"{path} does not support {method}; see /docs.")
+                allowed = _allowed(error)
+                instead = f"; use {allowed}" if allowed else ""
+                return MethodNotAllowedError(
+                    f"{path} does not support {method}{instead}. See /docs."
+                )
             case 413:
                 return BodyTooLargeError("The body is too large.")
             case status if status < 500:
@@ -40,15 +50,26 @@ def as_quire_error(error: Exception, *, method: str, path: str) -> QuireError:
     return InternalError("The server had an error while processing the request.")
 
 
+def _allowed(error: HTTPException) -> str:
+    """Return the methods that the path takes."""
+    allow = (error.headers or {}).get("allow", "")
+    return " or ".join(method for method in allow.split(", ") if method not in ("", "OPTIONS"))
+
+
 def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The app's only exception handler."""
+    scope = request.scope
     # Not request.url, which also depends on the Host header and so may contain anything.
-    path = request.scope["path"]
-    answer = as_quire_error(error, method=request.method, path=path)
+    path = asked_path(scope)
+    exchange = exchange_in(scope)
+    matched = exchange is not None or not isinstance(error, HTTPException)
+    near = () if matched else request.app.state.routes.near(path)
+    answer = as_quire_error(error, method=request.method, path=path, near=near)
     if isinstance(answer, InternalError):
         _log.error("unexpected exception", path=path, exc_info=error)
-    exchange = exchange_in(request.scope)
     headers = answer.headers()
+    if not matched:
+        exchange = unrouted(scope, request.app.state.services.telemetry)
     if exchange is not None:
         exchange.fail(answer)
         exchange.record.status = answer.status
@@ -58,13 +79,15 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         if "GET" in headers.get("allow", "").split(", "):
             headers["allow"] += ", HEAD"
     if exchange is None:
-        # No route matched, so the request is not counted; the client can still refer to its id.
+        # The route is not counted; the client can still refer to its request's id.
         request_id = new_request_id()
         headers |= {"x-request-id": request_id, "request-id": request_id}
     else:
         request_id = exchange.record.request_id
+    if not matched and exchange is not None:
+        exchange.close()
     return Response(
-        content=shape_for(path)(answer, request_id),
+        content=shape_for(scope["path"])(answer, request_id),
         status_code=answer.status,
         media_type="application/json",
         headers=headers,

@@ -7,8 +7,6 @@ under that name, exactly once, however it ends.
 
 from __future__ import annotations
 
-import time
-
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -16,11 +14,10 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from service.admission.drain import Drain
 from service.errors import QuireError
 from service.http.origins import OriginRules
-from service.http.scope import EXCHANGE, api_key_header, client_address, header
-from service.serving.exchange import Exchange, new_request_id
+from service.http.scope import EXCHANGE, api_key_header, header, new_record
+from service.serving.exchange import Exchange
 from service.serving.keys import KeyRing
 from service.telemetry.observer import Telemetry
-from service.telemetry.record import RequestRecord
 from service.tenants.caller import ANYBODY, Caller
 from service.tenants.upload_room import UploadRoom
 
@@ -63,7 +60,12 @@ class ExchangeMiddleware(ASGIMiddleware):
             await next_app(scope, receive, send)
             return
         exchange = Exchange(
-            _new_record(scope, route),
+            new_record(
+                scope,
+                route,
+                template=str(scope["path_template"]),
+                method=str(scope.get("method", "")),
+            ),
             self._telemetry,
             patience=self._patience,
             keep_alive=self._keep_alive,
@@ -91,22 +93,3 @@ class ExchangeMiddleware(ASGIMiddleware):
         if self._keys and not options.get("open"):
             return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
         return ANYBODY
-
-
-def _new_record(scope: Scope, route: str) -> RequestRecord:
-    def text(name: bytes) -> str | None:
-        return header(scope, name).decode("latin-1") or None
-
-    return RequestRecord(
-        request_id=new_request_id(),
-        route=route,
-        http_method=str(scope.get("method", "")),
-        http_route=str(scope["path_template"]),
-        received_time=time.monotonic(),
-        received_wall_ns=time.time_ns(),
-        client_request_id=text(b"x-request-id"),
-        traceparent=text(b"traceparent"),
-        tracestate=text(b"tracestate"),
-        client_address=client_address(scope),
-        user_agent=text(b"user-agent"),
-    )

@@ -93,6 +93,7 @@ def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
         patience=exchange.patience,
         keep_alive=exchange.keep_alive,
         cut=lambda error: None,
+        flush=exchange.record.flush,
     )
 
 
@@ -114,6 +115,7 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
         patience=exchange.patience,
         keep_alive=exchange.keep_alive,
         cut=lambda error: None,
+        flush=exchange.record.flush,
     )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar.types import Scope
 
-from service.serving.exchange import Exchange
+from service.serving.exchange import Exchange, new_request_id
+from service.telemetry.record import RequestRecord
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 # Keys in the scope's state.
 EXCHANGE = "quire_exchange"
 SERVER_SEND = "quire_server_send"
+ASKED_PATH = "quire_asked_path"  # before the version was added
 CUT_CLIENT = "quire_cut_client"  # closes the client's connection
 
 
@@ -21,6 +24,28 @@ def exchange_in(scope: Scope) -> Exchange | None:
     """Return the exchange; None if no route matched the request or the route is not counted."""
     found: Exchange | None = scope["state"].get(EXCHANGE)
     return found
+
+
+def new_record(scope: Scope, route: str, *, template: str, method: str) -> RequestRecord:
+    """Return the record of a request whose headers have just been read. ``template``: the route's
+    path."""
+
+    def text(name: bytes) -> str | None:
+        return header(scope, name).decode("latin-1") or None
+
+    return RequestRecord(
+        request_id=new_request_id(),
+        route=route,
+        http_method=method,
+        http_route=template,
+        received_time=time.monotonic(),
+        received_wall_ns=time.time_ns(),
+        client_request_id=text(b"x-request-id"),
+        traceparent=text(b"traceparent"),
+        tracestate=text(b"tracestate"),
+        client_address=client_address(scope),
+        user_agent=text(b"user-agent"),
+    )
 
 
 def header(scope: Scope, name: bytes) -> bytes:

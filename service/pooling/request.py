@@ -118,6 +118,7 @@ class PooledTexts:
         now = time.monotonic()
         records = [sequence.record(0, now) for sequence in self._submitted]
         scheduled = [r.first_scheduled_time for r in records if r.first_scheduled_time is not None]
+        queued = [r.queued_time for r in records if r.queued_time is not None]
         worst = next((r for r in records if r.reason is not FinishReason.STOP), records[0])
         return Finished(
             handle=records[0].handle,
@@ -129,6 +130,7 @@ class PooledTexts:
             preemptions=sum(r.preemptions for r in records),
             handovers=sum(r.handovers for r in records),
             arrival_time=self.request.arrival_time,
+            queued_time=min(queued, default=None),
             first_scheduled_time=min(scheduled, default=None),
             first_token_time=None,
             last_token_time=None,

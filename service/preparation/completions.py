@@ -96,8 +96,7 @@ def _prompts(request: CompletionRequest, work: Work) -> tuple[list[list[int]], l
             kept = prompt_ids(
                 prompt,
                 request,
-                work.checkpoint,
-                context=context,
+                work,
                 param="prompt",
                 add_special_tokens=request.add_special_tokens,
             )
@@ -105,6 +104,7 @@ def _prompts(request: CompletionRequest, work: Work) -> tuple[list[list[int]], l
         else:
             check_token_ids(prompt, work.job.engine.vocab_size, "prompt")
             kept = truncated(prompt, request, context)
+            work.noted.prompt_tokens += len(kept)
             whole = False
         if not kept:
             raise InvalidRequestError("'prompt' must not be empty.", param="prompt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from observability.phases import TOKENIZING
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, encode_texts, truncate_ids, truncation
 from service.preparation.jobs import Limits, PreparedEmbeddings
@@ -35,14 +36,16 @@ def _finish(request: EmbeddingRequest, work: Work) -> PreparedEmbeddings:
             check_token_ids(one, work.job.engine.vocab_size, "input")
             inputs.append(Input(truncate_ids(one, cut)))
     if not inputs:
-        inputs = encode_texts(
-            texts,
-            work.checkpoint.tokenizer,
-            names=names,
-            longest=work.context,
-            add_special_tokens=request.add_special_tokens,
-            truncated=cut,
-        )
+        with work.noted.timing(TOKENIZING):
+            inputs = encode_texts(
+                texts,
+                work.checkpoint.tokenizer,
+                names=names,
+                longest=work.context,
+                add_special_tokens=request.add_special_tokens,
+                truncated=cut,
+            )
+    work.noted.prompt_tokens = sum(len(one.token_ids) for one in inputs)
     check_inputs(inputs, names, work.context, "input")
     return PreparedEmbeddings(noted=work.noted, request=request, inputs=inputs)
 

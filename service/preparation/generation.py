@@ -33,12 +33,11 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
     """Return the generation and its constraints. The token limit is cut to the remaining context.
     Raises InvalidRequestError."""
     conversation, sampling = task.conversation, task.sampling
-    text = rendered(conversation, work.checkpoint, work.stage)
+    text = rendered(conversation, work)
     ids = prompt_ids(
         text,
         sampling,
-        work.checkpoint,
-        context=work.context,
+        work,
         param=conversation.param,
         add_special_tokens=conversation.add_special_tokens,
     )

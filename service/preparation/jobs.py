@@ -3,15 +3,20 @@ in frames of ``engine.messages``."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from engine.messages import Constraint, Ready
+from observability.phases import RequestPhase
 from service import errors
 from service.errors import InternalError, ModelNotFoundError, QuireError
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
+from service.telemetry.record import Interval, add_interval
 from service.wire.chat.request import ChatRequest
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import MessagesRequest
@@ -43,14 +48,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noted(msgspec.Struct):
-    """Facts for the request's record, noted before its prompt is processed and can cause an
-    error."""
+    """Facts for the request's record, noted as soon as they are known, because what follows can
+    cause an error. ``intervals``: when the prompt was rendered and tokenized; ``prompt_tokens``:
+    those counted so far."""
 
     model: str = ""
     stream: bool = False
     client_request_id: str | None = None
     ignored: list[str] = []
     meant: dict[str, str] = {}  # unknown fields and what they may be misspellings of
+    intervals: list[Interval] = []
+    prompt_tokens: int = 0
+    reached: Interval | None = None  # the phase that runs now, in a process
+
+    def enter(self, phase: RequestPhase | None, moment: float) -> None:
+        """Note that a process has begun this phase, or that it does or did something else."""
+        if self.reached is not None:
+            add_interval(self.intervals, self.reached._replace(end=moment))
+        self.reached = None if phase is None else Interval(phase.name, moment, moment)
+
+    @contextlib.contextmanager
+    def timing(self, phase: RequestPhase) -> Iterator[None]:
+        """Note that the block is part of this phase, even if it raises an error."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            add_interval(self.intervals, Interval(phase.name, begin, time.monotonic()))
 
 
 # --- jobs -----------------------------------------------------------------------------------------

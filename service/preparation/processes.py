@@ -6,11 +6,13 @@ job does not wait for a process to start."""
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
 
 from observability.logging import get_logger
+from observability.phases import RENDERING, TOKENIZING
 from service.errors import HelperKilledError, InternalError, InvalidRequestError
 from service.preparation.jobs import (
     Done,
@@ -169,6 +171,7 @@ class PreparationProcesses:
             if not isinstance(found, Stage):
                 return found
             reached = found
+            noted.enter(_PHASES.get(found.name), time.monotonic())
             return None
 
         try:
@@ -204,6 +207,10 @@ class PreparationProcesses:
             work.cancel()
         for process in self._processes:
             await process.close()
+
+
+# Those that stages belong to.
+_PHASES = {"template": RENDERING, "tokenizer": TOKENIZING}
 
 
 def _too_slow(reached: Stage) -> str:

@@ -3,9 +3,9 @@ encoded in full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from observability.phases import RENDERING, TOKENIZING
 from service.checkpoint.checkpoint import Checkpoint
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import TooManyTokensError
@@ -13,6 +13,7 @@ from service.conversation import Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input, check_lengths
 from service.preparation.sampling import truncated
+from service.preparation.work import Work
 from service.wire.sampling import SamplingFields
 
 # Clients may set these variables with any template, besides those that the template itself reads.
@@ -26,35 +27,33 @@ MAX_PROMPT_TOKENS = 1 << 22
 _MAX_COUNTED_CHARS = 1 << 20
 _COUNTED_CHARS_PER_TOKEN = 8
 
-Announce = Callable[[str, str | None], None]
-"""Called at the start of a stage with its name and the request field that it concerns."""
 
-
-def rendered(conversation: Conversation, checkpoint: Checkpoint, stage: Announce) -> str:
+def rendered(conversation: Conversation, work: Work) -> str:
     """Return the prompt's text, rendered by the checkpoint's template.
 
     Raises InvalidRequestError, including for errors that the template itself raises.
     """
-    template = checkpoint.template
+    template = work.checkpoint.template
     param = conversation.param
     if template is None:
         raise InvalidRequestError(
             "This model has no chat template; use /v1/completions.", param=param
         )
-    stage("template", param)
-    try:
-        variables = _template_variables(conversation, template)
-        text = template.render(
-            conversation.messages,
-            tools=conversation.template_tools(),
-            documents=conversation.documents or variables.get("documents"),
-            add_generation_prompt=conversation.add_generation_prompt,
-            continue_final_message=conversation.continue_final_message,
-            variables=variables,
-        )
-    except TemplateError as error:
-        raise InvalidRequestError(f"{error}.", param=param) from error
-    stage("tokenizer", param)
+    work.stage("template", param)
+    with work.noted.timing(RENDERING):
+        try:
+            variables = _template_variables(conversation, template)
+            text = template.render(
+                conversation.messages,
+                tools=conversation.template_tools(),
+                documents=conversation.documents or variables.get("documents"),
+                add_generation_prompt=conversation.add_generation_prompt,
+                continue_final_message=conversation.continue_final_message,
+                variables=variables,
+            )
+        except TemplateError as error:
+            raise InvalidRequestError(f"{error}.", param=param) from error
+        work.stage("tokenizer", param)
     return text
 
 
@@ -70,16 +69,17 @@ def _template_variables(conversation: Conversation, template: ChatTemplate) -> d
     return {**conversation.thinking_variables(), **conversation.variables}
 
 
-def encoded(
-    text: str, checkpoint: Checkpoint, *, context: int, param: str, add_special_tokens: bool
-) -> list[int]:
-    """Encode a text. Raises ContextTooLongError if it certainly has more tokens than ``context``,
+def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> list[int]:
+    """Encode a text. Raises ContextTooLongError if it certainly has more tokens than the context,
     though a few more may pass; InvalidRequestError if it is not Unicode."""
+    context = work.context
     try:
-        return checkpoint.tokenizer.encode_within(
-            text, context, add_special_tokens=add_special_tokens
-        )
+        with work.noted.timing(TOKENIZING):
+            return work.checkpoint.tokenizer.encode_within(
+                text, context, add_special_tokens=add_special_tokens
+            )
     except TooManyTokensError as error:
+        work.noted.prompt_tokens += error.counted
         raise ContextTooLongError(
             f"This model's maximum context length is {context} tokens, but your {param} resulted "
             f"in more than {context} tokens. Shorten the {param}.",
@@ -90,36 +90,42 @@ def encoded(
 
 
 def prompt_ids(
-    text: str,
-    sampling: SamplingFields,
-    checkpoint: Checkpoint,
-    *,
-    context: int,
-    param: str,
-    add_special_tokens: bool,
+    text: str, sampling: SamplingFields, work: Work, *, param: str, add_special_tokens: bool
 ) -> list[int]:
     """Return the token ids that remain after ``truncate_prompt_tokens``. Raises as ``encoded``
     does."""
     wanted = sampling.truncate_prompt_tokens
-    size = context - 1 if wanted == -1 else wanted
-    if size is None or size >= context:
-        return encoded(
-            text,
-            checkpoint,
-            context=context,
-            param=param,
-            add_special_tokens=add_special_tokens,
+    size = work.context - 1 if wanted == -1 else wanted
+    if size is None or size >= work.context:
+        ids = encoded(text, work, param=param, add_special_tokens=add_special_tokens)
+    else:
+        part = _encoded_part(
+            text, size, sampling, work, param=param, add_special_tokens=add_special_tokens
         )
+        ids = truncated(part, sampling, work.context)
+    work.noted.prompt_tokens += len(ids)
+    return ids
+
+
+def _encoded_part(
+    text: str,
+    size: int,
+    sampling: SamplingFields,
+    work: Work,
+    *,
+    param: str,
+    add_special_tokens: bool,
+) -> list[int]:
     try:
-        ids = checkpoint.tokenizer.encode_part(
-            text,
-            size,
-            from_end=sampling.truncation_side == "left",
-            add_special_tokens=add_special_tokens,
-        )
+        with work.noted.timing(TOKENIZING):
+            return work.checkpoint.tokenizer.encode_part(
+                text,
+                size,
+                from_end=sampling.truncation_side == "left",
+                add_special_tokens=add_special_tokens,
+            )
     except UnicodeEncodeError as error:
         raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
-    return truncated(ids, sampling, context)
 
 
 def room(prompt_tokens: int, context: int, param: str) -> int:

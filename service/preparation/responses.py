@@ -165,16 +165,11 @@ def _shortened(request: ResponsesRequest, conversation: Conversation, work: Work
     left = min(request.max_output_tokens or _ANSWER_ROOM, work.context // 2)
 
     def fits(cut: Conversation) -> bool:
-        text = rendered(cut, work.checkpoint, work.stage)
+        text = rendered(cut, work)
         try:
-            ids = encoded(
-                text,
-                work.checkpoint,
-                context=work.context,
-                param=cut.param,
-                add_special_tokens=cut.add_special_tokens,
-            )
+            ids = encoded(text, work, param=cut.param, add_special_tokens=cut.add_special_tokens)
         except ContextTooLongError:
+            work.noted.prompt_tokens = 0  # another prompt is tried
             return False
         return len(ids) + left <= work.context
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from observability.phases import TOKENIZING
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, encode_texts, truncation
 from service.preparation.jobs import Limits, PreparedRerank, PreparedScore
@@ -94,13 +95,15 @@ def _scored_inputs(
     else:
         texts = [*pairs.firsts, *pairs.seconds]
         names = [f"{pairs.first_field}[{i}]" for i in range(len(pairs.firsts))] + seconds
-    inputs = encode_texts(
-        texts,
-        work.checkpoint.tokenizer,
-        names=names,
-        longest=work.context,
-        truncated=truncation(request.truncate_prompt_tokens, None, longest=work.context),
-    )
+    with work.noted.timing(TOKENIZING):
+        inputs = encode_texts(
+            texts,
+            work.checkpoint.tokenizer,
+            names=names,
+            longest=work.context,
+            truncated=truncation(request.truncate_prompt_tokens, None, longest=work.context),
+        )
+    work.noted.prompt_tokens = sum(len(one.token_ids) for one in inputs)
     check_inputs(inputs, names, work.context, pairs.second_field)
     return inputs, 0 if across else len(pairs.firsts)
 

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from service.checkpoint.checkpoint import Checkpoint
 from service.errors import ModelNotFoundError, QuireError
 from service.preparation.jobs import Job, Limits, Noted, Prepared
-from service.preparation.prompts import Announce
 from service.wire.decode import Ignored
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
@@ -26,6 +25,10 @@ class Model:
     checkpoint: Checkpoint
     signer: Signer
     seal: ReasoningSeal
+
+
+Announce = Callable[[str, str | None], None]
+"""Called at the start of a stage with its name and the request field that it concerns."""
 
 
 def no_stage(name: str, param: str | None) -> None:
@@ -75,6 +78,8 @@ class Step(Generic[_Made_co]):
             if ignored.request is not None:
                 with contextlib.suppress(ModelNotFoundError):
                     _note_request(noted, ignored.request, limits)
+            elif ignored.named_model in limits.names:
+                noted.model = ignored.named_model
             raise
         _note_request(noted, ignored.request, limits)
         return read

@@ -31,18 +31,23 @@ class Client:
     def admit(self) -> Ready:
         """Check a generation request; return the loaded model. Raises as ``Admission.check``
         does."""
+        self._note_waiting()
         self.services.admission.check(self.exchange.caller)
         return self.services.engine
 
     def admit_open(self) -> Ready:
         """Check any request for the engine; return the loaded model. Raises as
         ``Admission.check_open`` does."""
+        self._note_waiting()
         self.services.admission.check_open(self.exchange.caller)
         return self.services.engine
 
     def loaded_model(self) -> Ready:
         """Raises LoadingError while there is none."""
         return self.services.engine
+
+    def _note_waiting(self) -> None:
+        self.exchange.record.waiting = self.services.link.waiting_sequences
 
     async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
         """Return or raise what ``work`` does; raise ClientGoneError as soon as the client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from service.admission.drain import Drain
 from service.errors import QuireError
@@ -14,8 +14,9 @@ from service.pooling.request import PooledTexts
 from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import ANYBODY, Caller
-from service.tenants.upload_room import FREE_BYTES, UploadRoom
+from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.wire.decode import Ignored
+from service.wire.field_paths import public_path
 
 
 class Exchange:
@@ -92,6 +93,18 @@ class Exchange:
         self.record.generates = False
         self._telemetry.request_described(self.record)
 
+    @contextlib.contextmanager
+    def receiving(self) -> Iterator[Gained]:
+        """Count the arriving body, which the block reads."""
+        try:
+            if self.upload_room is None:
+                yield lambda _: None
+            else:
+                with self.upload_room.arriving(self.caller) as gained:
+                    yield gained
+        finally:
+            self.record.received_body()
+
     def hold(self, size: int) -> None:
         """Count ``size`` bytes as kept for the answer, until this exchange has ended.
 
@@ -130,8 +143,12 @@ class Exchange:
         """Record that the answer, or the rest of the stream, is this error. The first outcome is
         kept."""
         if not self.record.outcome:
-            self.record.outcome = error.outcome
-            self.record.error = type(error).__name__
+            record = self.record
+            record.outcome = error.outcome
+            record.error = type(error).__name__
+            record.error_code = error.kind.code
+            record.error_field = public_path(error.param)
+            record.retry_after = error.retry_after
 
     def cut(self, error: QuireError) -> None:
         """Record that the client did not read a complete answer."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.messages import Ready
+from service.errors import QuireError
 from service.generation.request import Generation
 from service.preparation.jobs import Noted, Prepared, PreparedGeneration
 from service.preparation.preparation import RequestContext
 from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.exchange import Exchange
+from service.wire.decode import named_model
 
 _Made = TypeVar("_Made", bound=Prepared)
 
@@ -40,15 +43,23 @@ async def prepare(
     )
     try:
         return await client.services.preparation.prepare(step, body, context, noted, **fields)
+    except QuireError:
+        if not noted.model and (named := named_model(body)) in client.services.limits.names:
+            noted.model = named or ""
+        raise
     finally:
         _note(noted, exchange)
 
 
 def _note(noted: Noted, exchange: Exchange) -> None:
-    record = exchange.record
+    record, now = exchange.record, time.monotonic()
+    noted.enter(None, now)  # a killed or abandoned process has reported no end
     record.model = noted.model or record.model
     record.stream = noted.stream or record.stream
     record.client_request_id = record.client_request_id or noted.client_request_id
+    record.prompt_tokens = noted.prompt_tokens or record.prompt_tokens
+    record.intervals += noted.intervals
+    record.prepared_time = now
     exchange.ignored.add(*noted.ignored)
     exchange.ignored.meant |= noted.meant
 

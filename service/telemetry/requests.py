@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.messages import Finished, Heartbeat, StepOutputs
 from observability import catalogue
@@ -23,18 +23,16 @@ from observability.logging import (
 )
 from observability.metrics import MetricRegistry
 from observability.open_requests import OpenRequests
-from observability.outcomes import (
-    OutcomeGroup,
-    Trait,
-    group_of,
-    is_outcome,
-)
+from observability.outcomes import NO_ROUTE, OutcomeGroup, Trait, group_of, is_outcome
+from observability.phases import PHASES
 from observability.tracing import IdentityTracer, Tracer
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures
 from service.telemetry.engine import EngineTelemetry
+from service.telemetry.line_budget import LineBudget
 from service.telemetry.loop_holds import LoopHolds
 from service.telemetry.open_request import encode_open
+from service.telemetry.phases import other_seconds, seconds_of
 from service.telemetry.record import RequestRecord
 from service.telemetry.request_series import create_request_series, unserved
 from service.telemetry.spans import phase_spans, server_span
@@ -85,6 +83,7 @@ class Telemetry:
             "log_lines": dropped_log_lines,
         }
         self._dropped_before = dict.fromkeys(self._dropped, 0)
+        self._received = self.metrics.series(catalogue.REQUESTS_RECEIVED)
         self._requests = self.metrics.series(catalogue.REQUESTS)
         self._handovers = self.metrics.series(catalogue.HANDOVERS)
         self._key_tokens = self.metrics.series(catalogue.KEY_TOKENS)
@@ -95,6 +94,7 @@ class Telemetry:
             for metric in catalogue.METRICS
             if metric.kind is MetricKind.HISTOGRAM and metric.scope in (Scope.MODEL, Scope.REQUEST)
         }
+        self._unrouted_lines = LineBudget()
         self.metrics[catalogue.BUILD_INFO].info(
             {"version": version, "python": platform.python_version()}
         )
@@ -112,6 +112,7 @@ class Telemetry:
         record.client_address = printable(record.client_address) if self._log_clients else None
         record.user_agent = printable(record.user_agent) if self._log_clients else None
         with self._ledger:
+            self._received(record.route).inc()
             self._in_progress(record.route).inc()
             row = self.open_requests.insert(encode_open(record))
         if row is not None:
@@ -152,29 +153,39 @@ class Telemetry:
 
     def _end(self, record: RequestRecord, ended: float, row: int | None) -> None:
         model = record.model if record.model in self._models else OTHER_MODEL
+        seconds = seconds_of(record)
         # Together, so that a request is neither counted twice nor lost if this worker is killed.
         with self._ledger:
             self._in_progress(record.route).dec()
             self._requests(model, record.route, record.outcome).inc()
-            self._observe_at_end(record, ended)
+            self._observe_at_end(record, ended, seconds)
             if row is not None:
                 self.open_requests.remove(row)
         if record.identity is not None and record.identity.sampled:
             self._tracer.write(record.identity, server_span(record), phase_spans(record))
-        log_request(log_fields(record), failed=group_of(record.outcome) is OutcomeGroup.FAILED)
+        if record.route == NO_ROUTE and not self._may_log_unrouted():
+            return
+        log_request(
+            log_fields(record, seconds), failed=group_of(record.outcome) is OutcomeGroup.FAILED
+        )
 
-    def _observe_at_end(self, record: RequestRecord, ended: float) -> None:
+    def _may_log_unrouted(self) -> bool:
+        """False if there were too many lines about requests that no route takes."""
+        if not self._unrouted_lines.take():
+            return False
+        left_out = self._unrouted_lines.left_out()
+        if left_out:
+            _log.warning("did not log some requests that no route takes", count=left_out)
+        return True
+
+    def _observe_at_end(
+        self, record: RequestRecord, ended: float, seconds: Mapping[str, float]
+    ) -> None:
         self._observe(record, catalogue.E2E_SECONDS, ended - record.received_time)
+        for phase, spent in seconds.items():
+            self._observe(record, catalogue.PHASE_SECONDS, spent, phase)
         if not record.sequences:
             return
-        scheduled = _earliest(record.sequences, "first_scheduled_time")
-        first = _earliest(record.sequences, "first_token_time")
-        if scheduled is not None:
-            self._observe(record, catalogue.QUEUE_SECONDS, scheduled - record.received_time)
-        if scheduled is not None and first is not None:
-            last = max(item.last_token_time or first for item in record.sequences)
-            self._observe(record, catalogue.PREFILL_SECONDS, first - scheduled)
-            self._observe(record, catalogue.DECODE_SECONDS, last - first)
         preemptions = sum(sequence.preemptions for sequence in record.sequences)
         self._observe(record, catalogue.REQUEST_PROMPT_TOKENS, record.prompt_tokens)
         if record.generates:
@@ -187,14 +198,16 @@ class Telemetry:
 
     def _count_tokens(self, record: RequestRecord) -> None:
         """Count what the engine did for a key, whether or not the client stayed for it."""
-        if _earliest(record.sequences, "first_scheduled_time") is None:
+        if all(one.first_scheduled_time is None for one in record.sequences):
             return
         key = record.key if record.key in self._keys else OTHER_KEY
         self._key_tokens(key, "prompt").inc(max(0, record.prompt_tokens - record.cached_tokens))
         self._key_tokens(key, "cached").inc(record.cached_tokens)
         self._key_tokens(key, "output").inc(record.output_tokens)
 
-    def _observe(self, record: RequestRecord, metric: catalogue.Metric, value: float) -> None:
+    def _observe(
+        self, record: RequestRecord, metric: catalogue.Metric, value: float, *labels: str
+    ) -> None:
         if record.model in self._models:
             model = record.model
         elif metric.scope is Scope.REQUEST:
@@ -203,7 +216,7 @@ class Telemetry:
             return  # no model, no engine work
         identity = record.identity
         exemplar = identity.trace_id if identity is not None and identity.sampled else None
-        self._histograms[metric](model).observe(value, exemplar)
+        self._histograms[metric](model, *labels).observe(value, exemplar)
 
     def end_cut_request(self, record: RequestRecord, row: int) -> None:
         """End a request that the worker before was serving when it died. ``row``: where the ledger
@@ -280,9 +293,11 @@ class Telemetry:
         self._tracer.close()
 
 
-def log_fields(record: RequestRecord) -> dict[str, object]:
-    """Return the values of a request's log line, by field name. Durations are in milliseconds."""
-    scheduled = _earliest(record.sequences, "first_scheduled_time")
+def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, object]:
+    """Return the values of a request's log line, by field name. Durations are in milliseconds.
+    ``seconds``: of each phase."""
+    ended = record.received_time if record.ended_time is None else record.ended_time
+    routed = record.route != NO_ROUTE
     return {
         "request_id": record.request_id,
         "client_request_id": record.client_request_id,
@@ -295,13 +310,24 @@ def log_fields(record: RequestRecord) -> dict[str, object]:
         "status": record.status,
         "outcome": record.outcome,
         "error": record.error,
+        "error_code": record.error_code,
+        "error_field": record.error_field,
+        "retry_after": record.retry_after,
+        "method": None if routed else record.http_method,
+        "path": record.asked,
+        "waiting": record.waiting,
         "model": record.model or None,
         "stream": record.stream,
         "choices": record.choices,
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,
         "output_tokens": record.output_tokens,
-        "queue_ms": _milliseconds(record.received_time, scheduled),
+        **{
+            phase.log_field: round(seconds[phase.name] * 1e3, 3)
+            for phase in PHASES
+            if phase.name in seconds
+        },
+        "other_ms": round(other_seconds(record, seconds, ended) * 1e3, 3),
         "ttft_ms": _milliseconds(record.received_time, record.first_token_time),
         "itl_mean_ms": _mean_gap_ms(record.sequences),
         "total_ms": _milliseconds(record.received_time, record.ended_time),
@@ -309,11 +335,6 @@ def log_fields(record: RequestRecord) -> dict[str, object]:
         "handovers": sum(sequence.handovers for sequence in record.sequences),
         "ignored": record.ignored,
     }
-
-
-def _earliest(sequences: Sequence[Finished], attribute: str) -> float | None:
-    times = [getattr(sequence, attribute) for sequence in sequences]
-    return min((moment for moment in times if moment is not None), default=None)
 
 
 def _milliseconds(start: float, end: float | None) -> float | None:

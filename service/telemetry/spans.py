@@ -1,5 +1,5 @@
-"""Converts a request's record to spans: one for the request, and queue, prefill, decode for each
-choice.
+"""Converts a request's record to spans: one for the request, and below it one for each phase; the
+phases in the engine once for each choice.
 
 Pure functions: the record in, finished spans out.
 """
@@ -9,17 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.messages import Finished
-from observability import schema
+from observability import phases, schema
 from observability.outcomes import OutcomeGroup, group_of
+from observability.schema import Attribute
 from observability.tracing import FinishedSpan
-from service.telemetry.record import RequestRecord
+from service.telemetry.phases import before_engine, in_engine
+from service.telemetry.record import Interval, RequestRecord
+
+_ERRORS = (OutcomeGroup.REFUSED, OutcomeGroup.FAILED)
+# The time between two phases that follow one another at once.
+_NOTHING_SECONDS = 50e-6
+
+_Attributes = dict[Attribute, int | float | None]
 
 
 def server_span(record: RequestRecord) -> FinishedSpan:
     """``record`` must have ended."""
     if record.ended_time is None:
         raise ValueError(f"request {record.request_id} has not ended")
-    failed = group_of(record.outcome) is OutcomeGroup.FAILED or record.status >= 500
+    group = group_of(record.outcome)
+    failed = group is OutcomeGroup.FAILED or record.status >= 500
     attributes = {
         schema.ATTR_OPERATION: record.operation or None,
         schema.ATTR_PROVIDER: "quire",
@@ -39,7 +48,11 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         schema.ATTR_KEY: record.key,
         schema.ATTR_PREEMPTIONS: sum(sequence.preemptions for sequence in record.sequences),
         schema.ATTR_HANDOVERS: sum(sequence.handovers for sequence in record.sequences),
-        schema.ATTR_ERROR_TYPE: record.outcome if failed else None,
+        schema.ATTR_ERROR_TYPE: record.outcome if group in _ERRORS else None,
+        schema.ATTR_ERROR_CODE: record.error_code,
+        schema.ATTR_ERROR_FIELD: record.error_field,
+        schema.ATTR_RETRY_AFTER: record.retry_after,
+        schema.ATTR_WAITING: record.waiting,
         **_protocol_attributes(record),
     }
     name = schema.SPAN_REQUEST.name.format(
@@ -59,7 +72,7 @@ def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | 
     if record.grpc_status is None:
         return {
             schema.ATTR_HTTP_METHOD: record.http_method,
-            schema.ATTR_HTTP_ROUTE: record.http_route,
+            schema.ATTR_HTTP_ROUTE: record.http_route or None,
             schema.ATTR_HTTP_STATUS: record.status or None,
         }
     service, _, method = record.http_route.strip("/").partition("/")
@@ -72,49 +85,41 @@ def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | 
 
 
 def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
-    """Yield the phases of each choice. A phase cut short by the sequence's end ends there; a phase
-    that was never reached has no span."""
+    """Yield the phases in order of time, those in the engine choice by choice. A phase that was
+    never reached has no span; one that was interrupted has several."""
+    for one in before_engine(record):
+        if one.phase != phases.ADMITTING.name or one.end - one.begin > _NOTHING_SECONDS:
+            yield _span(record, one, {})
     for choice, sequence in enumerate(record.sequences):
-        yield from _phases_of(record, choice, sequence)
+        for one in in_engine(sequence):
+            yield _span(record, one, _engine_attributes(one.phase, choice, sequence))
+    flush = record.flush
+    if flush.seconds:
+        waited = Interval(phases.FLUSHING.name, flush.begin, flush.end)
+        yield _span(record, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds})
 
 
-def _phases_of(record: RequestRecord, choice: int, sequence: Finished) -> Iterator[FinishedSpan]:
-    ended = sequence.finished_time
-    scheduled, first = sequence.first_scheduled_time, sequence.first_token_time
-    queued_until = ended if scheduled is None else scheduled
-    yield FinishedSpan(
-        schema.SPAN_QUEUE,
-        schema.SPAN_QUEUE.name,
-        record.received_wall_ns,
-        _wall_ns(record, queued_until),
-        {schema.ATTR_CHOICE: choice},
+def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attributes:
+    attributes: _Attributes = {schema.ATTR_CHOICE: choice}
+    if phase == phases.PREFILLING.name:
+        attributes[schema.ATTR_INPUT_TOKENS] = sequence.prompt_tokens
+        attributes[schema.ATTR_CACHED_TOKENS] = sequence.cached_tokens
+    elif phase == phases.DECODING.name:
+        attributes[schema.ATTR_OUTPUT_TOKENS] = sequence.output_tokens
+        attributes[schema.ATTR_PREEMPTIONS] = sequence.preemptions
+        attributes[schema.ATTR_HANDOVERS] = sequence.handovers
+    return attributes
+
+
+def _span(record: RequestRecord, interval: Interval, attributes: _Attributes) -> FinishedSpan:
+    phase, begin, end = interval
+    return FinishedSpan(
+        schema.PHASE_SPANS[phase],
+        phase,
+        _wall_ns(record, begin),
+        _wall_ns(record, end),
+        attributes,
     )
-    if scheduled is not None:
-        yield FinishedSpan(
-            schema.SPAN_PREFILL,
-            schema.SPAN_PREFILL.name,
-            _wall_ns(record, scheduled),
-            _wall_ns(record, ended if first is None else first),
-            {
-                schema.ATTR_CHOICE: choice,
-                schema.ATTR_INPUT_TOKENS: sequence.prompt_tokens,
-                schema.ATTR_CACHED_TOKENS: sequence.cached_tokens,
-            },
-        )
-    if first is not None:
-        last = sequence.last_token_time
-        yield FinishedSpan(
-            schema.SPAN_DECODE,
-            schema.SPAN_DECODE.name,
-            _wall_ns(record, first),
-            _wall_ns(record, first if last is None else last),
-            {
-                schema.ATTR_CHOICE: choice,
-                schema.ATTR_OUTPUT_TOKENS: sequence.output_tokens,
-                schema.ATTR_PREEMPTIONS: sequence.preemptions,
-                schema.ATTR_HANDOVERS: sequence.handovers,
-            },
-        )
 
 
 def _wall_ns(record: RequestRecord, time: float) -> int:

@@ -26,6 +26,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 # Clients send back what their own SDK, or another server, added to these: never rejected.
 _HISTORY = re.compile(r"(messages|tools|functions|system)\b[.\[]")
 _MAX_KEPT = 256
+_MAX_SEARCHED_BYTES = 256 * 1024
 _MAX_SHOWN = 32
 _MAX_NAME = 64
 # Clients and proxies reject responses with large headers; escaping can make names much longer.
@@ -52,6 +53,8 @@ class Ignored:
         self.refuse = refuse
         # The request, once decoded: later checks may still reject it.
         self.request: msgspec.Struct | None = None
+        # The model that the body names, if another of its fields is wrong.
+        self.named_model: str | None = None
 
     def add(self, *names: str) -> None:
         """Add each name once, up to a limit: a message may have a million parts."""
@@ -97,11 +100,31 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | No
     return request
 
 
+class _Naming(msgspec.Struct):
+    model: str | None = None
+
+
+_naming = msgspec.json.Decoder(_Naming)
+
+
+def named_model(body: bytes) -> str | None:
+    """Return the model that a body names, which has not been decoded; None if that is not sound or
+    too large to look for it."""
+    if len(body) > _MAX_SEARCHED_BYTES:
+        return None
+    try:
+        return _naming.decode(body).model
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
     unknown: list[str] = []
     try:
-        value = lenient(msgspec.json.decode(body), kind, unknown)
-        request = msgspec.convert(value, kind)
+        given = msgspec.json.decode(body)
+        if isinstance(given, dict) and isinstance(named := given.get("model"), str):
+            ignored.named_model = named
+        request = msgspec.convert(lenient(given, kind, unknown), kind)
     except msgspec.ValidationError as error:
         raise _explain(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

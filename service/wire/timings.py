@@ -11,9 +11,9 @@ from service.generation.request import Generation
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Milliseconds since the request arrived, except ``mean_itl_ms``: mean time between two tokens
-    of one choice. Null for a phase that was never reached. Rates are tokens per second, of all
-    choices together."""
+    """Milliseconds since the request arrived, except ``queue_ms``: time in the engine's queue, and
+    ``mean_itl_ms``: mean time between two tokens of one choice. Null for what was never reached.
+    Rates are tokens per second, of all choices together."""
 
     queue_ms: float | None
     time_to_first_token_ms: float | None
@@ -27,6 +27,7 @@ def timings_of(generation: Generation) -> Timings:
     """Compute the timings so far from the engine's records."""
     records = generation.records()
     arrival = generation.request.arrival_time
+    queued = _least(record.queued_time for record in records)
     scheduled = _least(record.first_scheduled_time for record in records)
     first = _least(record.first_token_time for record in records)
     last = max((r.last_token_time for r in records if r.last_token_time is not None), default=None)
@@ -37,7 +38,7 @@ def timings_of(generation: Generation) -> Timings:
         if record.last_token_time is not None and record.first_token_time is not None
     )
     return Timings(
-        queue_ms=_milliseconds(arrival, scheduled),
+        queue_ms=None if queued is None else _milliseconds(queued, scheduled),
         time_to_first_token_ms=_milliseconds(arrival, first),
         total_ms=_milliseconds(arrival, last),
         mean_itl_ms=round(decoding / gaps * 1e3, 3) if gaps else None,

@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 from engine.messages import Finished, FinishReason
-from service.telemetry.record import RequestRecord
+from service.telemetry.record import Flush, Interval, RequestRecord
 from service.telemetry.requests import Telemetry
 
 
 def sequence(**changes: Any) -> Finished:
-    """Queued for 10 ms, prefilled in 30, then a token each 5 ms."""
+    """Queued for 4 ms, prefilled in 30, then a token each 5 ms."""
     start = changes.pop("start", 1000.0)
     values: dict[str, Any] = {
         "handle": 1,
@@ -21,6 +21,7 @@ def sequence(**changes: Any) -> Finished:
         "output_tokens": 11,
         "preemptions": 0,
         "arrival_time": start,
+        "queued_time": start + 0.006,
         "first_scheduled_time": start + 0.010,
         "first_token_time": start + 0.040,
         "last_token_time": start + 0.090,
@@ -45,7 +46,8 @@ def started(telemetry: Telemetry, **changes: Any) -> RequestRecord:
 
 
 def answered(telemetry: Telemetry, **changes: Any) -> RequestRecord:
-    """A streamed answer, complete; ``request_finished`` is yet to be called."""
+    """A streamed answer, complete; ``request_finished`` is yet to be called. Each phase has a
+    different length."""
     values: dict[str, Any] = {
         "received_time": 1000.0,
         "received_wall_ns": 5_000_000_000,
@@ -62,6 +64,13 @@ def answered(telemetry: Telemetry, **changes: Any) -> RequestRecord:
         "prompt_tokens": 20,
         "cached_tokens": 16,
         "output_tokens": 11,
+        "intervals": [
+            Interval("receive", 1000.0, 1000.001),
+            Interval("render", 1000.002, 1000.0025),
+            Interval("tokenize", 1000.0025, 1000.005),
+        ],
+        "prepared_time": 1000.0055,
+        "flush": Flush(0.005, 1000.060, 1000.093),
         "first_token_time": 1000.041,
         "last_token_time": 1000.090,
         "ended_time": 1000.100,

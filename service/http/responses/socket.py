@@ -34,6 +34,7 @@ from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
 from service.http.responses.message import Envelope, SocketMessage
 from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody, socket_error
 from service.http.scope import AsgiApp, api_key_header, header
+from service.http.unrouted import unrouted
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.tenants.caller import ANYBODY, Caller
@@ -85,7 +86,7 @@ class ResponsesSockets:
         try:
             caller = self._check(scope)
         except QuireError as error:
-            await _refuse(send, error)
+            await _refuse(send, error, self._note_unrouted(scope, error))
             return
         owner = caller.owner
         host, port = scope["client"] or ("", 0)
@@ -113,6 +114,16 @@ class ResponsesSockets:
             if not self._open[owner]:
                 del self._open[owner]
             self._connections.leave(peer)
+
+    def _note_unrouted(self, scope: Scope, error: QuireError) -> dict[str, str]:
+        """Count and log a handshake at a path that has no WebSocket; return headers for it."""
+        if not isinstance(error, NotFoundError):
+            return {}
+        exchange = unrouted(scope, self._services.telemetry)
+        exchange.fail(error)
+        exchange.record.status = error.status
+        exchange.close()
+        return exchange.headers
 
     def _check(self, scope: Scope) -> Caller:
         """Return the caller. Raises QuireError."""
@@ -149,8 +160,8 @@ class ResponsesSockets:
             )
 
 
-async def _refuse(send: Send, error: QuireError) -> None:
-    headers = {"content-type": "application/json", **error.headers()}
+async def _refuse(send: Send, error: QuireError, more: dict[str, str]) -> None:
+    headers = {"content-type": "application/json", **error.headers(), **more}
     encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     start: Any = {
         "type": "websocket.http.response.start",

@@ -33,7 +33,7 @@ class Server:
         sequence = EngineSequence(self._handles, 2, 0.0, Waker(), message)
         self.sequences.add(sequence)
         if sent:
-            self.sequences.mark_sent(sequence)
+            self.sequences.mark_sent(sequence, 0.5)
         return sequence
 
     def admit(self, *sequences: EngineSequence) -> None:
@@ -57,7 +57,7 @@ class Server:
         for sequence in order:
             if sequence is None:
                 break
-            self.sequences.mark_sent(sequence)
+            self.sequences.mark_sent(sequence, 0.5)
             self.admit(sequence)
             sent.append(sequence)
         return sent
@@ -86,7 +86,7 @@ def test_without_suspects_all_are_sent_in_the_order_they_came() -> None:
     order = server.handover.order()
     assert not server.handover.on_trial
     sent = [next(order)]
-    server.sequences.mark_sent(first)
+    server.sequences.mark_sent(first, 0.5)
     server.sequences.remove(second)  # its client leaves meanwhile
     late = server.open(sent=False)
     assert sent + server.send(order) == [first, third, late]

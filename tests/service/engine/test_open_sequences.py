@@ -19,7 +19,7 @@ def opened(*handles: int, owner: str = "a") -> tuple[OpenSequences, list[EngineS
     made = [EngineSequence(handle, 3, 0.0, Waker(), owner=owner) for handle in handles]
     for sequence in made:
         sequences.add(sequence)
-        sequences.mark_sent(sequence)
+        sequences.mark_sent(sequence, 0.5)
     return sequences, made
 
 
@@ -30,6 +30,13 @@ def test_a_sequence_waits_until_it_is_admitted_and_is_counted_for_its_owner() ->
     assert (first.state, second.state) == (SequenceState.RUNNING, SequenceState.QUEUED)
     assert sequences.waiting.of("a") == len(sequences.waiting) == 1
     assert sequences.in_state(SequenceState.RUNNING) == [first]
+
+
+def test_the_first_engine_that_gets_a_sequence_ends_its_admission() -> None:
+    sequences, (sequence,) = opened(1)
+    sequences.take_back()
+    sequences.mark_sent(sequence, 7.0)
+    assert sequence.queued_time == 0.5
 
 
 def test_tokens_and_the_end_reach_the_open_ones_only() -> None:

@@ -162,11 +162,12 @@ def test_it_is_open_until_it_has_ended() -> None:
 def test_a_record_is_the_engine_s_where_it_counts_what_the_client_got() -> None:
     sequence = new()
     sequence.end(msgspec.structs.replace(finished(1, 4), preemptions=2))
-    assert sequence.record(4, 9.0) is sequence.finished
+    sequence.queued_time = 0.5
+    assert sequence.record(4, 9.0) == msgspec.structs.replace(sequence.finished, queued_time=0.5)
     cut = sequence.record(3, 9.0)  # by a stop string
     assert isinstance(cut, Finished)
     assert (cut.reason, cut.output_tokens, cut.finished_time) == (FinishReason.ABORT, 3, 9.0)
-    assert (cut.prompt_tokens, cut.preemptions) == (3, 2)
+    assert (cut.prompt_tokens, cut.preemptions, cut.queued_time) == (3, 2, 0.5)
     failed = new()
     failed.failure = EngineFailedError("gone")
     assert failed.record(0, 9.0).reason is FinishReason.ERROR

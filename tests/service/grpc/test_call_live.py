@@ -57,6 +57,47 @@ def test_an_address_is_read_off_a_peer(peer: str, address: str | None) -> None:
     assert peer_address(peer) == address
 
 
+def request_line(service: GrpcService, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def lines() -> list[dict[str, Any]]:
+        written = service.worker.output().splitlines()
+        parsed = [json.loads(line) for line in written if line.startswith("{")]
+        return [line for line in parsed if line["event"] == "request" and wanted(line)]
+
+    (line,) = until(lines, 5, "the log line")
+    return line
+
+
+def test_a_call_goes_through_the_phases_of_a_request(service: GrpcService) -> None:
+    answer = put_together(
+        service.stub.Chat(chat(max_tokens=2, sampling=pb.Sampling(ignore_eos=True)))
+    )
+    line = request_line(service, lambda line: line["request_id"] == answer.started.request_id)
+    engine = ("queue", "prefill", "decode")
+    for phase in ("receive", "render", "tokenize", "admit", *engine):
+        assert line[f"{phase}_ms"] >= 0, phase
+
+
+def test_a_wrong_field_is_named_and_its_call_is_counted_under_its_model(
+    service: GrpcService,
+) -> None:
+    with pytest.raises(grpc.RpcError):
+        list(service.stub.Chat(chat(model="tiny", sampling=pb.Sampling(temperature=-5))))
+    line = request_line(service, lambda line: line["error_field"] == "temperature")
+    assert (line["route"], line["model"], line["status"]) == ("grpc_chat", "tiny", 400)
+
+
+def test_a_method_that_does_not_exist_is_counted_and_logged(service: GrpcService) -> None:
+    path = "/quire.v1.Quire/Chatt"
+    with pytest.raises(grpc.RpcError) as caught:
+        list(service.channel.stream_stream(path)(iter([b"canary"])))
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert path in (caught.value.details() or "")
+    assert trailing(caught.value)["x-request-id"].startswith("req_")
+    line = request_line(service, lambda line: line["path"] == path)
+    assert (line["route"], line["outcome"], line["status"]) == ("none", "refused:invalid", 405)
+    assert service.outcomes("none") == {"refused:invalid": 1}
+
+
 def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.RpcError:
     """How a call of Chat with these bytes as its messages ends."""
     method = service.channel.stream_stream("/quire.v1.Quire/Chat")

@@ -85,6 +85,7 @@ def test_each_request_is_counted_once_however_it_ends(own_template: Path, tmp_pa
         client.post("/v1/chat/completions", headers={**key, "content-type": "text/plain"})
         for path in ("/health", "/metrics", "/nope"):
             client.get(path)
+        client.get("/v1/chat/completions")
     assert telemetry.ended == [
         ("models", "stop", 200),
         ("models", "stop", 200),
@@ -93,6 +94,8 @@ def test_each_request_is_counted_once_however_it_ends(own_template: Path, tmp_pa
         ("messages", "refused:invalid", 400),
         ("count_tokens", "refused:invalid", 400),
         ("chat_completions", "refused:invalid", 415),
+        ("none", "refused:not_found", 404),
+        ("none", "refused:invalid", 405),
     ]
     assert telemetry.begun == len(telemetry.ended)
     assert app.state.drain.in_flight == 0

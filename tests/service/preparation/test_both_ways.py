@@ -26,6 +26,7 @@ from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.sending import lightened
 from service.preparation.steps import STEPS, perform
 from service.preparation.work import Work
+from service.telemetry.record import Interval
 from tests.service.preparation.bodies import CASES, RESPONSES, USER, Case, case
 from tests.service.preparation.prepared import LIMITS, SETUP, engine, model
 
@@ -52,7 +53,13 @@ def comparable(made: Prepared) -> Any:
     if isinstance(made, PreparedInputs):
         inputs = [dataclasses.replace(one, token_ids=list(one.token_ids)) for one in made.inputs]
         made = msgspec.structs.replace(made, inputs=inputs)
-    return made
+    return msgspec.structs.replace(made, noted=timeless(made.noted))
+
+
+def timeless(noted: Noted) -> Noted:
+    """What was noted, of intervals only their phases."""
+    intervals = [Interval(one.phase, 0.0, 0.0) for one in noted.intervals]
+    return msgspec.structs.replace(noted, intervals=intervals)
 
 
 async def both(preparation: PreparationProcesses, job: Job) -> tuple[Any, Any]:
@@ -67,7 +74,7 @@ async def both(preparation: PreparationProcesses, job: Job) -> tuple[Any, Any]:
         sent: Any = comparable(await preparation.run(job, there, "me"))
     except QuireError as error:
         sent = (type(error), error.message, error.param, error.status)
-    return (made, here), (sent, there)
+    return (made, timeless(here)), (sent, timeless(there))
 
 
 def job_of(one: Case, **fields: Any) -> Job:

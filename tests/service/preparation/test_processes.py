@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -85,11 +86,13 @@ async def prepared(preparation: PreparationProcesses, *contents: str) -> Prepare
 async def test_a_template_that_does_not_end_is_ended(
     preparation: PreparationProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = preparation.pids
+    before, noted = preparation.pids, Noted()
     with monkeypatch.context() as shorter:
         shorter.setattr(processes, "JOB_SECONDS", 0.5)
         with pytest.raises(InvalidRequestError, match="chat template took more than") as refused:
-            await prepared(preparation, "loop")
+            await preparation.run(chat("loop"), noted, "me")
+    noted.enter(None, time.monotonic())
+    assert [one.phase for one in noted.intervals] == ["render"]
     assert refused.value.param == "messages"
     assert refused.value.status == 400
     [killed] = set(before) - set(preparation.pids)

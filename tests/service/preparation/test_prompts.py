@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.conversation import Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input
+from service.preparation.jobs import Noted
 from service.preparation.prompts import (
     MAX_PROMPT_TOKENS,
     check_inputs,
@@ -21,19 +23,32 @@ from service.preparation.prompts import (
     rendered,
     room,
 )
+from service.preparation.work import Announce, Work, no_stage
 from service.wire.sampling import SamplingFields
 from tests.service.preparation.bodies import USER
-from tests.service.preparation.prepared import model, tokenizer
+from tests.service.preparation.prepared import engine, model, tokenizer, work_of
 from tests.service.tiny_model import write_tiny_model
 
 TEXT = " ".join(f"word{number}" for number in range(40))
 CHECKPOINT = model().checkpoint
 
 
+def work(
+    checkpoint: Checkpoint = CHECKPOINT,
+    *,
+    context: int = 4096,
+    noted: Noted | None = None,
+    stage: Announce = no_stage,
+) -> Work:
+    made = work_of("chat", loaded=engine(max_model_len=context), noted=noted)
+    own = dataclasses.replace(made.model, checkpoint=checkpoint)
+    return dataclasses.replace(made, model=own, stage=stage)
+
+
 def test_template_and_tokenizer_are_announced_before_they_run() -> None:
     told: list[tuple[str, str | None]] = []
     conversation = Conversation(messages=USER, param="input")
-    rendered(conversation, CHECKPOINT, lambda *stage: told.append(stage))
+    rendered(conversation, work(stage=lambda *stage: told.append(stage)))
     assert told == [("template", "input"), ("tokenizer", "input")]
 
 
@@ -41,7 +56,7 @@ def test_template_and_tokenizer_are_announced_before_they_run() -> None:
 def test_a_variable_that_the_template_does_not_read_is_refused_by_name(name: str) -> None:
     conversation = Conversation(messages=USER, variables={name: 1})
     with pytest.raises(InvalidRequestError, match=name) as refused:
-        rendered(conversation, CHECKPOINT, lambda *_: None)
+        rendered(conversation, work())
     assert refused.value.param == f"chat_template_kwargs.{name}"
 
 
@@ -51,19 +66,18 @@ def test_what_a_template_raises_and_that_there_is_none_is_the_messages_fault(
     folder = write_tiny_model(tmp_path)
     disliked = Conversation(messages=[{"role": "user", "content": "please raise"}])
     with pytest.raises(InvalidRequestError, match="dislikes please raise") as refused:
-        rendered(disliked, load_checkpoint(folder), lambda *_: None)
+        rendered(disliked, work(load_checkpoint(folder)))
     assert refused.value.param == "messages"
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(InvalidRequestError, match="no chat template"):
-        rendered(Conversation(messages=USER), load_checkpoint(folder), lambda *_: None)
+        rendered(Conversation(messages=USER), work(load_checkpoint(folder)))
 
 
-def ids(text: str, context: int, **fields: Any) -> list[int]:
+def ids(text: str, context: int, noted: Noted | None = None, **fields: Any) -> list[int]:
     return prompt_ids(
         text,
         SamplingFields(**fields),
-        CHECKPOINT,
-        context=context,
+        work(context=context, noted=noted),
         param="prompt",
         add_special_tokens=False,
     )
@@ -87,8 +101,35 @@ def test_a_text_that_is_surely_too_long_is_refused_before_it_is_encoded() -> Non
     for size in (None, 3):
         with pytest.raises(InvalidRequestError, match="not Unicode"):
             ids("\ud800", 64, truncate_prompt_tokens=size)
-    short = encoded("Hi", CHECKPOINT, context=64, param="prompt", add_special_tokens=False)
+    short = encoded("Hi", work(context=64), param="prompt", add_special_tokens=False)
     assert short == tokenizer().encode("Hi", add_special_tokens=False)
+
+
+def test_time_and_tokens_of_a_prompt_are_noted_even_if_it_is_too_long() -> None:
+    noted = Noted()
+    with pytest.raises(ContextTooLongError):
+        ids(TEXT * 50, 64, noted)
+    (tokenizing,) = noted.intervals
+    assert (tokenizing.phase, tokenizing.end > tokenizing.begin) == ("tokenize", True)
+    # All that was counted before it was certain.
+    assert (
+        2 * 64 <= noted.prompt_tokens < len(tokenizer().encode(TEXT * 50, add_special_tokens=False))
+    )
+    noted = Noted()
+    assert noted.prompt_tokens == 0 == len(noted.intervals)
+    counted = len(ids(TEXT, 4096, noted)) + len(ids(TEXT, 4096, noted, truncate_prompt_tokens=3))
+    assert noted.prompt_tokens == counted
+    (both,) = noted.intervals
+    assert both.phase == "tokenize"
+
+
+def test_time_of_a_template_that_fails_is_noted(tmp_path: Any) -> None:
+    noted, folder = Noted(), write_tiny_model(tmp_path)
+    disliked = Conversation(messages=[{"role": "user", "content": "please raise"}])
+    with pytest.raises(InvalidRequestError):
+        rendered(disliked, work(load_checkpoint(folder), noted=noted))
+    (rendering,) = noted.intervals
+    assert (rendering.phase, rendering.end > rendering.begin) == ("render", True)
 
 
 def test_a_prompt_must_leave_room_for_one_token() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -40,6 +41,15 @@ def test_of_a_model_that_is_not_here_all_but_its_name_is_noted() -> None:
     with pytest.raises(ModelNotFoundError):
         STEPS["completion"].read(b'{"prompt":"a","model":"x","stream":true}', LIMITS, noted)
     assert (noted.model, noted.stream) == ("", True)
+
+
+@pytest.mark.parametrize("model", ["pocket", "their text", 3, None])
+def test_a_body_with_a_wrong_field_is_still_of_the_model_that_it_names(model: Any) -> None:
+    body = json.dumps({"model": model, "prompt": "a", "max_tokens": -1}).encode()
+    noted = Noted()
+    with pytest.raises(InvalidRequestError):
+        STEPS["completion"].read(body, LIMITS, noted)
+    assert noted.model == ("pocket" if model == "pocket" else "")
 
 
 def test_a_step_without_a_body_reads_none() -> None:

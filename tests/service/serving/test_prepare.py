@@ -52,6 +52,29 @@ def test_who_may_not_enter_is_refused_before_there_is_work_and_noted() -> None:
     assert asking.exchange.ignored.names == ["user_name"]
 
 
+@pytest.mark.parametrize(("named", "noted"), [("pocket", "pocket"), ("their text", "")])
+def test_a_large_request_that_is_not_admitted_still_has_its_model(named: str, noted: str) -> None:
+    asking = client(services(loaded()))
+    with pytest.raises(OverloadedError):
+        made(asking, body={"messages": USER, "user": "x" * 10_000, "model": named}, admit=refuse)
+    assert asking.exchange.record.model == noted
+
+
+def test_time_of_preparing_is_noted_whatever_comes_of_it() -> None:
+    asking = client(services(loaded()))
+    tokens = len(made(asking).generation.prompts[0])
+    record = asking.exchange.record
+    assert [one.phase for one in record.intervals] == ["render", "tokenize"]
+    assert record.prompt_tokens == tokens
+    assert record.prepared_time is not None
+    assert record.intervals[-1].end <= record.prepared_time
+    refused = client(services(loaded(engine(max_model_len=4))))
+    with pytest.raises(ContextTooLongError):
+        made(refused)
+    assert refused.exchange.record.prompt_tokens == tokens
+    assert len(refused.exchange.record.intervals) == 2
+
+
 def test_a_body_that_cannot_be_read_is_refused_first() -> None:
     with pytest.raises(InvalidRequestError):
         made(client(services(loaded())), body={"messages": []}, admit=refuse)

@@ -29,6 +29,7 @@ from observability.logging import configure
 from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus
+from service.telemetry.record import Flush
 from service.telemetry.requests import Telemetry
 from tests.service.records import answered, sequence, started
 from tests.service.telemetry.watched import READY, stats, step, value
@@ -131,9 +132,6 @@ def test_a_finished_request_is_counted_once_with_its_outcome(telemetry: Telemetr
 @pytest.mark.parametrize(
     ("metric", "expected"),
     [
-        (catalogue.QUEUE_SECONDS, 0.010),
-        (catalogue.PREFILL_SECONDS, 0.030),
-        (catalogue.DECODE_SECONDS, 0.050),
         (catalogue.E2E_SECONDS, 0.100),
         (catalogue.REQUEST_PROMPT_TOKENS, 20),
         (catalogue.REQUEST_GENERATED_TOKENS, 11),
@@ -141,12 +139,52 @@ def test_a_finished_request_is_counted_once_with_its_outcome(telemetry: Telemetr
     ],
     ids=lambda each: getattr(each, "name", None),
 )
-def test_phases_and_sizes_are_observed_from_the_record(
+def test_time_and_sizes_are_observed_from_the_record(
     telemetry: Telemetry, metric: Metric, expected: float
 ) -> None:
     telemetry.request_finished(answered(telemetry))
     assert value(telemetry, metric, "_count") == 1
     assert value(telemetry, metric, "_sum") == pytest.approx(expected)
+
+
+PHASE_MS = {
+    "receive": 1,
+    "render": 0.5,
+    "tokenize": 2.5,
+    "admit": 2,
+    "queue": 4,
+    "prefill": 30,
+    "decode": 50,
+    "flush": 5,
+}
+
+
+def test_each_phase_is_observed_once(telemetry: Telemetry) -> None:
+    telemetry.request_finished(answered(telemetry))
+    assert tuple(PHASE_MS) == catalogue.PHASE_SECONDS.labels[1].values
+    for phase, milliseconds in PHASE_MS.items():
+        observed = {
+            suffix: value(telemetry, catalogue.PHASE_SECONDS, suffix, phase=phase)
+            for suffix in ("_count", "_sum")
+        }
+        assert observed == {"_count": 1, "_sum": pytest.approx(milliseconds / 1e3)}
+
+
+def test_a_phase_that_was_never_reached_is_not_observed(telemetry: Telemetry, log: Any) -> None:
+    refused = answered(
+        telemetry,
+        outcome="refused:overloaded",
+        sequences=[],
+        intervals=[],
+        flush=Flush(),
+        prepared_time=None,
+    )
+    telemetry.request_finished(refused)
+    for phase in PHASE_MS:
+        assert value(telemetry, catalogue.PHASE_SECONDS, "_count", phase=phase) == 0
+    (line,) = log()
+    assert {line[f"{phase}_ms"] for phase in PHASE_MS} == {None}
+    assert line["other_ms"] == line["total_ms"]
 
 
 def test_time_to_first_token_counts_from_receipt_and_at_once(telemetry: Telemetry) -> None:
@@ -215,7 +253,9 @@ def test_the_log_line_tells_ids_tokens_and_times(telemetry: Telemetry, log: Any)
         "prompt_tokens": 20,
         "cached_tokens": 16,
         "output_tokens": 11,
-        "queue_ms": pytest.approx(10),
+        **{f"{phase}_ms": pytest.approx(spent) for phase, spent in PHASE_MS.items()},
+        # What is left after the last token: 10 ms, 3 of them until the last write was taken.
+        "other_ms": pytest.approx(7),
         "ttft_ms": pytest.approx(41),
         "itl_mean_ms": pytest.approx(5),
         "total_ms": pytest.approx(100),
@@ -295,8 +335,9 @@ def test_several_choices_are_one_request(telemetry: Telemetry, log: Any) -> None
     late = sequence(first_scheduled_time=1000.02, last_token_time=1000.2, preemptions=2)
     record = answered(telemetry, choices=2, sequences=[late, sequence()])
     telemetry.request_finished(record)
-    assert value(telemetry, catalogue.QUEUE_SECONDS, "_sum") == pytest.approx(0.010)
-    assert value(telemetry, catalogue.DECODE_SECONDS, "_sum") == pytest.approx(0.160)
+    for phase, seconds in {"queue": 0.004, "decode": 0.160}.items():
+        spent = value(telemetry, catalogue.PHASE_SECONDS, "_sum", phase=phase)
+        assert spent == pytest.approx(seconds)
     assert value(telemetry, catalogue.REQUEST_PREEMPTIONS, "_sum") == 2
     assert len(log()) == 1
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.messages import FinishReason
 from observability import schema
 from observability.schema import Attribute
 from observability.tracing import FinishedSpan
-from service.telemetry.record import RequestRecord
+from service.telemetry.record import Flush, Interval, RequestRecord
 from service.telemetry.requests import Telemetry
 from service.telemetry.spans import phase_spans, server_span
 from tests.service.records import answered, sequence, started
@@ -50,6 +52,10 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
         schema.ATTR_PREEMPTIONS: 0,
         schema.ATTR_HANDOVERS: 0,
         schema.ATTR_ERROR_TYPE: None,
+        schema.ATTR_ERROR_CODE: None,
+        schema.ATTR_ERROR_FIELD: None,
+        schema.ATTR_RETRY_AFTER: None,
+        schema.ATTR_WAITING: None,
         schema.ATTR_HTTP_METHOD: "POST",
         schema.ATTR_HTTP_ROUTE: "/v1/chat/completions",
         schema.ATTR_HTTP_STATUS: 200,
@@ -69,19 +75,30 @@ def test_a_call_of_grpc_is_told_in_its_own_words() -> None:
     assert not [a for a in span.attributes if a.name.startswith("http.")]
 
 
+BEFORE = ["receive", "admit", "render", "tokenize", "admit"]
+
+
 def test_the_phases_follow_one_another_for_each_choice() -> None:
     spans = list(phase_spans(record(sequences=[sequence(), sequence(output_tokens=5)])))
-    assert [span.name for span in spans] == ["queue", "prefill", "decode"] * 2
-    queue, prefill, decode = spans[:3]
-    assert milliseconds(queue) == pytest.approx((0, 10))
-    assert milliseconds(prefill) == pytest.approx((10, 40))
-    assert milliseconds(decode) == pytest.approx((40, 90))
-    assert [span.attributes[schema.ATTR_CHOICE] for span in spans] == [0, 0, 0, 1, 1, 1]
-    assert prefill.attributes[schema.ATTR_CACHED_TOKENS] == 16
-    assert spans[5].attributes[schema.ATTR_OUTPUT_TOKENS] == 5
+    assert [span.name for span in spans] == [
+        *BEFORE,
+        *(("queue", "prefill", "decode") * 2),
+        "flush",
+    ]
+    assert [milliseconds(span) for span in spans[:8]] == [
+        pytest.approx(times)
+        for times in ((0, 1), (1, 2), (2, 2.5), (2.5, 5), (5, 6), (6, 10), (10, 40), (40, 90))
+    ]
+    in_engine = spans[5:11]
+    assert [span.attributes[schema.ATTR_CHOICE] for span in in_engine] == [0, 0, 0, 1, 1, 1]
+    assert in_engine[1].attributes[schema.ATTR_CACHED_TOKENS] == 16
+    assert in_engine[5].attributes[schema.ATTR_OUTPUT_TOKENS] == 5
+    flush = spans[-1]
+    assert milliseconds(flush) == pytest.approx((60, 93))
+    assert flush.attributes == {schema.ATTR_FLUSH_SECONDS: 0.005}
 
 
-def test_a_request_that_left_the_queue_by_being_aborted_has_a_queue_span_only() -> None:
+def test_a_request_that_left_the_queue_by_being_aborted_ends_in_the_queue() -> None:
     aborted = sequence(
         reason=FinishReason.ABORT,
         output_tokens=0,
@@ -90,16 +107,63 @@ def test_a_request_that_left_the_queue_by_being_aborted_has_a_queue_span_only() 
         last_token_time=None,
         finished_time=1000.070,
     )
-    (queue,) = phase_spans(record(outcome="client_gone", sequences=[aborted]))
-    assert queue.name == "queue"
-    assert milliseconds(queue) == pytest.approx((0, 70))
+    gone = record(outcome="client_gone", sequences=[aborted], flush=Flush())
+    spans = list(phase_spans(gone))
+    assert [span.name for span in spans] == [*BEFORE, "queue"]
+    assert milliseconds(spans[-1]) == pytest.approx((6, 70))
 
 
 def test_a_request_aborted_while_prefilling_has_no_decode_span() -> None:
     aborted = sequence(first_token_time=None, last_token_time=None, finished_time=1000.030)
-    spans = list(phase_spans(record(outcome="client_gone", sequences=[aborted])))
-    assert [span.name for span in spans] == ["queue", "prefill"]
-    assert milliseconds(spans[1]) == pytest.approx((10, 30))
+    gone = record(outcome="client_gone", sequences=[aborted], flush=Flush())
+    spans = list(phase_spans(gone))
+    assert [span.name for span in spans] == [*BEFORE, "queue", "prefill"]
+    assert milliseconds(spans[-1]) == pytest.approx((10, 30))
+
+
+def test_a_refused_request_has_the_phases_that_it_reached() -> None:
+    changes: dict[str, Any] = {"outcome": "refused:invalid", "sequences": [], "flush": Flush()}
+    too_long = list(phase_spans(record(**changes)))
+    assert [span.name for span in too_long] == BEFORE
+    assert milliseconds(too_long[-1]) == pytest.approx((5, 5.5))
+    cut = record(**changes, intervals=[Interval("receive", 1000, 1000.1)], prepared_time=None)
+    (receive,) = phase_spans(cut)
+    assert milliseconds(receive) == pytest.approx((0, 100))
+
+
+def test_a_request_that_waits_for_the_next_engine_is_not_in_its_queue() -> None:
+    unsent = sequence(
+        queued_time=None,
+        first_scheduled_time=None,
+        first_token_time=None,
+        last_token_time=None,
+    )
+    waited = list(phase_spans(record(outcome="refused:engine", sequences=[unsent], flush=Flush())))
+    assert [span.name for span in waited] == BEFORE
+    assert milliseconds(waited[-1]) == pytest.approx((5, 100))
+
+
+def test_a_refused_request_says_why() -> None:
+    span = server_span(
+        record(
+            outcome="refused:overloaded",
+            error="OverloadedError",
+            status=429,
+            error_code="overloaded",
+            error_field="messages[0].content",
+            retry_after=7,
+            waiting=64,
+        )
+    )
+    expected = {
+        schema.ATTR_ERROR_TYPE: "refused:overloaded",
+        schema.ATTR_ERROR_CODE: "overloaded",
+        schema.ATTR_ERROR_FIELD: "messages[0].content",
+        schema.ATTR_RETRY_AFTER: 7,
+        schema.ATTR_WAITING: 64,
+    }
+    assert {attribute: span.attributes[attribute] for attribute in expected} == expected
+    assert span.error is None  # the server did what it should
 
 
 def test_failures_are_errors_and_a_client_that_left_is_none() -> None:

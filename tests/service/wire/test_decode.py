@@ -10,7 +10,7 @@ import pytest
 
 from service.errors import InvalidRequestError
 from service.wire.chat.request import decode_chat
-from service.wire.decode import Ignored, convert, decode, likely_meant
+from service.wire.decode import Ignored, convert, decode, likely_meant, named_model
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -87,3 +87,19 @@ def test_names_are_bounded_and_the_requests_own_come_first() -> None:
     many = Ignored()
     many.add("messages[0].a", "b", "messages[1].a", "b", "line\nbreak: ü")
     assert many.summary() == "b, line%0Abreak%3A %C3%BC, messages[0].a, messages[1].a"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b'{"messages": [{"role": "user", "model": "no"}], "model": "m", "max_tokens": -1}', "m"),
+        (b'{"model": 3}', None),
+        (b'{"prompt": "model"}', None),
+        (b'{"model": "m"', None),
+        (b"[]", None),
+        (b'{"model": "\xff"}', None),
+        (b'{"model": "m", "prompt": "' + b"x" * 300_000 + b'"}', None),
+    ],
+)
+def test_a_model_is_found_in_a_body_that_was_not_decoded(body: bytes, named: str | None) -> None:
+    assert named_model(body) == named

@@ -34,10 +34,11 @@ def recorded(generation: Generation, **times: float) -> None:
 def test_times_count_from_arrival_and_rates_between_tokens(checkpoint: Checkpoint) -> None:
     generation = Played(checkpoint, "one two three four", one_each()).generation
     recorded(generation, first_scheduled_time=0.5, first_token_time=1.0, last_token_time=3.0)
+    generation.choices[0].sequence.queued_time = 0.2
     timings = timings_of(generation)
     gaps = generation.output_tokens - 1
     assert gaps > 1
-    assert timings.queue_ms == 500
+    assert timings.queue_ms == 300
     assert timings.time_to_first_token_ms == 1000
     assert timings.total_ms == 3000
     assert timings.mean_itl_ms == pytest.approx(2000 / gaps, abs=0.001)

@@ -135,7 +135,15 @@ def test_other_paths_have_no_websocket(service: RunningService) -> None:
     with pytest.raises(websockets.exceptions.InvalidStatus) as caught:
         opened(service, "/v1/realtime")
     assert caught.value.response.status_code == 404
+    request_id = caught.value.response.headers["x-request-id"]
+    line = until(lambda: _line_with(service, request_id), 5, "its line in the log")
+    assert (line["route"], line["path"], line["status"]) == ("none", "/v1/realtime", 404)
     assert service.get("/v1/responses")[0] == 405
+
+
+def _line_with(service: RunningService, request_id: str) -> dict[str, Any]:
+    lines = service.worker.output().splitlines()
+    return next((json.loads(line) for line in lines if request_id in line), {})
 
 
 def test_a_page_of_another_origin_may_not_connect(service: RunningService) -> None:

@@ -1,0 +1,124 @@
+"""Finished spans as OTLP's protobuf messages.
+
+The SDK's own encoder makes an object of each span, attribute and value: 30 us a span on the machine
+this was written on, which a request with ten spans would pay for ten times. Here a span is joined
+from bytes, most of them encoded before; 3 to 4 us.
+
+Field numbers: opentelemetry/proto/trace/v1/trace.proto, common/v1/common.proto.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+
+from observability.schema import Attribute
+from observability.tracing import AttributeValue, FinishedSpan
+
+# Encoded attributes to keep. Few values vary much, and those are short.
+_KEPT = 4096
+# Longer texts are ids, which do not come again.
+_MOST_KEPT_CHARS = 32
+
+_times = struct.Struct("<BQBQ").pack
+_double = struct.Struct("<Bd").pack
+_HAS_IS_REMOTE, _IS_REMOTE = 0x100, 0x200
+_STATUS_ERROR = b"\x18\x02"
+
+
+def encode_span(
+    span: FinishedSpan,
+    *,
+    kind: int,
+    trace_id: bytes,
+    span_id: bytes,
+    parent_id: bytes,
+    parent_is_remote: bool,
+    trace_state: str,
+) -> bytes:
+    """Return the span as an entry of ``ScopeSpans.spans``. ``kind``: as in the proto file;
+    ``parent_id``: empty if there is none."""
+    pieces = [b"\x0a\x10", trace_id, b"\x12\x08", span_id]
+    if trace_state:
+        pieces.append(_text(b"\x1a", trace_state))
+    if parent_id:
+        pieces += b"\x22\x08", parent_id
+    pieces.append(_head(span.name, kind))
+    pieces.append(_times(0x39, span.start_ns, 0x41, span.end_ns))
+    pieces += _attributes(span.attributes)
+    if span.error:
+        pieces.append(_field(b"\x7a", _text(b"\x12", span.error) + _STATUS_ERROR))
+    pieces.append(_REMOTE_PARENT if parent_is_remote else _NO_REMOTE_PARENT)
+    return _field(b"\x12", b"".join(pieces))
+
+
+def encode_request(resource: bytes, scope: bytes, spans: list[bytes]) -> bytes:
+    """Return an ``ExportTraceServiceRequest`` of encoded spans. ``resource``, ``scope``: messages,
+    encoded."""
+    scope_spans = _field(b"\x0a", scope) + b"".join(spans)
+    return _field(b"\x0a", _field(b"\x0a", resource) + _field(b"\x12", scope_spans))
+
+
+def _attributes(values: Mapping[Attribute, AttributeValue | None]) -> list[bytes]:
+    found = []
+    for attribute, value in values.items():
+        if value is None:
+            continue
+        if type(value) is str and len(value) > _MOST_KEPT_CHARS:
+            found.append(_attribute.__wrapped__(attribute.name, value))
+        else:
+            found.append(_attribute(attribute.name, value))
+    return found
+
+
+@lru_cache(maxsize=_KEPT, typed=True)
+def _attribute(name: str, value: AttributeValue) -> bytes:
+    return _field(b"\x4a", _text(b"\x0a", name) + _field(b"\x12", _value(value)))
+
+
+def _value(value: AttributeValue) -> bytes:
+    if isinstance(value, str):
+        return _text(b"\x0a", value)
+    if isinstance(value, bool):
+        return b"\x10\x01" if value else b"\x10\x00"
+    if isinstance(value, int):
+        return b"\x18" + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    if isinstance(value, float):
+        return _double(0x21, value)
+    return _field(b"\x2a", b"".join(_field(b"\x0a", _value(each)) for each in value))
+
+
+@lru_cache(maxsize=256)
+def _head(name: str, kind: int) -> bytes:
+    return _text(b"\x2a", name) + b"\x30" + _varint(kind)
+
+
+def _text(tag: bytes, text: str) -> bytes:
+    return _field(tag, text.encode(errors="replace"))
+
+
+def _field(tag: bytes, data: bytes) -> bytes:
+    size = len(data)
+    if size < 0x80:
+        return b"%b%c%b" % (tag, size, data)
+    return tag + _varint(size) + data
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _flags(bits: int) -> bytes:
+    return b"\x85\x01" + bits.to_bytes(4, "little")
+
+
+_NO_REMOTE_PARENT = _flags(_HAS_IS_REMOTE)
+_REMOTE_PARENT = _flags(_HAS_IS_REMOTE | _IS_REMOTE)
