@@ -144,7 +144,7 @@ class Calls:
 
     async def refuse_unknown(self, context: Any, path: str) -> None:
         """End a call of a method that does not exist."""
-        record = _new_record(_headers(context), "", NO_ROUTE)
+        record = _new_record(_headers(context), context.peer(), "", NO_ROUTE)
         exchange = begin_unrouted(record, path, self._services.telemetry)
         error = MethodNotAllowedError(f"There is no method {path[:MOST_PATH_CHARS]}.")
         self._note(exchange, error)
