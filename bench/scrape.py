@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.report import print_table, write_result
-from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
+from engine.messages import EngineStats, Heartbeat, Ready, StepOutputs, StepPhase
 from observability import catalogue
 from observability.catalogue import MetricKind
 from service.engine.link import EngineState, LinkPhase
@@ -119,6 +119,7 @@ def measure_steps(sequences: int) -> StepRow:
 def serving(names: int) -> Telemetry:
     telemetry = Telemetry([f"model-{number}" for number in range(names)], version="bench")
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    telemetry.on_step(Heartbeat(EngineStats()))
     return telemetry
 
 
