@@ -15,18 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+import subprocess
+import sys
 import tempfile
-import threading
 import time
 from array import array
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
 from bench.report import print_table, write_result
-from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
+from engine.messages import EngineStats, Heartbeat, Ready, StepOutputs, StepPhase
 from observability import catalogue
 from observability.catalogue import MetricKind
 from service.engine.link import EngineState, LinkPhase
@@ -119,6 +120,7 @@ def measure_steps(sequences: int) -> StepRow:
 def serving(names: int) -> Telemetry:
     telemetry = Telemetry([f"model-{number}" for number in range(names)], version="bench")
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
+    telemetry.on_step(Heartbeat(EngineStats()))
     return telemetry
 
 
@@ -164,38 +166,42 @@ def measure_page(names: int, *, openmetrics: bool, changed: bool) -> PageRow:
     )
 
 
+# In another process, so that it does not hold up the one that takes the times: during each second
+# segment from a given moment on.
+_SCRAPER = """
+import socket, sys, time
+port, begin, seconds, accept = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+head = f"GET /metrics HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n"
+while True:
+    time.sleep(1.0)
+    if (time.monotonic() - begin) // seconds % 2 == 1:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(f"{head}Accept: {accept}\\r\\n\\r\\n".encode())
+            while connection.recv(1 << 20):
+                pass
+"""
+
+
 @contextmanager
-def scraping(port: int) -> Iterator[None]:
-    """Scrape once a second."""
-    stop = threading.Event()
-
-    def scrape() -> None:
-        while not stop.is_set():
-            with closing(socket.create_connection(("127.0.0.1", port))) as connection:
-                head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
-                connection.sendall(f"{head}Accept: {OPENMETRICS}\r\n\r\n".encode())
-                while connection.recv(1 << 20):
-                    pass
-            stop.wait(1.0)
-
-    thread = threading.Thread(target=scrape)
-    thread.start()
+def scraping(port: int, begin: float) -> Iterator[None]:
+    """Scrape once a second during each second segment from ``begin`` on."""
+    command = [sys.executable, "-c", _SCRAPER, str(port), str(begin), str(SEGMENT_SECONDS)]
+    scraper = subprocess.Popen([*command, OPENMETRICS])
     try:
         yield
     finally:
-        stop.set()
-        thread.join()
+        scraper.kill()
+        scraper.wait()
 
 
-def read_gaps(connection: socket.socket, seconds: float) -> list[float]:
-    """Seconds between the chunks that arrive in this time."""
+def read_gaps(connection: socket.socket, until: float) -> list[float]:
+    """Seconds between the chunks that arrive until then."""
     gaps: list[float] = []
     last = None
-    end = time.perf_counter() + seconds
-    while (now := time.perf_counter()) < end:
+    while time.monotonic() < until:
         if not connection.recv(1 << 16):
             raise RuntimeError("the stream ended")
-        now = time.perf_counter()
+        now = time.monotonic()
         if last is not None:
             gaps.append(now - last)
         last = now
@@ -225,11 +231,12 @@ def measure_gaps(segments: int, folder: Path) -> list[GapRow]:
             head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{service.port}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             connection.sendall((head + body).encode())
-            read_gaps(connection, 1.0)
-            for segment in range(2 * segments):
-                scraped = segment % 2 == 1
-                with scraping(service.port) if scraped else nullcontext():
-                    gaps[scraped].append(read_gaps(connection, SEGMENT_SECONDS))
+            begin = time.monotonic() + 2.0
+            with scraping(service.port, begin):
+                read_gaps(connection, begin)
+                for segment in range(2 * segments):
+                    end = begin + (segment + 1) * SEGMENT_SECONDS
+                    gaps[segment % 2 == 1].append(read_gaps(connection, end))
     return [gap_row("each second" if key else "never", found) for key, found in gaps.items()]
 
 
