@@ -13,7 +13,7 @@ import pytest
 
 from tests.service.grpc.clients import GrpcService, chat, put_together
 from tests.service.live.test_lifecycle import CHAT, LONG, leave
-from tests.service.running import until
+from tests.service.running import RunningService, until
 
 OLD, NEW, PLAIN = "sk-canary-old", "sk-canary-new", "sk-canary-plain"
 SHORT = {**LONG, "max_tokens": 5}
@@ -35,20 +35,26 @@ def keyed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         service.__exit__()
 
 
-def ask(service: GrpcService, key: str, path: str, body: Any, agent: str = "who/1") -> Any:
+def ask(
+    service: RunningService, key: str, path: str, body: Any, agent: str = "who/1"
+) -> tuple[int, Any, str]:
+    """Status, answer and the request's id."""
     headers = {"authorization": f"Bearer {key}", "user-agent": agent}
-    status, _, reply = service.exchange("POST", path, json.dumps(body).encode(), headers)
-    return status, json.loads(reply)
+    status, sent, reply = service.exchange("POST", path, json.dumps(body).encode(), headers)
+    return status, json.loads(reply), sent["x-request-id"]
 
 
-def lines(service: GrpcService) -> list[dict[str, Any]]:
+def lines(service: RunningService) -> list[dict[str, Any]]:
     written = [json.loads(line) for line in service.worker.output().splitlines() if line[:1] == "{"]
     return [line for line in written if line["event"] == "request"]
 
 
-def next_line(service: GrpcService, before: int) -> dict[str, Any]:
-    until(lambda: len(lines(service)) > before, 10, "the request's log line")
-    return lines(service)[before]
+def line_of(service: RunningService, request_id: str) -> dict[str, Any]:
+    def found() -> list[dict[str, Any]]:
+        return [line for line in lines(service) if line["request_id"] == request_id]
+
+    [line] = until(found, 10, "the request's log line")
+    return line
 
 
 def counted(service: GrpcService) -> dict[tuple[str, str], float]:
@@ -66,25 +72,24 @@ def counted(service: GrpcService) -> dict[tuple[str, str], float]:
 def test_the_log_line_names_the_key_by_its_alias_and_the_client(
     keyed: GrpcService, key: str, alias: str
 ) -> None:
-    before = len(lines(keyed))
-    assert ask(keyed, key, CHAT, SHORT, agent="curl/8 (Köln)")[0] == 200
-    line = next_line(keyed, before)
+    status, _, request_id = ask(keyed, key, CHAT, SHORT, agent="curl/8 (Köln)")
+    assert status == 200
+    line = line_of(keyed, request_id)
     assert (line["key"], line["client_address"]) == (alias, "127.0.0.1")
     assert line["user_agent"] == "curl/8 (K?ln)"
 
 
 def test_a_wrong_key_has_no_alias(keyed: GrpcService) -> None:
-    before = len(lines(keyed))
-    assert ask(keyed, "team", CHAT, SHORT)[0] == 401
-    line = next_line(keyed, before)
+    status, _, request_id = ask(keyed, "team", CHAT, SHORT)
+    assert status == 401
+    line = line_of(keyed, request_id)
     assert (line["outcome"], line["key"]) == ("refused:unauthorized", None)
     assert line["client_address"] == "127.0.0.1"
 
 
 def test_calls_of_grpc_have_them_too(keyed: GrpcService) -> None:
-    before = len(lines(keyed))
-    put_together(keyed.stub.Chat(chat(max_tokens=2), metadata=(("x-api-key", NEW),)))
-    line = next_line(keyed, before)
+    said = put_together(keyed.stub.Chat(chat(max_tokens=2), metadata=(("x-api-key", NEW),)))
+    line = line_of(keyed, said.started.request_id)
     assert (line["key"], line["client_address"]) == ("team", "127.0.0.1")
     assert line["user_agent"].startswith("grpc-python/")
 
@@ -93,14 +98,14 @@ def test_tokens_of_each_key_are_those_of_its_requests_also_of_aborted_ones(
     keyed: GrpcService,
 ) -> None:
     for key in (OLD, NEW, PLAIN, OLD):
-        assert ask(keyed, key, CHAT, SHORT)[0] == 200
-    before = len(lines(keyed))
+        line_of(keyed, ask(keyed, key, CHAT, SHORT)[2])
     leaver = http.client.HTTPConnection("127.0.0.1", keyed.port, timeout=60)
     body = json.dumps({**LONG, "stream": True}).encode()
     leaver.request("POST", CHAT, body, {"authorization": f"Bearer {PLAIN}"})
-    leaver.getresponse().read(2000)
+    reply = leaver.getresponse()
+    reply.read(2000)
     leave(leaver)
-    line = next_line(keyed, before)
+    line = line_of(keyed, str(reply.getheader("x-request-id")))
     assert (line["outcome"], line["key"]) == ("client_gone", "key2")
     assert line["output_tokens"] > 0
     used: dict[tuple[str, str], float] = {}
@@ -118,7 +123,7 @@ def test_tokens_of_each_key_are_those_of_its_requests_also_of_aborted_ones(
 
 
 def test_keys_of_one_alias_share_what_they_store(keyed: GrpcService) -> None:
-    status, made = ask(keyed, OLD, "/v1/responses", {"input": "Hi", "max_output_tokens": 2})
+    status, made, _ = ask(keyed, OLD, "/v1/responses", {"input": "Hi", "max_output_tokens": 2})
     assert status == 200
     path = f"/v1/responses/{made['id']}"
     for key, found in ((OLD, 200), (NEW, 200), (PLAIN, 404)):
@@ -139,7 +144,6 @@ def test_no_key_is_in_log_metrics_or_arguments(keyed: GrpcService) -> None:
 
 def test_clients_are_left_out_where_the_operator_must(tiny_model: Path, tmp_path: Path) -> None:
     with GrpcService(tiny_model, tmp_path, "--no-log-clients") as service:
-        assert service.post(CHAT, SHORT)[0] == 200
-        line = next_line(service, 0)
+        line = line_of(service, ask(service, "unused", CHAT, SHORT)[2])
         assert (line["key"], line["client_address"], line["user_agent"]) == (None, None, None)
         assert service.get("/metrics")[1].count(b'quire_key_tokens_total{key="other"') == 3
