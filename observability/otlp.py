@@ -216,6 +216,10 @@ class OtlpTracer:
         lost = self._refused + self._exporter.failed
         return lost + (self._submitted - self._exporter.taken if self._closed else 0)
 
+    def flush(self) -> None:
+        """Send what is queued, waiting for the endpoint."""
+        self._processor.force_flush()
+
     def close(self, timeout_seconds: float = 2.0) -> None:
         if self._closed:
             return
