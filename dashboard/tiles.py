@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import observability.catalogue as catalogue
 from dashboard.condition import Level
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.words import UNKNOWN, count, duration, number, percent
-from observability import catalogue
 from observability.outcomes import WAITING_REASONS, OutcomeGroup
 
 

@@ -193,7 +193,8 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
-    """The model is loaded. Sent once per connection, before any step."""
+    """The model is loaded. Sent once per connection, before any step. ``identity``: of this engine
+    process, at random; its counters continue while it is the same."""
 
     model: str
     architecture: str
@@ -215,6 +216,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     num_scores: int = 0  # a sequence classifier's; 0: not a classifier
     matryoshka_dimensions: tuple[int, ...] = ()  # the only sizes allowed; empty: any
     tensor_parallel_size: int = 1  # devices that share the model
+    identity: Annotated[int, Meta(ge=0, lt=2**53)] = 0
 
 
 class Fatal(msgspec.Struct, frozen=True, tag="fatal"):

@@ -6,7 +6,8 @@ and log lines share, ``observability.schema`` the spans and the request's log li
 nothing outside the standard library, so that any room may read them.
 
 Label values are closed sets wherever they can be: such series exist at 0 from the start, so that
-``increase()`` sees the first event. ``model`` only ever holds names the server itself serves.
+``increase()`` sees the first event. A label without values here gets them at run time. ``model``
+only ever holds names the server itself serves.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ OTHER_KEY = "other"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """``values``: the closed set of values, or None for an open (but bounded) one."""
+    """``values``: the closed set of values, or None for one that is only known at run time; to that
+    ``rest`` is added, the value of everything else."""
 
     name: str
     values: tuple[str, ...] | None = None
+    rest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Total:
 class Metric:
     """``name`` is complete, with unit and ``_total`` where Prometheus' naming asks for them.
     ``bulk``: observed at least at each engine step, so that one observation must cost little.
-    ``totals``: where a counter's series come from, if from the engine's own."""
+    ``totals``: where a counter's series come from, if from the engine's own. ``on_use``: only some
+    combinations of its label values exist from the start, the others from their first use."""
 
     name: str
     kind: MetricKind
@@ -72,10 +76,11 @@ class Metric:
     buckets: tuple[float, ...] = ()
     bulk: bool = False
     totals: tuple[Total, ...] = ()
+    on_use: bool = False
 
 
 MODEL = Label("model")
-KEY = Label("key")  # the aliases of the configured keys, and ``OTHER_KEY``
+KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
 
@@ -296,6 +301,7 @@ REQUESTS = Metric(
     Scope.REQUEST,
     "Requests by how they ended; each request is counted exactly once.",
     (MODEL, ROUTE, OUTCOME),
+    on_use=True,
 )
 REQUESTS_IN_PROGRESS = Metric(
     "quire_requests_in_progress",

@@ -22,8 +22,15 @@ Written by `python -m observability.generate` (`make docs`) from `observability/
 
 `GET /metrics` serves these metrics in the Prometheus text format, and in OpenMetrics (with
 exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that accept
-it. Series with closed label sets exist at 0 from the start. Every bound that is a likely objective
-is an exact bucket bound, so that attainment is a ratio of two counters.
+it. Series with closed label sets exist at 0 from the start; of `quire_requests_total` those of ends
+that can happen, once the model is loaded. Every bound that is a likely objective is an exact bucket
+bound, so that attainment is a ratio of two counters.
+
+Counters, histograms and exemplars survive the API worker: when it is killed, the next one continues
+them, and ends each request that was cut as `error:worker`
+([decision 8](decisions/0008-a-killed-worker-loses-no-count.md)). Counters that the engine keeps
+(tokens, preemptions, grammars) are exact across restarts of both, and are not shown before their
+value is known.
 
 Spans are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `_TRACES_ENDPOINT`) is set;
 `OTEL_EXPORTER_OTLP_PROTOCOL` (`http/protobuf`, the default, or `grpc`), `OTEL_TRACES_SAMPLER` and

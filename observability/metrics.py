@@ -1,201 +1,200 @@
-"""The catalogue's metrics as live Prometheus collectors.
+"""The catalogue's metrics: ``registry[catalogue.REQUESTS].labels(…).inc()``, and the scrape page.
 
-One registry a process. Series with closed label sets exist at 0 from the start. Threads are not
+Their numbers lie in a ledger (``observability.ledger``) that outlives the process. Threads are not
 expected to write: the API worker's event loop is the one writer, and the scrape runs on it too.
 """
 
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
     GCCollector,
-    Histogram,
-    Info,
     PlatformCollector,
     ProcessCollector,
-    disable_created_metrics,
 )
-from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric as MetricFamily
-from prometheus_client.registry import Collector
 
 from observability import catalogue
-from observability.catalogue import OTHER_KEY, OTHER_MODEL, Metric, MetricKind, Scope
-
-# A time of creation per series would double the page, and Prometheus does not use it.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-
-
-class BulkHistogramSeries:
-    """One series of a ``BulkHistogram``: per-bucket counts (not cumulative) and their sum."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = tuple(bounds)
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float, times: int = 1) -> None:
-        """``times``: how many observations had this same value."""
-        self.counts[bisect_left(self.bounds, value)] += times
-        self.total += value * times
-
-
-class BulkHistogram(Collector):
-    """A histogram for what is observed at each engine step or token, or all the time.
-
-    prometheus_client's own takes a lock and scans the bounds for each observation, 1.8 us on the
-    machine this was written on. Here a batch of token gaps costs 0.2 us a gap. No exemplars.
-    """
-
-    def __init__(self, metric: Metric, registry: CollectorRegistry) -> None:
-        self._metric = metric
-        self._label_names = tuple(label.name for label in metric.labels)
-        self._series: dict[tuple[str, ...], BulkHistogramSeries] = {}
-        registry.register(self)
-
-    def labels(self, *values: str) -> BulkHistogramSeries:
-        if len(values) != len(self._label_names):
-            raise ValueError(f"{self._metric.name} has labels {self._label_names}, got {values}")
-        if values not in self._series:
-            self._series[values] = BulkHistogramSeries(self._metric.buckets)
-        return self._series[values]
-
-    def describe(self) -> Iterable[HistogramMetricFamily]:
-        yield HistogramMetricFamily(self._metric.name, self._metric.help, labels=self._label_names)
-
-    def collect(self) -> Iterable[HistogramMetricFamily]:
-        family = HistogramMetricFamily(
-            self._metric.name, self._metric.help, labels=self._label_names
-        )
-        bounds = [*(str(float(bound)) for bound in self._metric.buckets), "+Inf"]
-        for values, series in self._series.items():
-            cumulative = itertools.accumulate(series.counts)
-            family.add_metric(values, list(zip(bounds, cumulative, strict=True)), series.total)
-        yield family
-
+from observability.catalogue import Metric, MetricKind
+from observability.exposition import (
+    FamilySample,
+    FamilyText,
+    HistogramText,
+    InfoText,
+    ScalarText,
+)
+from observability.layout import NO_LABEL_VALUES, FamilyLayout, LedgerLayout
+from observability.ledger import WorkerLedger
+from observability.series import (
+    BulkHistogramSeries,
+    CounterSeries,
+    GaugeSeries,
+    HistogramSeries,
+    InfoSeries,
+)
 
 _END_OF_PAGE = b"# EOF\n"  # of the OpenMetrics format
+_CHARS_PER_PIECE = 16_384
+
+AnySeries = CounterSeries | GaugeSeries | HistogramSeries | BulkHistogramSeries
 
 
-_SAMPLES_PER_PIECE = 100  # about a millisecond
+class Family:
+    """One metric's series. Those of an ``on_use`` metric exist from their first ``labels``, all
+    others from the start."""
 
+    def __init__(self, layout: FamilyLayout, ledger: WorkerLedger) -> None:
+        self._layout = layout
+        self._ledger = ledger
+        self._series: dict[tuple[str, ...], AnySeries] = {}
+        metric = layout.metric
+        self._names = tuple(label.name for label in metric.labels)
+        self._scalars = ScalarText(metric, ledger, layout.first_cell, layout.cells)
+        self._histograms = HistogramText(metric, ledger)
+        is_histogram = metric.kind is MetricKind.HISTOGRAM
+        self.lines: FamilyText = self._histograms if is_histogram else self._scalars
+        for number, values in enumerate(layout.combinations()):
+            if not metric.on_use or self._has_value(number):
+                self.labels(*values)
 
-class _OneFamily(CollectorRegistry):
-    """What prometheus_client's encoders take to encode a single metric."""
+    def _has_value(self, number: int) -> bool:
+        layout = self._layout
+        return any(self._ledger.raw(layout.first_cell + number * layout.width, layout.width))
 
-    def __init__(self, family: MetricFamily) -> None:
-        super().__init__()
-        self._family = family
+    def labels(self, *values: str) -> Any:
+        """Return the series of these label values. Raises ValueError for any that the metric cannot
+        have."""
+        found = self._series.get(values)
+        if found is None:
+            found = self._series[values] = self._create(values)
+        return found
 
-    def collect(self) -> Iterable[MetricFamily]:
-        yield self._family
+    def _create(self, values: tuple[str, ...]) -> AnySeries:
+        layout, metric, ledger = self._layout, self._layout.metric, self._ledger
+        number = layout.number_of(values)
+        cell = layout.first_cell + number * layout.width
+        labels = dict(zip(self._names, values, strict=True))
+        if metric.kind is not MetricKind.HISTOGRAM:
+            self._scalars.add(cell, labels)
+            is_counter = metric.kind is MetricKind.COUNTER
+            return CounterSeries(ledger, cell) if is_counter else GaugeSeries(ledger, cell)
+        exemplars = -1
+        if not metric.bulk:
+            exemplars = layout.first_exemplar + number * (len(metric.buckets) + 1)
+        self._histograms.add(cell, exemplars, labels)
+        if metric.bulk:
+            return BulkHistogramSeries(ledger, cell, metric.buckets)
+        return HistogramSeries(ledger, cell, metric.buckets, exemplars)
 
-
-def _encoded(encoder: Callable[[CollectorRegistry], bytes], family: MetricFamily) -> bytes:
-    return encoder(_OneFamily(family)).removesuffix(_END_OF_PAGE)
-
-
-def _build(metric: Metric, registry: CollectorRegistry) -> Any:
-    names = tuple(label.name for label in metric.labels)
-    if metric.kind is MetricKind.COUNTER:
-        return Counter(metric.name, metric.help, names, registry=registry)
-    if metric.kind is MetricKind.GAUGE:
-        return Gauge(metric.name, metric.help, names, registry=registry)
-    if metric.kind is MetricKind.INFO:
-        return Info(metric.name.removesuffix("_info"), metric.help, registry=registry)
-    if metric.bulk:
-        return BulkHistogram(metric, registry)
-    return Histogram(metric.name, metric.help, names, buckets=metric.buckets, registry=registry)
+    def gauges(self) -> Iterator[GaugeSeries]:
+        return (series for series in self._series.values() if isinstance(series, GaugeSeries))
 
 
 class MetricRegistry:
-    """Collectors of every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
+    """Every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
 
-    ``models`` are the names the server answers to, the engine's own first; ``keys`` the aliases of
-    its API keys. Every combination of
-    closed label values, and of the names that a metric's scope allows, is created at once, so that
-    ``increase()`` sees the first event of each.
+    ``models``: the names the server answers to, the engine's own first. ``label_values``: of labels
+    that have none in the catalogue. ``metrics`` and ``open_requests`` as in ``LedgerLayout``.
+    ``descriptor``: of the ledger's memory, see ``WorkerLedger``, whose errors this raises.
     """
 
-    def __init__(self, models: Sequence[str], keys: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        label_values: Mapping[str, Sequence[str]] = NO_LABEL_VALUES,
+        metrics: Sequence[Metric] = catalogue.METRICS,
+        open_requests: int = 0,
+        descriptor: int | None = None,
+    ) -> None:
         self.models = tuple(dict.fromkeys(models))
-        self._keys = (*dict.fromkeys(keys), OTHER_KEY)
-        self._names = {
-            Scope.PROCESS: (),
-            Scope.ENGINE: self.models[:1],
-            Scope.MODEL: self.models,
-            Scope.REQUEST: (*self.models, OTHER_MODEL),
-        }
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
-        self._collectors = {
-            metric.name: _build(metric, self.registry) for metric in catalogue.METRICS
-        }
-        for metric in catalogue.METRICS:
-            self._create_closed_series(metric)
+        layout = LedgerLayout(
+            self.models, label_values, metrics=metrics, open_requests=open_requests
+        )
+        self.ledger = WorkerLedger(layout, descriptor)
+        self._families: dict[str, Family] = {}
+        self._infos: dict[str, InfoSeries] = {}
+        self._texts: dict[str, FamilyText] = {}
+        for metric in metrics:
+            if metric.kind is MetricKind.INFO:
+                info = self._infos[metric.name] = InfoSeries()
+                self._texts[metric.name] = InfoText(metric, info)
+            else:
+                family = Family(layout.families[metric.name], self.ledger)
+                self._families[metric.name] = family
+                self._texts[metric.name] = family.lines
+        self._of_process = CollectorRegistry()
+        ProcessCollector(registry=self._of_process)
+        PlatformCollector(registry=self._of_process)
+        GCCollector(registry=self._of_process)
 
     def __getitem__(self, metric: Metric) -> Any:
-        return self._collectors[metric.name]
-
-    def _create_closed_series(self, metric: Metric) -> None:
-        if metric.kind is MetricKind.INFO or not (metric.labels or metric.bulk):
-            return
-        known = {catalogue.MODEL: self._names[metric.scope], catalogue.KEY: self._keys}
-        sets = [known.get(label, label.values) for label in metric.labels]
-        for values in itertools.product(*(values for values in sets if values is not None)):
-            self[metric].labels(*values)
+        if metric.kind is MetricKind.INFO:
+            return self._infos[metric.name]
+        return self._families[metric.name]
 
     def series(self, metric: Metric) -> Callable[..., Any]:
-        """A cached ``labels``: finding a child by label values through a plain dict."""
-        children: dict[tuple[str, ...], Any] = {}
-        collector = self[metric]
+        """Return the metric's ``labels``, which finds a series through a plain dict."""
+        labels: Callable[..., Any] = self._families[metric.name].labels
+        return labels
 
-        def child(*values: str) -> Any:
-            found = children.get(values)
-            if found is None:
-                found = children[values] = collector.labels(*values)
-            return found
-
-        return child
+    def clear_gauges(self) -> None:
+        """Set all gauges to 0: those of another process say nothing about this one."""
+        for family in self._families.values():
+            for gauge in family.gauges():
+                gauge.set(0.0)
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
-        """The scrape page in the format ``accept`` asks for (text or OpenMetrics; exemplars only
-        exist in the latter) and its content type."""
+        """Return the scrape page in the format ``accept`` asks for (text or OpenMetrics; only the
+        latter has exemplars) and its content type."""
         pieces, content_type = self.exposition_pieces(accept)
         return b"".join(pieces), content_type
 
     def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
-        """The same page, made a few samples at a time as they are asked for."""
+        """The same page in pieces, each made when it is asked for."""
         encoder, content_type = choose_encoder(_OPENMETRICS if _takes_openmetrics(accept) else "")
+        openmetrics = "openmetrics" in content_type
 
         def pieces() -> Iterator[bytes]:
-            for family in self.registry.collect():
-                samples, family.samples = family.samples, []
-                head = _encoded(encoder, family)
-                yield head
-                for start in range(0, len(samples), _SAMPLES_PER_PIECE):
-                    family.samples = samples[start : start + _SAMPLES_PER_PIECE]
-                    yield _encoded(encoder, family).removeprefix(head)
-            if "openmetrics" in content_type:
+            yield encoder(self._of_process).removesuffix(_END_OF_PAGE)
+            for family in self._families.values():
+                for gauge in family.gauges():
+                    gauge.refresh()
+            texts = (text.text(openmetrics=openmetrics) for text in self._texts.values())
+            for piece in _gathered(texts):
+                yield piece.encode()
+            if openmetrics:
                 yield _END_OF_PAGE
 
         return pieces(), content_type
 
+    def samples(self) -> Iterator[FamilySample]:
+        """Yield the samples that the page shows of the catalogue's metrics."""
+        return itertools.chain.from_iterable(text.samples() for text in self._texts.values())
+
     def sample(self, metric: Metric, labels: Mapping[str, str], suffix: str = "") -> float | None:
-        """Current value of one series, None where it does not exist."""
-        return self.registry.get_sample_value(metric.name + suffix, dict(labels))
+        """Return the current value of one series, None where it does not exist."""
+        for sample in self._texts[metric.name].samples():
+            if sample.name == metric.name + suffix and sample.labels == labels:
+                return sample.value
+        return None
+
+
+def _gathered(texts: Iterable[str]) -> Iterator[str]:
+    """Join short texts to pieces."""
+    parts: list[str] = []
+    size = 0
+    for text in texts:
+        parts.append(text)
+        size += len(text)
+        if size >= _CHARS_PER_PIECE:
+            yield "".join(parts)
+            parts, size = [], 0
+    yield "".join(parts)
 
 
 _OPENMETRICS = "application/openmetrics-text"

@@ -17,55 +17,209 @@ class OutcomeGroup(enum.StrEnum):
     FAILED = "failed"  # a failure of the server
 
 
+class Trait(enum.Flag):
+    """What requests of a route do, and so how they can end."""
+
+    NONE = 0
+    BODY = enum.auto()  # send one
+    PREPARED = enum.auto()  # are rendered and tokenized
+    ENGINE = enum.auto()  # wait for the engine and run in it
+    GENERATES = enum.auto()  # text
+    TOOLS = enum.auto()  # may end in calls of tools
+    POOLS = enum.auto()  # compute vectors or scores
+    STORE = enum.auto()  # read or write stored responses
+    RPC = enum.auto()  # come over gRPC
+
+
+class NamesModel(enum.Enum):
+    """Whether requests of a route name a model."""
+
+    NEVER = enum.auto()
+    SOMETIMES = enum.auto()
+    ALWAYS = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    name: str
+    traits: Trait
+    names_model: NamesModel = NamesModel.ALWAYS
+
+
+_TEXT = Trait.BODY | Trait.PREPARED
+_GENERATION = _TEXT | Trait.ENGINE | Trait.GENERATES
+_POOLING = _TEXT | Trait.ENGINE | Trait.POOLS
+
+NO_ROUTE = "none"
+"""The route of requests whose path or method no route takes."""
+
+ROUTE_TABLE = (
+    Route("chat_completions", _GENERATION | Trait.TOOLS),
+    Route("completions", _GENERATION),
+    Route("messages", _GENERATION | Trait.TOOLS),
+    Route("count_tokens", _TEXT),
+    Route("responses", _GENERATION | Trait.TOOLS | Trait.STORE),
+    Route("responses_stored", Trait.STORE, NamesModel.NEVER),
+    Route("streams", Trait.NONE, NamesModel.NEVER),
+    Route("embeddings", _POOLING),
+    Route("rerank", _POOLING),
+    Route("score", _POOLING),
+    Route("tokenize", _TEXT),
+    Route("detokenize", _TEXT),
+    Route("models", Trait.NONE, NamesModel.SOMETIMES),
+    Route("grpc_chat", _GENERATION | Trait.TOOLS | Trait.RPC),
+    Route("grpc_generate", _GENERATION | Trait.RPC),
+    Route("grpc_embed", _POOLING | Trait.RPC),
+    Route("grpc_models", Trait.RPC, NamesModel.NEVER),
+    Route("grpc_abort", Trait.RPC, NamesModel.NEVER),
+    Route(NO_ROUTE, Trait.NONE, NamesModel.NEVER),
+)
+ROUTES = tuple(route.name for route in ROUTE_TABLE)
+
+
+class ModelKnown(enum.Enum):
+    """Whether the model that a request names is known when it ends, where a route has one."""
+
+    NO = enum.auto()
+    PERHAPS = enum.auto()
+    YES = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """``needs``: traits of the routes whose requests can end so."""
+
     name: str
     group: OutcomeGroup
     sentence: str
+    needs: Trait = Trait.NONE
+    model_known: ModelKnown = ModelKnown.PERHAPS
 
 
 # Each request ends in exactly one of these; metrics, spans and log lines use the same word.
 OUTCOMES = (
     Outcome(
-        "stop", OutcomeGroup.ANSWERED, "The model, or a stop string or token, ended the answer."
+        "stop",
+        OutcomeGroup.ANSWERED,
+        "The model, or a stop string or token, ended the answer.",
+        model_known=ModelKnown.YES,
     ),
     Outcome(
-        "length", OutcomeGroup.ANSWERED, "The token limit or the model's context ended the answer."
+        "length",
+        OutcomeGroup.ANSWERED,
+        "The token limit or the model's context ended the answer.",
+        Trait.GENERATES,
+        ModelKnown.YES,
     ),
     Outcome(
-        "tool_calls", OutcomeGroup.ANSWERED, "The answer ended in calls of the client's tools."
+        "tool_calls",
+        OutcomeGroup.ANSWERED,
+        "The answer ended in calls of the client's tools.",
+        Trait.TOOLS,
+        ModelKnown.YES,
     ),
     Outcome("client_gone", OutcomeGroup.LEFT, "The client disconnected before the end."),
-    Outcome("client_slow", OutcomeGroup.LEFT, "Cut: the client read or sent too slowly."),
-    Outcome("deadline", OutcomeGroup.LEFT, "The client's own deadline passed (gRPC)."),
+    Outcome(
+        "client_slow", OutcomeGroup.LEFT, "Cut: the client read or sent too slowly.", Trait.BODY
+    ),
+    Outcome("deadline", OutcomeGroup.LEFT, "The client's own deadline passed (gRPC).", Trait.RPC),
     Outcome(
         "refused:invalid", OutcomeGroup.REFUSED, "A field or header is wrong, or not supported."
     ),
-    Outcome("refused:unauthorized", OutcomeGroup.REFUSED, "The API key is missing or wrong."),
-    Outcome("refused:not_found", OutcomeGroup.REFUSED, "No such route, model or stored object."),
-    Outcome("refused:too_large", OutcomeGroup.REFUSED, "The body is larger than the limit."),
-    Outcome("refused:loading", OutcomeGroup.REFUSED, "The model is still loading."),
-    Outcome("refused:engine", OutcomeGroup.REFUSED, "The engine is not available."),
+    Outcome(
+        "refused:unauthorized",
+        OutcomeGroup.REFUSED,
+        "The API key is missing or wrong.",
+        model_known=ModelKnown.NO,
+    ),
+    Outcome(
+        "refused:not_found",
+        OutcomeGroup.REFUSED,
+        "No such route, model or stored object.",
+        model_known=ModelKnown.NO,
+    ),
+    Outcome(
+        "refused:too_large",
+        OutcomeGroup.REFUSED,
+        "The body is larger than the limit.",
+        Trait.BODY,
+        ModelKnown.NO,
+    ),
+    Outcome("refused:loading", OutcomeGroup.REFUSED, "The model is still loading.", Trait.PREPARED),
+    Outcome("refused:engine", OutcomeGroup.REFUSED, "The engine is not available.", Trait.ENGINE),
     Outcome(
         "refused:preparation",
         OutcomeGroup.REFUSED,
         "The process that prepares requests was killed.",
+        Trait.PREPARED,
     ),
-    Outcome("refused:draining", OutcomeGroup.REFUSED, "The server is shutting down."),
-    Outcome("refused:store", OutcomeGroup.REFUSED, "The response store is unavailable."),
-    Outcome("refused:overloaded", OutcomeGroup.REFUSED, "Too many requests are waiting."),
-    Outcome("refused:crashing", OutcomeGroup.REFUSED, "Engines keep dying of this request."),
-    Outcome("error:engine", OutcomeGroup.FAILED, "The engine failed while it ran the request."),
-    Outcome("error:store", OutcomeGroup.FAILED, "The answer could not be stored."),
+    Outcome("refused:draining", OutcomeGroup.REFUSED, "The server is shutting down.", Trait.ENGINE),
+    Outcome(
+        "refused:store",
+        OutcomeGroup.REFUSED,
+        "The response store is unavailable.",
+        Trait.STORE,
+    ),
+    Outcome(
+        "refused:overloaded",
+        OutcomeGroup.REFUSED,
+        "Too many requests are waiting.",
+        Trait.BODY,
+    ),
+    Outcome(
+        "refused:crashing",
+        OutcomeGroup.REFUSED,
+        "Engines keep dying of this request.",
+        Trait.ENGINE,
+        ModelKnown.YES,
+    ),
+    Outcome(
+        "error:engine",
+        OutcomeGroup.FAILED,
+        "The engine failed while it ran the request.",
+        Trait.ENGINE,
+        ModelKnown.YES,
+    ),
+    Outcome(
+        "error:store",
+        OutcomeGroup.FAILED,
+        "The answer could not be stored.",
+        Trait.STORE | Trait.ENGINE,
+        ModelKnown.YES,
+    ),
     Outcome(
         "error:shutdown",
         OutcomeGroup.FAILED,
         "Cut: it was still running when the drain time ended.",
+        Trait.ENGINE,
+        ModelKnown.YES,
     ),
     Outcome(
         "error:internal", OutcomeGroup.FAILED, "A defect of the server; the log has the traceback."
     ),
+    Outcome(
+        "error:worker",
+        OutcomeGroup.FAILED,
+        "The server's API worker died while it served the request.",
+    ),
 )
+
+
+def can_end(route: Route, outcome: Outcome, *, named: bool) -> bool:
+    """True if a request of this route can end so, its model being known (``named``) or not.
+
+    Such series exist at 0 from the start. The table does not decide what is counted: a request
+    that ends in a way that it does not have gets another series.
+    """
+    if outcome.needs not in route.traits:
+        return False
+    if named:
+        return route.names_model is not NamesModel.NEVER and (
+            outcome.model_known is not ModelKnown.NO
+        )
+    return route.names_model is not NamesModel.ALWAYS or (outcome.model_known is not ModelKnown.YES)
+
+
 _GROUPS = {outcome.name: outcome.group for outcome in OUTCOMES}
 
 
@@ -97,28 +251,3 @@ PREFIX_MISS_REASONS = {
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",
 }
-
-NO_ROUTE = "none"
-"""The route of requests whose path or method no route takes."""
-
-ROUTES = (
-    "chat_completions",
-    "completions",
-    "messages",
-    "count_tokens",
-    "responses",
-    "responses_stored",
-    "streams",
-    "embeddings",
-    "rerank",
-    "score",
-    "tokenize",
-    "detokenize",
-    "models",
-    "grpc_chat",
-    "grpc_generate",
-    "grpc_embed",
-    "grpc_models",
-    "grpc_abort",
-    NO_ROUTE,
-)

@@ -41,6 +41,7 @@ from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.supervision.listener import ServerAddress, open_listening_socket
 from service.supervision.page import Supervision
+from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.requests import Telemetry
 from service.version import VERSION
 
@@ -68,6 +69,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
     supervisor_page: (
         Annotated[str, Meta(description="File with the supervisor's heartbeats (engine.beats).")]
+        | None
+    ) = None
+    ledger_fd: (
+        Annotated[
+            int,
+            Meta(ge=3, description="Descriptor of the metrics' memory (observability.ledger)."),
+        ]
         | None
     ) = None
     exit_with_parent: Annotated[
@@ -220,6 +228,31 @@ def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
     return settings, options
 
 
+def make_telemetry(
+    settings: ServiceSettings, options: WorkerOptions, writer: logging.LineWriter
+) -> Telemetry:
+    """Return telemetry that counts in the ledger, or for this worker alone if it has none or
+    cannot use it."""
+
+    def telemetry(ledger: int | None) -> Telemetry:
+        return Telemetry(
+            settings.names(Path(options.model_dir)),
+            version=VERSION,
+            tracer=make_tracer(os.environ, version=VERSION),
+            keys=settings.tenants,
+            log_clients=settings.log_clients,
+            dropped_log_lines=lambda: writer.dropped,
+            ledger_descriptor=ledger,
+            serves_grpc=settings.grpc_port is not None,
+        )
+
+    try:
+        return telemetry(options.ledger_fd)
+    except OSError as error:
+        _log.error("metrics will not survive this worker", error=str(error))
+        return telemetry(None)
+
+
 def main(argv: list[str]) -> int:
     write_stacks_on_sigusr1()
     settings, options = _parse(argv)
@@ -229,14 +262,8 @@ def main(argv: list[str]) -> int:
     if options.exit_with_parent:
         watch_parent(lambda: os._exit(1), options.parent_pid)
     _allow_many_connections()
-    telemetry = Telemetry(
-        settings.names(Path(options.model_dir)),
-        version=VERSION,
-        tracer=make_tracer(os.environ, version=VERSION),
-        keys=settings.tenants,
-        log_clients=settings.log_clients,
-        dropped_log_lines=lambda: writer.dropped,
-    )
+    telemetry = make_telemetry(settings, options, writer)
+    end_cut_requests(telemetry)
 
     async def serve() -> int:
         return await Worker(settings, options, telemetry).run()

@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import queue
+import secrets
 import signal
 import threading
 import time
@@ -200,6 +201,7 @@ class EngineProcess:
                     num_scores=info.num_scores,
                     matryoshka_dimensions=info.matryoshka_dimensions,
                     tensor_parallel_size=info.tensor_parallel_size,
+                    identity=secrets.randbelow(2**53 - 1) + 1,
                 )
             )
         )

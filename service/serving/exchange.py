@@ -84,12 +84,14 @@ class Exchange:
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
         record.top_p = request.params.top_p
+        self._telemetry.request_described(record)
 
     def began_pooling(self, pooled: PooledTexts) -> None:
         """Record that the engine now computes vectors for this exchange."""
         self.pooled = pooled
         self._report_priority(pooled.request.priority)
         self.record.generates = False
+        self._telemetry.request_described(self.record)
 
     @contextlib.contextmanager
     def receiving(self) -> Iterator[Gained]:

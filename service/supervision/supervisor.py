@@ -48,6 +48,7 @@ from service.supervision.child_process import (
     spawn,
 )
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
+from service.supervision.kept_memory import kept_memory
 from service.supervision.listener import ServerAddress, open_listening_socket
 from service.supervision.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
 from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
@@ -178,7 +179,7 @@ class Supervisor:
         with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
             address = ServerAddress.of(listener)
             try:
-                worker, engine = self._plan(directory, listener)
+                worker, engine = self._plan(directory, listener, kept_memory(directory))
             except OSError as error:
                 self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
                 return 1
@@ -207,7 +208,7 @@ class Supervisor:
 
     # --- the children ---------------------------------------------------------------------------
 
-    def _plan(self, directory: Path, listener: socket.socket) -> tuple[_Child, _Child]:
+    def _plan(self, directory: Path, listener: socket.socket, ledger: int) -> tuple[_Child, _Child]:
         settings = self._settings
         pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
         self._page = Page(pages["supervisor"], create=True)
@@ -222,6 +223,7 @@ class Supervisor:
                 f"--supervisor-page={pages['supervisor']}",
                 f"--model-dir={self._model_dir}",
                 f"--listen-fd={listener.fileno()}",
+                f"--ledger-fd={ledger}",
                 *to_argv(settings),
             ],
             # Arguments can be read by every user of the machine; the environment cannot.
@@ -230,7 +232,7 @@ class Supervisor:
             silence=Silence(self._tick),
             inactivity=Silence(self._tick),
             hangs=lambda page, silent, _: worker_hangs(page, silent, settings.worker_hang_timeout),
-            inherit=(listener.fileno(),),
+            inherit=(listener.fileno(), ledger),
         )
         engine = _Child(
             "engine",

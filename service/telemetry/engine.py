@@ -11,18 +11,18 @@ from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingR
 from observability import catalogue
 from observability.metrics import MetricRegistry
 from service.engine.silence import EngineFigures, EngineStatus
+from service.telemetry.engine_totals import EngineTotals
 
 _NO_STATE = EngineStats()
 _NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
-_FIELDS = tuple(total.field for metric in catalogue.METRICS for total in metric.totals)
+_HANDLE_BYTES = 8
 
 
 class EngineTelemetry:
     """The engine's gauges, counters and step histograms, from its messages.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it. The engine reports totals since its start; if
-    one decreases, the engine was restarted, and counters continue from their previous values.
+    and ``publish`` sets gauges and counters from it.
     """
 
     def __init__(self, metrics: MetricRegistry) -> None:
@@ -44,6 +44,8 @@ class EngineTelemetry:
         self._ready = metrics[catalogue.ENGINE_READY].labels(model)
         self._oldest_wait = metrics[catalogue.OLDEST_WAITING_SECONDS].labels(model)
         self._longest_gap = metrics[catalogue.LONGEST_GAP_SECONDS].labels(model)
+        self._silence = metrics[catalogue.ENGINE_SILENCE_SECONDS].labels(model)
+        self._predicted_wait = metrics[catalogue.PREDICTED_WAIT_SECONDS].labels(model)
         self._load_seconds = metrics[catalogue.ENGINE_LOAD_SECONDS].labels(model)
         self._step_seconds = {
             phase: metrics[catalogue.STEP_SECONDS].labels(model, phase.value) for phase in StepPhase
@@ -51,21 +53,20 @@ class EngineTelemetry:
         self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
-        self._counters = {
-            total.field: metrics[metric].labels(*filter(None, (model, total.value)))
-            for metric in catalogue.METRICS
-            for total in metric.totals
-        }
+        self._totals = EngineTotals(metrics)
         self._state = _NO_STATE
-        self._earlier = dict.fromkeys(_FIELDS, 0.0)  # totals of earlier engines
-        self._published = dict(self._earlier)
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
+        # The handles of the last step with tokens, packed, and its time, which ``_last_token``
+        # does not have yet: a batch that stays the same is one comparison.
+        self._batch = b""
+        self._batch_time = 0.0
 
     def on_ready(self, ready: Ready, kept: Set[int]) -> None:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
         the last one."""
         self._keep_gaps(kept)
+        self._totals.engine_is(ready.identity)
         self._load_seconds.set(ready.load_seconds)
         self._metrics[catalogue.ENGINE_INFO].info(
             {
@@ -88,9 +89,7 @@ class EngineTelemetry:
         self.on_stats(outputs.stats)
 
     def on_stats(self, stats: EngineStats) -> None:
-        before = self._state
-        if stats.steps < before.steps or stats.tokens_generated < before.tokens_generated:
-            self._earlier = self._totals(before)
+        self._totals.heard(stats)
         self._state = stats
         self._is_lost = False
 
@@ -114,44 +113,44 @@ class EngineTelemetry:
         blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
         self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
         self._publish_figures(self.read())
-        totals = self._totals(self._state)
-        for field, counter in self._counters.items():
-            counter.inc(totals[field] - self._published[field])
-        self._published = totals
+        self._totals.publish()
 
     def _publish_figures(self, figures: EngineFigures) -> None:
         self._ready.set(figures.status is EngineStatus.OK)
         self._oldest_wait.set(figures.oldest_wait)
         self._longest_gap.set(figures.longest_gap)
-        self._publish_if_known(catalogue.ENGINE_SILENCE_SECONDS, figures.silence)
-        self._publish_if_known(catalogue.PREDICTED_WAIT_SECONDS, figures.predicted_wait)
+        self._silence.set(figures.silence)
+        self._predicted_wait.set(figures.predicted_wait)
         heard_at = 0.0 if figures.silence is None else time.time() - figures.silence
         self._last_message.set(heard_at)
 
-    def _publish_if_known(self, metric: catalogue.Metric, value: float | None) -> None:
-        """Without a value there is no series."""
-        if value is None:
-            self._metrics[metric].remove(self._model)
-        else:
-            self._metrics[metric].labels(self._model).set(value)
-
-    def _totals(self, stats: EngineStats) -> dict[str, float]:
-        """Return the totals of all engines so far."""
-        return {field: before + getattr(stats, field) for field, before in self._earlier.items()}
-
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only keep measuring the gaps of these sequences."""
-        last_token = self._last_token
+        last_token = self._last_tokens()
         self._last_token = {handle: last_token[handle] for handle in kept if handle in last_token}
 
+    def _last_tokens(self) -> dict[int, float]:
+        """Return when each sequence had its latest token."""
+        if self._batch:
+            handles = array("q", self._batch)
+            self._last_token.update(dict.fromkeys(handles, self._batch_time))
+            self._batch = b""
+        return self._last_token
+
     def _observe_gaps(self, outputs: StepOutputs) -> None:
-        now, last_token = outputs.time, self._last_token
-        handles = array("q", outputs.handles)
-        # Most sequences had their previous token in the same step: there are few distinct gaps, and
-        # the work per token is done in C.
-        for before, times in Counter(map(last_token.get, handles)).items():
-            if before is not None:
-                self._gaps.observe(now - before, times)
-        last_token.update(dict.fromkeys(handles, now))
-        for finished in outputs.finished:
-            last_token.pop(finished.handle, None)
+        now, packed = outputs.time, outputs.handles
+        if packed and packed == self._batch:
+            self._gaps.observe(now - self._batch_time, len(packed) // _HANDLE_BYTES)
+            self._batch_time = now
+        elif packed:
+            last_token = self._last_tokens()
+            # Most sequences had their previous token in the same step: there are few distinct gaps,
+            # and the work per token is done in C.
+            for before, times in Counter(map(last_token.get, array("q", packed))).items():
+                if before is not None:
+                    self._gaps.observe(now - before, times)
+            self._batch, self._batch_time = packed, now
+        if outputs.finished:
+            last_token = self._last_tokens()
+            for finished in outputs.finished:
+                last_token.pop(finished.handle, None)

@@ -22,6 +22,9 @@ class Telemetry(Protocol):
     def request_started(self, record: RequestRecord) -> None:
         """A request arrived. May set ``trace_id`` and ``span_id`` on the record."""
 
+    def request_described(self, record: RequestRecord) -> None:
+        """Its model and parameters are known, and the engine has it."""
+
     def first_token(self, record: RequestRecord) -> None:
         """The first generated token reached the response, at ``record.first_token_time``."""
 
@@ -47,6 +50,9 @@ class NoTelemetry:
     """Ignores everything."""
 
     def request_started(self, record: RequestRecord) -> None:
+        return
+
+    def request_described(self, record: RequestRecord) -> None:
         return
 
     def first_token(self, record: RequestRecord) -> None:

@@ -22,7 +22,8 @@ from observability.logging import (
     sound_client_request_id,
 )
 from observability.metrics import MetricRegistry
-from observability.outcomes import NO_ROUTE, OutcomeGroup, group_of, is_outcome
+from observability.open_requests import OpenRequests
+from observability.outcomes import NO_ROUTE, OutcomeGroup, Trait, group_of, is_outcome
 from observability.phases import PHASES
 from observability.tracing import IdentityTracer, Tracer
 from service.engine.link import EngineState, LinkPhase
@@ -30,11 +31,17 @@ from service.engine.silence import EngineFigures
 from service.telemetry.engine import EngineTelemetry
 from service.telemetry.line_budget import LineBudget
 from service.telemetry.loop_holds import LoopHolds
+from service.telemetry.open_request import encode_open
 from service.telemetry.phases import other_seconds, seconds_of
 from service.telemetry.record import RequestRecord
+from service.telemetry.request_series import create_request_series, unserved
 from service.telemetry.spans import phase_spans, server_span
 
 LOOP_LAG_INTERVAL_SECONDS = 0.25
+# Of the ledger: requests that are open beyond these are counted, but if the worker is killed, their
+# ends have no log line and no span.
+OPEN_REQUEST_ROWS = 2048
+CUT_OUTCOME = "error:worker"
 
 _log = get_logger()
 
@@ -42,7 +49,8 @@ _log = get_logger()
 class Telemetry:
     """``models``: the model's names, the primary one first. ``keys``: the aliases of API keys.
     ``log_clients``: keep clients' addresses and user agents. ``dropped_log_lines`` returns how many
-    log lines were lost since the start."""
+    log lines were lost since the start. ``ledger_descriptor``: of the memory that the next worker
+    continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive."""
 
     def __init__(
         self,
@@ -53,8 +61,18 @@ class Telemetry:
         keys: Sequence[str] = (),
         log_clients: bool = True,
         dropped_log_lines: Callable[[], int] = lambda: 0,
+        ledger_descriptor: int | None = None,
+        serves_grpc: bool = False,
     ) -> None:
-        self.metrics = MetricRegistry(models, keys)
+        self.metrics = MetricRegistry(
+            models,
+            label_values={catalogue.KEY.name: keys},
+            open_requests=OPEN_REQUEST_ROWS,
+            descriptor=ledger_descriptor,
+        )
+        self._ledger = self.metrics.ledger
+        self.open_requests = OpenRequests(self._ledger)
+        self._rows: dict[str, int] = {}  # by request id
         self._models = frozenset(models)
         self._keys = frozenset(keys)
         self._log_clients = log_clients
@@ -80,6 +98,8 @@ class Telemetry:
         self.metrics[catalogue.BUILD_INFO].info(
             {"version": version, "python": platform.python_version()}
         )
+        self._without = Trait.NONE if serves_grpc else Trait.RPC
+        create_request_series(self.metrics, without=self._without | Trait.ENGINE)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -89,21 +109,31 @@ class Telemetry:
         record.identity = identity
         record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
         record.client_request_id = sound_client_request_id(record.client_request_id)
-        self._received(record.route).inc()
         record.client_address = printable(record.client_address) if self._log_clients else None
         record.user_agent = printable(record.user_agent) if self._log_clients else None
-        self._in_progress(record.route).inc()
+        with self._ledger:
+            self._received(record.route).inc()
+            self._in_progress(record.route).inc()
+            row = self.open_requests.insert(encode_open(record))
+        if row is not None:
+            self._rows[record.request_id] = row
+        self._still_alive()
         self.holds.request_begins()
+
+    def request_described(self, record: RequestRecord) -> None:
+        """Note for the next worker what is known of an open request by now."""
+        row = self._rows.get(record.request_id)
+        if row is not None:
+            self.open_requests.update(row, encode_open(record))
 
     def first_token(self, record: RequestRecord) -> None:
         """The first generated token of any choice reached the response, at
         ``record.first_token_time``."""
         if record.first_token_time is not None:
-            self._observe(
-                record,
-                catalogue.TIME_TO_FIRST_TOKEN,
-                record.first_token_time - record.received_time,
-            )
+            seconds = record.first_token_time - record.received_time
+            with self._ledger:
+                self._observe(record, catalogue.TIME_TO_FIRST_TOKEN, seconds)
+                self.request_described(record)
 
     def request_finished(self, record: RequestRecord) -> None:
         """Count, trace and log a request whose outcome and status are set. Sets ``ended_time`` if
@@ -117,12 +147,20 @@ class Telemetry:
             record.outcome = "error:internal"
         if record.ended_time is None:
             record.ended_time = time.monotonic()
-        self._in_progress(record.route).dec()
         self.holds.request_ends()
+        self._end(record, record.ended_time, self._rows.pop(record.request_id, None))
+        self._still_alive()
+
+    def _end(self, record: RequestRecord, ended: float, row: int | None) -> None:
         model = record.model if record.model in self._models else OTHER_MODEL
-        self._requests(model, record.route, record.outcome).inc()
         seconds = seconds_of(record)
-        self._observe_at_end(record, record.ended_time, seconds)
+        # Together, so that a request is neither counted twice nor lost if this worker is killed.
+        with self._ledger:
+            self._in_progress(record.route).dec()
+            self._requests(model, record.route, record.outcome).inc()
+            self._observe_at_end(record, ended, seconds)
+            if row is not None:
+                self.open_requests.remove(row)
         if record.identity is not None and record.identity.sampled:
             self._tracer.write(record.identity, server_span(record), phase_spans(record))
         if record.route == NO_ROUTE and not self._may_log_unrouted():
@@ -160,7 +198,7 @@ class Telemetry:
 
     def _count_tokens(self, record: RequestRecord) -> None:
         """Count what the engine did for a key, whether or not the client stayed for it."""
-        if all(sequence.first_scheduled_time is None for sequence in record.sequences):
+        if all(one.first_scheduled_time is None for one in record.sequences):
             return
         key = record.key if record.key in self._keys else OTHER_KEY
         self._key_tokens(key, "prompt").inc(max(0, record.prompt_tokens - record.cached_tokens))
@@ -176,9 +214,21 @@ class Telemetry:
             model = OTHER_MODEL
         else:
             return  # no model, no engine work
-        sampled = record.identity is not None and record.identity.sampled
-        exemplar = {"trace_id": record.trace_id} if sampled else None
+        identity = record.identity
+        exemplar = identity.trace_id if identity is not None and identity.sampled else None
         self._histograms[metric](model, *labels).observe(value, exemplar)
+
+    def end_cut_request(self, record: RequestRecord, row: int) -> None:
+        """End a request that the worker before was serving when it died. ``row``: where the ledger
+        has it."""
+        record.outcome = CUT_OUTCOME
+        last_seen = self._ledger.cells[self._ledger.layout.alive_cell]
+        first_token = record.first_token_time or 0.0
+        record.ended_time = max(last_seen, record.received_time, first_token)
+        self._end(record, record.ended_time, row)
+
+    def _still_alive(self) -> None:
+        self._ledger.set(self._ledger.layout.alive_cell, time.monotonic())
 
     # --- the engine ---------------------------------------------------------------------------
 
@@ -193,6 +243,7 @@ class Telemetry:
     def on_state(self, state: EngineState) -> None:
         """The engine became ready, or was lost."""
         if state.phase is LinkPhase.READY and state.ready is not None:
+            create_request_series(self.metrics, without=self._without | unserved(state.ready))
             self._engine.on_ready(state.ready, state.kept)
         elif state.phase is LinkPhase.LOST:
             self._engine.lost(state.kept)
@@ -211,6 +262,7 @@ class Telemetry:
             due = loop.time() + LOOP_LAG_INTERVAL_SECONDS
             await asyncio.sleep(LOOP_LAG_INTERVAL_SECONDS)
             lag.observe(max(0.0, loop.time() - due))
+            self._still_alive()
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
         """Return the scrape page and its content type, in the format that the Accept header

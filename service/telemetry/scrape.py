@@ -1,6 +1,6 @@
 """Serves metrics pages to any number of scrapers at a bounded cost.
 
-A page takes about 20 ms of the event loop. It is generated in small pieces, so that streams
+A page takes about a millisecond of the event loop. It is generated in pieces, so that streams
 continue in between, and shared by all who are waiting for one. Pages are generated immediately up
 to ``BURST``, then at ``PAGES_PER_SECOND``; more frequent requests wait. A page is never older than
 the request for it, so it includes everything counted before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from observability import logging
+from observability.ledger import Past
+from service.settings import ServiceSettings
 from service.supervision.listener import open_listening_socket
+from service.worker import WorkerOptions, make_telemetry
 from tests.e2e.quire_server import QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -237,3 +242,16 @@ def test_a_dead_collector_does_not_hold_up_requests_or_the_end(
         running.process.send_signal(signal.SIGTERM)
         assert running.terminate() == 0
         assert time.monotonic() - begin < 10
+
+
+def test_a_worker_whose_ledger_cannot_be_written_counts_for_itself(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ledger").touch()
+    read_only = os.open(tmp_path / "ledger", os.O_RDONLY)
+    options = WorkerOptions(socket="unused", model_dir=str(checkpoint), ledger_fd=read_only)
+    writer = logging.LineWriter(io.BytesIO())
+    telemetry = make_telemetry(ServiceSettings(), options, writer)
+    assert telemetry.metrics.ledger.past is Past.PRIVATE
+    assert b"quire_requests_in_progress" in telemetry.exposition(None)[0]
+    writer.close()

@@ -43,6 +43,20 @@ def test_ids_and_trace_context_go_in_and_out(service: GrpcService) -> None:
     assert (line["trace_id"], line["output_tokens"]) == (trace_id, 2)
 
 
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.7:5012", "10.0.0.7"),
+        ("ipv6:%5B::1%5D:5012", "::1"),
+        ("ipv6:[fe80::1]:5012", "fe80::1"),
+        ("unix:/run/quire.sock", None),
+        ("", None),
+    ],
+)
+def test_an_address_is_read_off_a_peer(peer: str, address: str | None) -> None:
+    assert peer_address(peer) == address
+
+
 def request_line(service: GrpcService, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     def lines() -> list[dict[str, Any]]:
         written = service.worker.output().splitlines()
@@ -82,20 +96,6 @@ def test_a_method_that_does_not_exist_is_counted_and_logged(service: GrpcService
     line = request_line(service, lambda line: line["path"] == path)
     assert (line["route"], line["outcome"], line["status"]) == ("none", "refused:invalid", 405)
     assert service.outcomes("none") == {"refused:invalid": 1}
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("ipv4:10.0.0.7:5012", "10.0.0.7"),
-        ("ipv6:%5B::1%5D:5012", "::1"),
-        ("ipv6:[fe80::1]:5012", "fe80::1"),
-        ("unix:/run/quire.sock", None),
-        ("", None),
-    ],
-)
-def test_an_address_is_read_off_a_peer(peer: str, address: str | None) -> None:
-    assert peer_address(peer) == address
 
 
 def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.RpcError:

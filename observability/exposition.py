@@ -1,0 +1,224 @@
+"""A metric's lines on the scrape page, in the Prometheus text format and in OpenMetrics.
+
+Names and labels are rendered once. A page only adds numbers, and only to series whose cells changed
+since the page before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from observability.catalogue import Metric, MetricKind
+from observability.ledger import WorkerLedger, exemplar_at, exemplar_moments
+from observability.series import InfoSeries
+
+
+class FamilySample(NamedTuple):
+    """``name``: with the suffix that a histogram's samples have."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class FamilyText(Protocol):
+    """One metric on the page."""
+
+    def text(self, *, openmetrics: bool) -> str:
+        """Return its lines, head and samples."""
+
+    def samples(self) -> Iterator[FamilySample]:
+        """Yield what ``text`` shows."""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    # In prometheus_client's order, which tools that compare lines may rely on.
+    inside = ",".join(f'{name}="{_escaped(labels[name])}"' for name in sorted(labels))
+    return f"{{{inside}}}" if inside else ""
+
+
+def _head(metric: Metric, *, openmetrics: bool) -> str:
+    """Return the lines HELP and TYPE. OpenMetrics names a family without the suffix of its samples;
+    the text format has no infos, they are gauges of value 1."""
+    name, kind, text = metric.name, metric.kind.value, metric.help
+    if openmetrics:
+        name = name.removesuffix("_total").removesuffix("_info")
+        text = _escaped(text)
+    else:
+        kind = "gauge" if metric.kind is MetricKind.INFO else kind
+        text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+
+
+class _Heads:
+    __slots__ = ("_openmetrics", "_text")
+
+    def __init__(self, metric: Metric) -> None:
+        self._text = _head(metric, openmetrics=False)
+        self._openmetrics = _head(metric, openmetrics=True)
+
+    def __call__(self, *, openmetrics: bool) -> str:
+        return self._openmetrics if openmetrics else self._text
+
+
+class ScalarText:
+    """A counter or gauge: a line for each series."""
+
+    def __init__(self, metric: Metric, ledger: WorkerLedger, first: int, cells: int) -> None:
+        self._metric = metric
+        self._heads = _Heads(metric)
+        self._ledger = ledger
+        self._first, self._count = first, cells
+        self._series: dict[int, Mapping[str, str]] = {}  # labels by cell
+        self._lines: list[tuple[int, str]] = []  # cell, and the line up to its value
+        self._before: tuple[bytes, str] = b"", ""
+
+    def add(self, cell: int, labels: Mapping[str, str]) -> None:
+        self._series[cell] = labels
+        self._lines.append((cell, f"{self._metric.name}{_labels(labels)} "))
+        self._before = b"", ""
+
+    def text(self, *, openmetrics: bool) -> str:
+        raw, lines = self._before
+        now = self._ledger.raw(self._first, self._count)
+        if now != raw or not raw:
+            cells = self._ledger.cells
+            lines = "".join(
+                [
+                    f"{line}{value!r}\n"
+                    for cell, line in self._lines
+                    if (value := cells[cell]) == value  # a series without a value is NaN
+                ]
+            )
+            self._before = now, lines
+        return self._heads(openmetrics=openmetrics) + lines
+
+    def samples(self) -> Iterator[FamilySample]:
+        for cell, labels in self._series.items():
+            value = self._ledger.cells[cell]
+            if value == value:
+                yield FamilySample(self._metric.name, labels, value)
+
+
+class _HistogramLines:
+    """One series of a histogram."""
+
+    def __init__(
+        self,
+        metric: Metric,
+        ledger: WorkerLedger,
+        first: int,
+        exemplars: int,
+        labels: Mapping[str, str],
+    ) -> None:
+        self._ledger = ledger
+        self._first = first
+        self._name = metric.name
+        self._labels = labels
+        self._bounds = [*(repr(float(bound)) for bound in metric.buckets), "+Inf"]
+        self._exemplars = exemplars
+        own, name = _labels(labels), metric.name
+        lines = [f"{name}_bucket{_labels({**labels, 'le': le})} %s\n" for le in self._bounds]
+        self._template = "".join([*lines, f"{name}_count{own} %s\n", f"{name}_sum{own} %r\n"])
+        self._plain: tuple[bytes, str] = b"", ""
+        self._linked: tuple[bytes, str] = b"", ""
+        self._moments = [0.0] * len(self._bounds)  # of the exemplars that ``_links`` shows
+        self._links = [""] * len(self._bounds)
+
+    def text(self) -> str:
+        before, lines = self._plain
+        raw = self._raw()
+        if raw != before:
+            counts, total = self._numbers()
+            lines = self._template % (*map(repr, counts), repr(counts[-1]), total)
+            self._plain = raw, lines
+        return lines
+
+    def linked_text(self) -> str:
+        """Return the lines with exemplars."""
+        if self._exemplars < 0:
+            return self.text()
+        before, lines = self._linked
+        buckets = len(self._bounds)
+        exemplars = self._ledger.raw_exemplars(self._exemplars, buckets)
+        raw = self._raw() + exemplars
+        if raw != before:
+            if any(exemplars):
+                self._link(exemplars)
+                counts, total = self._numbers()
+                linked = [
+                    f"{count!r}{link}" for count, link in zip(counts, self._links, strict=True)
+                ]
+                lines = self._template % (*linked, repr(counts[-1]), total)
+            else:
+                lines = self.text()
+            self._linked = raw, lines
+        return lines
+
+    def _link(self, exemplars: bytes) -> None:
+        """Render the exemplars that are new."""
+        moments = exemplar_moments(exemplars)
+        for bucket, (before, now) in enumerate(zip(self._moments, moments, strict=True)):
+            if now != before:
+                trace_id, value, moment = exemplar_at(exemplars, bucket)
+                self._links[bucket] = f' # {{trace_id="{trace_id:032x}"}} {value!r} {moment:.3f}'
+        self._moments = moments
+
+    def _raw(self) -> bytes:
+        return self._ledger.raw(self._first, len(self._bounds) + 1)
+
+    def _numbers(self) -> tuple[list[float], float]:
+        """Return the cumulative counts and the sum."""
+        last = self._first + len(self._bounds)
+        counts = self._ledger.cells[self._first : last].tolist()
+        return list(itertools.accumulate(counts)), self._ledger.cells[last]
+
+    def samples(self) -> Iterator[FamilySample]:
+        counts, total = self._numbers()
+        for le, count in zip(self._bounds, counts, strict=True):
+            yield FamilySample(f"{self._name}_bucket", {**self._labels, "le": le}, count)
+        yield FamilySample(f"{self._name}_count", self._labels, counts[-1])
+        yield FamilySample(f"{self._name}_sum", self._labels, total)
+
+
+class HistogramText:
+    def __init__(self, metric: Metric, ledger: WorkerLedger) -> None:
+        self._metric = metric
+        self._heads = _Heads(metric)
+        self._ledger = ledger
+        self._series: list[_HistogramLines] = []
+
+    def add(self, first: int, exemplars: int, labels: Mapping[str, str]) -> None:
+        self._series.append(_HistogramLines(self._metric, self._ledger, first, exemplars, labels))
+
+    def text(self, *, openmetrics: bool) -> str:
+        if openmetrics:
+            lines = [series.linked_text() for series in self._series]
+        else:
+            lines = [series.text() for series in self._series]
+        return self._heads(openmetrics=openmetrics) + "".join(lines)
+
+    def samples(self) -> Iterator[FamilySample]:
+        for series in self._series:
+            yield from series.samples()
+
+
+class InfoText:
+    def __init__(self, metric: Metric, series: InfoSeries) -> None:
+        self._metric = metric
+        self._heads = _Heads(metric)
+        self._series = series
+
+    def text(self, *, openmetrics: bool) -> str:
+        lines = [f"{name}{_labels(labels)} {value!r}\n" for name, labels, value in self.samples()]
+        return self._heads(openmetrics=openmetrics) + "".join(lines)
+
+    def samples(self) -> Iterator[FamilySample]:
+        if self._series.facts is not None:
+            yield FamilySample(self._metric.name, self._series.facts, 1.0)

@@ -1,0 +1,201 @@
+"""A worker's numbers in memory that outlives it, so that a killed worker loses no count.
+
+The memory is an open file that the supervisor holds and each worker in turn maps: float64 cells
+(``observability.layout`` says what each one means), exemplars, and rows of bytes about open
+requests. A cell is 8 aligned bytes, so that a kill leaves its old or its new value. Several cells
+that must change together, or not at all, are written in a transaction: it is first written to a
+journal, and the next worker completes one that was cut.
+
+One thread writes, the worker's event loop.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+import mmap
+import os
+import struct
+from array import array
+from types import TracebackType
+
+from observability.layout import LedgerLayout
+
+_MAGIC = b"QUIRELG1"
+_HEADER_BYTES = 64  # the magic and the layout's fingerprint
+_CELL = 8
+# Cells that one transaction may change. A request's end changes about 25.
+JOURNAL_CELLS = 512
+_JOURNAL_AT = _HEADER_BYTES + _CELL  # after the number of cells that it changes
+_JOURNAL_BYTES = _CELL * (1 + 2 * JOURNAL_CELLS)
+ROW_BYTES = 1024  # of text about one open request
+_TEXTS = 2  # of each row: one is read while the other is written
+_EXEMPLAR = struct.Struct("<QQdd")  # trace id (high, low), value, Unix time; 0: none
+_MOMENT = struct.Struct("<d")
+_MOMENT_OFFSET = _EXEMPLAR.size - _MOMENT.size
+_ZEROS = bytes(1 << 20)
+
+
+class Past(enum.Enum):
+    """What a ledger held when it was opened."""
+
+    NOTHING = "nothing"  # this is the server's first worker
+    CONTINUED = "continued"  # the numbers of the worker before
+    UNKNOWN = "unknown"  # there was a worker before, but its numbers cannot be read
+    PRIVATE = "private"  # this worker has no supervisor that keeps its memory
+
+
+@functools.lru_cache(maxsize=JOURNAL_CELLS)
+def _numbers(count: int) -> struct.Struct:
+    return struct.Struct(f"={count}d")
+
+
+def exemplar_moments(packed: bytes) -> list[float]:
+    """Return the Unix time of each; 0 where there is none."""
+    return array("d", packed)[3::4].tolist()
+
+
+def exemplar_at(packed: bytes, number: int) -> tuple[int, float, float]:
+    """Return trace id, value and Unix time."""
+    high, low, value, moment = _EXEMPLAR.unpack_from(packed, number * _EXEMPLAR.size)
+    return high << 64 | low, value, moment
+
+
+class WorkerLedger:
+    """``descriptor``: of an open file, empty or left by the worker before; it is closed here.
+    None: private memory, which ends with the process. Raises OSError if the file cannot be filled
+    or mapped."""
+
+    def __init__(self, layout: LedgerLayout, descriptor: int | None = None) -> None:
+        self.layout = layout
+        self._cells_at = _HEADER_BYTES + _JOURNAL_BYTES
+        self._exemplars_at = self._cells_at + layout.cells * _CELL
+        self._rows_at = self._exemplars_at + layout.exemplars * _EXEMPLAR.size
+        size = self._rows_at + layout.open_requests * _TEXTS * ROW_BYTES
+        self._head = _MAGIC + layout.fingerprint
+        self.past = Past.PRIVATE
+        if descriptor is None:
+            self.memory = mmap.mmap(-1, size)
+        else:
+            try:
+                self.past = self._examine(descriptor, size)
+                self.memory = mmap.mmap(descriptor, size)
+            finally:
+                os.close(descriptor)
+        self.memory[: len(self._head)] = self._head  # last: now it may be continued
+        everything = memoryview(self.memory)
+        self._journaled = everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
+        self.cells = everything[self._cells_at : self._exemplars_at].cast("d")
+        self._pending: dict[int, float] | None = None
+        self._complete()
+
+    def _examine(self, descriptor: int, size: int) -> Past:
+        found = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, len(self._head), 0)
+        if found == size and head == self._head:
+            return Past.CONTINUED
+        # A worker that was killed before it had written the header had counted nothing.
+        past = Past.UNKNOWN if any(head) else Past.NOTHING
+        os.ftruncate(descriptor, 0)
+        # Written, not only resized: if memory or the disk is full, this raises, where a store into
+        # a hole would kill the process.
+        for start in range(0, size, len(_ZEROS)):
+            chunk = _ZEROS[: size - start]
+            if os.pwrite(descriptor, chunk, start) != len(chunk):
+                raise OSError("the memory of the metrics could not be filled")
+        return past
+
+    def _complete(self) -> None:
+        """Complete the transaction during which the worker before was killed, if any."""
+        count = int(self._journaled[0])
+        if 0 < count <= JOURNAL_CELLS:
+            found = _numbers(2 * count).unpack_from(self.memory, _JOURNAL_AT)
+            for cell, value in zip(found[:count], found[count:], strict=True):
+                self.cells[int(cell)] = value
+        self._journaled[0] = 0.0
+
+    # --- cells ----------------------------------------------------------------------------------
+
+    def add(self, cell: int, amount: float) -> None:
+        pending = self._pending
+        if pending is None:
+            self.cells[cell] += amount
+        else:
+            before = pending.get(cell)
+            pending[cell] = (self.cells[cell] if before is None else before) + amount
+
+    def set(self, cell: int, value: float) -> None:
+        if self._pending is None:
+            self.cells[cell] = value
+        else:
+            self._pending[cell] = value
+
+    def __enter__(self) -> WorkerLedger:
+        """Begin a transaction: what ``add`` and ``set`` change until its end is changed together at
+        its end, or not at all if this process is killed or an exception is raised."""
+        if self._pending is not None:
+            raise RuntimeError("a transaction is open")
+        self._pending = {}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pending, self._pending = self._pending, None
+        if kind is not None or not pending:
+            return
+        if len(pending) <= JOURNAL_CELLS:
+            self._commit(pending)
+            return
+        changes = iter(pending.items())
+        while chunk := dict(itertools.islice(changes, JOURNAL_CELLS)):
+            self._commit(chunk)
+
+    def _commit(self, chunk: dict[int, float]) -> None:
+        """Change these cells. The values are absolute, so that it does not matter how many of them
+        had been written when the next worker writes them all."""
+        count = len(chunk)
+        _numbers(2 * count).pack_into(self.memory, _JOURNAL_AT, *chunk, *chunk.values())
+        self._journaled[0] = count  # from here on they change, come what may
+        cells = self.cells
+        for cell, value in chunk.items():
+            cells[cell] = value
+        self._journaled[0] = 0.0
+
+    def raw(self, first: int, count: int) -> bytes:
+        """Return the bytes of cells, to be compared with earlier ones."""
+        start = self._cells_at + first * _CELL
+        return self.memory[start : start + count * _CELL]
+
+    # --- exemplars ------------------------------------------------------------------------------
+
+    def set_exemplar(self, number: int, trace_id: int, value: float, moment: float) -> None:
+        """``moment``: Unix time."""
+        at = self._exemplars_at + number * _EXEMPLAR.size
+        # None in between, so that a kill cannot leave one trace id made of two.
+        _MOMENT.pack_into(self.memory, at + _MOMENT_OFFSET, 0.0)
+        _EXEMPLAR.pack_into(self.memory, at, trace_id >> 64, trace_id & 2**64 - 1, value, 0.0)
+        _MOMENT.pack_into(self.memory, at + _MOMENT_OFFSET, moment)
+
+    def raw_exemplars(self, first: int, count: int) -> bytes:
+        """Return them packed, for ``exemplar_moments`` and ``exemplar_at``."""
+        start = self._exemplars_at + first * _EXEMPLAR.size
+        return self.memory[start : start + count * _EXEMPLAR.size]
+
+    # --- texts about open requests --------------------------------------------------------------
+
+    def write_text(self, row: int, which: int, text: bytes) -> None:
+        """``which`` of the row's two texts. Raises ValueError if it is too long."""
+        if len(text) > ROW_BYTES - 2:
+            raise ValueError(f"a text of {len(text)} bytes does not fit into a row")
+        at = self._rows_at + (row * _TEXTS + which) * ROW_BYTES
+        self.memory[at : at + 2 + len(text)] = len(text).to_bytes(2, "little") + text
+
+    def read_text(self, row: int, which: int) -> bytes:
+        at = self._rows_at + (row * _TEXTS + which) * ROW_BYTES
+        size = int.from_bytes(self.memory[at : at + 2], "little")
+        return self.memory[at + 2 : at + 2 + min(size, ROW_BYTES - 2)]
