@@ -202,7 +202,7 @@ class BeamGeneration(Generation):
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
         now = time.monotonic()
-        sequence.cached_tokens = first.cached_tokens
+        sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
         sequence.first_scheduled_time = first.first_scheduled_time
         sequence.first_token_time = first.first_token_time
         sequence.last_token_time = now

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from engine.messages import Finished as SequenceRecord
-from engine.messages import SamplingParams
+from engine.messages import PrefixMiss, SamplingParams
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence
 from service.errors import QuireError
@@ -147,6 +147,11 @@ class Generation:
     def cached_tokens(self) -> int:
         firsts = self.choices[:: self.request.n]
         return sum(choice.sequence.cached_tokens for choice in firsts)
+
+    @property
+    def prefix_miss(self) -> PrefixMiss | None:
+        """Why the prefix cache had no more of the first prompt; None before it is admitted."""
+        return self.choices[0].sequence.prefix_miss
 
     @property
     def output_tokens(self) -> int:

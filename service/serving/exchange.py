@@ -170,6 +170,7 @@ class Exchange:
             generation.close()
             record.prompt_tokens = generation.prompt_tokens
             record.cached_tokens = generation.cached_tokens
+            record.prefix_miss = generation.prefix_miss
             record.output_tokens = generation.output_tokens
             record.sequences = generation.records()
             record.finish_reasons = [

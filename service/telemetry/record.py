@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.messages import Finished
+from engine.messages import Finished, PrefixMiss
 from observability import phases
 from observability.tracing import SpanIdentity
 
@@ -101,6 +101,7 @@ class RequestRecord:
     finish_reasons: list[str] = field(default_factory=list)
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    prefix_miss: PrefixMiss | None = None  # why the prefix cache had no more of the prompt
     output_tokens: int = 0
     intervals: list[Interval] = field(default_factory=list)  # of receive, render and tokenize
     prepared_time: float | None = None  # what the engine is to do was known, or was refused

@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from engine.messages import Finished, Heartbeat, StepOutputs
+from engine.messages import Finished, Heartbeat, PrefixMiss, StepOutputs
 from observability import catalogue
 from observability.catalogue import OTHER_KEY, OTHER_MODEL, MetricKind, Scope
 from observability.logging import (
@@ -321,6 +321,7 @@ def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, ob
         "choices": record.choices,
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,
+        **_prefix_fields(record.prefix_miss),
         "output_tokens": record.output_tokens,
         **{
             phase.log_field: round(seconds[phase.name] * 1e3, 3)
@@ -334,6 +335,17 @@ def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, ob
         "preemptions": sum(sequence.preemptions for sequence in record.sequences),
         "handovers": sum(sequence.handovers for sequence in record.sequences),
         "ignored": record.ignored,
+    }
+
+
+def _prefix_fields(miss: PrefixMiss | None) -> dict[str, object]:
+    if miss is None:
+        return {}
+    ago = miss.seconds_ago
+    return {
+        "prefix_miss": miss.reason.value,
+        "prefix_diverged_from": miss.request_id or None,
+        "prefix_evicted_s": None if ago is None else round(ago, 3),
     }
 
 

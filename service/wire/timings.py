@@ -7,7 +7,17 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engine.messages import PrefixMissReason
 from service.generation.request import Generation
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """What the prefix cache had of the prompts: ``matched`` tokens ``of`` all, and why no more of
+    the first prompt (``engine.messages.PrefixMissReason``)."""
+
+    matched: int
+    of: int
+    stopped: str
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -23,6 +33,7 @@ class Timings(msgspec.Struct, frozen=True):
     mean_itl_ms: float | None
     prompt_tokens_per_second: float | None
     output_tokens_per_second: float | None
+    prefix: Prefix | None
 
 
 def timings_of(generation: Generation) -> Timings:
@@ -51,7 +62,18 @@ def timings_of(generation: Generation) -> Timings:
             generation.prompt_tokens - generation.cached_tokens, scheduled, first
         ),
         output_tokens_per_second=_rate(gaps, first, last),
+        prefix=_prefix(generation),
     )
+
+
+def _prefix(generation: Generation) -> Prefix | None:
+    if generation.prefix_miss is None:
+        return None
+    reason = generation.prefix_miss.reason
+    if reason is PrefixMissReason.SALT:
+        # A salt keeps others from finding out what is cached; only the log has the reason.
+        reason = PrefixMissReason.FIRST_SEEN
+    return Prefix(generation.cached_tokens, generation.prompt_tokens, reason.value)
 
 
 def _least(times: Iterable[float | None]) -> float | None:
