@@ -1,4 +1,4 @@
-"""Train pocket from nothing: `python -m pocket.train --out DIR --minutes 90`.
+"""Train pocket: `python -m pocket.train --out DIR --minutes 90`, from nothing or `--from` a model.
 
 On a CPU, several single-threaded processes average their gradients (one OpenMP thread each: with
 more, barrier waits under contention cost more than they bring); on CUDA one process. The run can
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
@@ -52,6 +53,9 @@ class Plan:
     device: str
     save_minutes: float
     compiled: bool
+    begin: Path | None = None
+    rate: float = 1.0
+    bfloat16: bool = False
 
 
 @dataclass(slots=True)
@@ -78,7 +82,8 @@ def rate(share: float, step: int) -> float:
 def gradients(model: Callable[[Tensor, Tensor], Tensor], batch: Batch, plan: Plan) -> Tensor:
     """Fill the gradients from one batch; returns the summed loss in nats."""
     device = torch.device(plan.device)
-    logits = model(batch.tokens.to(device), batch.keep.to(device))
+    with torch.autocast(device.type, torch.bfloat16, enabled=plan.bfloat16):
+        logits = model(batch.tokens.to(device), batch.keep.to(device))
     loss = functional.cross_entropy(logits.float(), batch.targets.to(device), reduction="sum")
     (loss / (plan.batch_tokens * EXPECTED_TARGETS)).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
@@ -133,6 +138,9 @@ def worker(rank: int, plan: Plan, port: int) -> None:
     tokenizer = Tokenizer.from_file(str(plan.out / "tokenizer.json"))
     model = Pocket(PocketShape())
     model.initialise(plan.seed)
+    if plan.begin:
+        exported = load_file(plan.begin / "model.safetensors")
+        model.load_state_dict({name: value.float() for name, value in exported.items()})
     model.to(plan.device)
     optimizer = PocketOptimizer(model)
     progress = TrainingProgress()
@@ -142,7 +150,12 @@ def worker(rank: int, plan: Plan, port: int) -> None:
         progress = TrainingProgress(state["step"], state["tokens"], state["seconds"])
     # A resumed run draws new documents instead of replaying old ones.
     dice = Dice(f"train:{plan.seed}:{rank}:{progress.step}")
-    source = batches(tokenizer, dice, plan.batch_tokens, lambda: progress.share(plan) < COPY_UNTIL)
+    source = batches(
+        tokenizer,
+        dice,
+        plan.batch_tokens,
+        lambda: plan.begin is None and progress.share(plan) < COPY_UNTIL,
+    )
     run(rank, world, plan, model, optimizer, progress, source)
     if world > 1:
         dist.destroy_process_group()
@@ -170,7 +183,7 @@ def run(
         total, count, size, seconds = exchange(
             model, [float(loss), float(len(batch.targets)), float(batch.size), clock], world
         )
-        optimizer.step(rate(share, progress.step))
+        optimizer.step(plan.rate * rate(share, progress.step))
         model.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += int(size)
@@ -219,6 +232,10 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--save-minutes", type=float, default=3.0)
     parser.add_argument("--compile", action="store_true", help="faster, if there is a C++ compiler")
+    parser.add_argument("--from", dest="begin", type=Path, help="model directory to train on")
+    parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
+    parser.add_argument("--bfloat16", action="store_true", help="matrices in bfloat16: faster, "
+                        "where the CPU has AVX-512 BF16")  # fmt: skip
     given = parser.parse_args()
     plan = Plan(
         given.out,
@@ -230,10 +247,14 @@ def main() -> None:
         given.device,
         given.save_minutes,
         given.compile,
+        given.begin,
+        given.rate,
+        given.bfloat16,
     )
     plan.out.mkdir(parents=True, exist_ok=True)
     if not (plan.out / "tokenizer.json").exists():
-        train_tokenizer().save(str(plan.out / "tokenizer.json"))
+        own = plan.begin and (plan.begin / "tokenizer.json").read_text()
+        (plan.out / "tokenizer.json").write_text(own or train_tokenizer().to_str())
     if plan.processes == 1:
         worker(0, plan, 0)
         return
