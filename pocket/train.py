@@ -142,7 +142,7 @@ def worker(rank: int, plan: Plan, port: int) -> None:
         exported = load_file(plan.begin / "model.safetensors")
         model.load_state_dict({name: value.float() for name, value in exported.items()})
     model.to(plan.device)
-    optimizer = PocketOptimizer(model)
+    optimizer = PocketOptimizer(model, dtype=torch.bfloat16 if plan.bfloat16 else torch.float32)
     progress = TrainingProgress()
     checkpoint = plan.out / "checkpoint.pt"
     if checkpoint.exists():

@@ -19,6 +19,7 @@ from pocket.text import (
     quantities,
     spoken_tools,
     themes,
+    told,
     wordplay,
 )
 from pocket.text.dice import Dice
@@ -32,7 +33,7 @@ _COLOUR = "red|blue|yellow|white|black|green|grey|pink|purple|orange|brown"
 _THING = "|".join(f"{t}|{t.split(' ', 1)[-1]}" for t in wordplay.THINGS).lower()
 _WORD = "|".join({*wordplay.PAIRS, *wordplay.PAIRS.values()})
 _RHYMING = "|".join({word for family in wordplay.FAMILIES for word in family})
-_MINE = "|".join({thing for told in meeting.TOLD for thing in told.things if thing}).lower()
+_MINE = "|".join({thing for kind in told.TOLD for thing in kind.things if thing}).lower()
 _THEME = "|".join(name for names in themes.THEMES for name in names)
 
 
@@ -59,9 +60,9 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
     for pattern in (*meeting.INTRODUCING, *meeting.CORRECTING, *meeting.WHO_AM_I):
         yield pattern, names
     yield from ((pattern, {}) for pattern in meeting.SPELL_ME)
-    for told in meeting.TOLD:
+    for kind in told.TOLD:
         # What is told may be anything at all; what is asked names a thing.
-        yield from ((pattern, {"t": _MINE}) for pattern in told.asking)
+        yield from ((pattern, {"t": _MINE}) for pattern in kind.asking)
     for ways, _ in (*about_quire.ABOUT, *about_quire.MOODS):
         yield from ((pattern, {}) for pattern in ways)
     yield from ((pattern, {"n": _NUMBER, "t": _THEME}) for pattern in themes.LIST)
