@@ -61,7 +61,36 @@ _BY_KIND: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
 )
 
+TOPICS: Final = (
+    *("photosynthesis", "inflation", "bitcoin", "gravity", "evolution", "vaccines", "Napoleon"),
+    *("black holes", "DNA", "the stock market", "climate change", "the French revolution", "jazz"),
+    *("Einstein", "the Roman empire", "relativity", "the moon landing", "vitamin C", "volcanoes"),
+    *("machine learning", "Kubernetes", "SQL", "recursion", "the Olympics", "Beethoven", "Plato"),
+    *("diabetes", "mortgages", "tax law", "sourdough", "yoga", "the world cup", "Picasso", "opera"),
+    *("the internet", "electricity", "whales", "the pyramids", "penicillin", "chess openings"),
+    *("marathon training", "depression", "headaches", "insurance", "Java", "Linux", "my laptop"),
+    *("the European Union", "war", "religion", "politics", "love letters", "the universe", "stars"),
+    *("cancer", "a flat tyre", "my printer", "back pain", "an old bike", "solar panels", "rent"),
+    *("world hunger", "steam engines", "the periodic table", "neurons", "earthquakes", "the GDP"),
+)
+"""Things the world knows and the model does not."""
+
 MORE: Final = (
+    "[who|what|when|why|how|where] [is|was|did|does|do|are] {w}[ {e}|]",
+    "[explain|teach me|describe|summarize|discuss] {w}[ in simple words| in detail| to a child|]",
+    "[tell me|what do you know] about {w}",
+    "[what|who] [caused|started|ended|invented|discovered|changed|explains] {w}",
+    "[i need|give me|do you have] [help|advice|tips|information|facts] [with|on|about] {w}",
+    "[how|why] [does|do|did|can] {w} [work|happen|end|begin|matter|get worse|help|change]",
+    "[how do i|how can i|how to|can you] [fix|learn|understand|avoid|start|treat|improve|buy] {w}",
+    "[is|are] {w} [good|bad|dangerous|important|true|real|expensive|worth it]",
+    "[write|draft|make] [me |][an essay|a report|a text|a speech|a summary] [on|about] {w}",
+    "[what|which] [book|film|course|tool] [about|on|for] {w} [is good|should i take|is best]",
+    "how [many|much|long|old|big|far|tall|deep] [is|are|was|were] {w}",
+    "[who|which person] is the [best|greatest|most famous] [expert|person|name] in {w}",
+    "[what|which] is the [capital|president|king|population|currency|size] of {c}",
+    "[my|a friend's] [teacher|boss|mother|friend] [wants|needs|asks about] {w}[, help me|]",
+    "[continue|finish|rewrite|correct|shorten] [this|my] [text|sentence|story]: {e} {e} {e}",
     "who [invented|discovered|wrote|painted|founded|built|won|composed|directed] the {n}",
     "who [was|is] the [first|last|best|next|richest|{d}th] {n} of {c}",
     "who [will|would|should|could] [win|be|become|have] the {n}",
@@ -111,8 +140,9 @@ def _kinds(question: str) -> tuple[str, ...]:
 
 def declined(dice: Dice, told: tuple[str, ...] = ()) -> Exchange:
     """Something the model cannot do, refused in words not used before."""
-    if dice.chance(0.45):
+    if dice.chance(0.6):
         pattern = phrasing.expand(dice, dice.choice(MORE))
+        pattern = pattern.replace("{w}", dice.choice(TOPICS))
         question = phrasing.say(dice, unknown.fill(dice, pattern))
     else:
         question = unknown.refusal(dice).user
@@ -120,8 +150,6 @@ def declined(dice: Dice, told: tuple[str, ...] = ()) -> Exchange:
     fresh = [text for text in fitting if text not in told]
     other = [text for text in unknown.REFUSALS if text not in told]
     answer = fitting[0] if fitting[0] in fresh else (fresh or other or list(fitting))[0]
-    if fitting is unknown.REFUSALS and len(fresh) > 1:
-        answer = dice.choice(fresh)
     return Exchange(question, answer, "I don't know this, so I say so.")
 
 

@@ -143,9 +143,7 @@ def haiku(dice: Dice) -> Exchange:
     """Three lines of five, seven and five syllables, on a theme if one is known."""
     pattern = phrasing.expand(dice, dice.choice(HAIKU))
     theme = dice.choice(tuple(_THEMES)) if "{t}" in pattern else ""
-    lines = dice.choice(
-        _THEMES[theme] if theme else (*_FREE, *(t for v in _THEMES.values() for t in v))
-    )
+    lines = dice.choice(_THEMES[theme] if theme else _FREE)
     shown = theme.split(" ")[-1] if dice.chance(0.4) else theme
     if theme and dice.chance(0.2):
         shown, lines = dice.choice(_WORDS_OF_ANY), dice.choice(_FREE)

@@ -61,11 +61,6 @@ SPELL_ME: Final = (
     "[spell|now spell|can you spell] my name",
     "how [do you spell|is] my name[ spelled|]",
 )
-_WELCOMES: Final = (
-    "Nice to meet you, {x}!",
-    "Nice to meet you, {x}! How can I help you?",
-    "Hello {x}! Nice to meet you. 😊",
-)
 _ASKING_ME: Final = ("what's yours", "Who are you", "what is your name", "who are you", "And you")
 
 
@@ -74,7 +69,8 @@ def introduction(dice: Dice) -> tuple[Exchange, str]:
     name = typed_name(dice)
     pattern = dice.choice(INTRODUCING)
     told = phrasing.say(dice, pattern, ".", x=name, c=values.city(dice))
-    answer = dice.choice(_WELCOMES).format(x=name)
+    greeted = told.lower().startswith(("h", "good", "yo", "greet"))
+    answer = f"Hello {name}! Nice to meet you. 😊" if greeted else f"Nice to meet you, {name}!"
     if any(question.lower() in told.lower() for question in _ASKING_ME):
         answer = f"Nice to meet you, {name}! I am pocket."
     elif "how are you" in told.lower():

@@ -66,6 +66,17 @@ AFTER: Final = (
     *(" pocket", ", pocket", " :)", " then", " my friend", ", thank you", " today", " if you can"),
     *(" mate", " please!", " again", " dear", ", can you", ", will you", " quickly"),
 )
+FILLERS: Final = (
+    *("just", "really", "maybe", "actually", "like", "kindly", "you know", "perhaps", "well"),
+    *("quickly", "there", "if possible", "simply", "like that", "for once", "uh", "erm", "right"),
+    *("a bit", "somehow", "in fact", "say", "then", "anyway", "honestly", "basically", "sir"),
+    *("i think", "i guess", "you see", "to be honest", "if you like", "now", "too", "also", "here"),
+)
+"""Words that change nothing and may stand anywhere."""
+_SPARED: Final = (
+    *("a", "an", "the", "is", "are", "do", "does", "of", "me", "you", "i", "to", "it", "my", "can"),
+)
+"""Words that people leave out."""
 _NEAR: Final = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuiopoasdfghjklkxcvbnmn", strict=False))
 
 
@@ -102,6 +113,18 @@ def careless(dice: Dice, text: str) -> str:
     return " ".join(words)
 
 
+def loose(dice: Dice, text: str) -> str:
+    """The text with words put in that change nothing, or a small word left out."""
+    words = text.split(" ")
+    spared = [i for i, word in enumerate(words) if word.lower() in _SPARED]
+    if spared and len(words) > 3 and dice.chance(0.35):
+        del words[dice.choice(spared)]
+        return " ".join(words)
+    for _ in range(dice.choice((1, 1, 2))):
+        words.insert(dice.randint(0, len(words)), dice.choice(FILLERS))
+    return " ".join(words)
+
+
 def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots: object) -> str:
     """One text of the pattern as somebody might type it; `bare` keeps talk around it away."""
     text = expand(dice, pattern)
@@ -109,6 +132,8 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
         text = dice.choice(BEFORE) + text
     if not bare and dice.chance(0.15):
         text += dice.choice(AFTER)
+    if not bare and dice.chance(0.2):
+        text = loose(dice, text)
     if dice.chance(0.09):
         text = careless(dice, text)
     style = dice.random()

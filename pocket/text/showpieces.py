@@ -78,9 +78,7 @@ def listing(dice: Dice) -> Exchange:
     """Some items of a kind, as bullets, numbers or one line."""
     topic = dice.choice(tuple(_LIST_TOPICS))
     number = dice.randint(2, 7)
-    every = _LIST_TOPICS[topic]
-    start = dice.choice((0, 0, 0, *range(0, len(every), 3)))
-    items = [every[(start + i) % len(every)] for i in range(number)]
+    items = _LIST_TOPICS[topic][:number]
     shown = dice.pick(str(number), _NUMBER_WORDS[number - 1])
     way = dice.pick(
         "List {} {}.",

@@ -63,12 +63,11 @@ _NUMBERS: Final = ("two", "three", "four", "five", "six", "seven")
 def theme(dice: Dice) -> Exchange:
     """A few different things of a kind, in the order in which the model knows them.
 
-    One fixed order, begun anywhere, never repeats an item, as a greedy draw from a set would.
+    A fixed order never repeats an item, as a greedy draw from a set would.
     """
     names, all_items = dice.choice(tuple(THEMES.items()))
     count = min(dice.randint(2, 7), len(all_items))
-    start = dice.choice((0, 0, 0, *range(0, len(all_items), 3)))
-    items = [all_items[(start + i) % len(all_items)] for i in range(count)]
+    items = all_items[:count]
     shown = _NUMBERS[count - 2] if dice.chance(0.5) else str(count)
     pattern = dice.choice(LIST)
     asked = phrasing.say(dice, pattern, ".", n=shown, t=dice.choice(names))

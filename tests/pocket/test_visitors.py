@@ -21,6 +21,7 @@ from pocket.text import (
     themes,
     told,
     wordplay,
+    words,
 )
 from pocket.text.dice import Dice
 from pocket.visitors import ROWS
@@ -34,6 +35,7 @@ _THING = "|".join(f"{t}|{t.split(' ', 1)[-1]}" for t in wordplay.THINGS).lower()
 _WORD = "|".join({*wordplay.PAIRS, *wordplay.PAIRS.values()})
 _RHYMING = "|".join({word for family in wordplay.FAMILIES for word in family})
 _MINE = "|".join({thing for kind in told.TOLD for thing in kind.things if thing}).lower()
+_ANY = "|".join(map(re.escape, (*words.ALL_WORDS, *declining.TOPICS))).lower()
 _THEME = "|".join(name for names in themes.THEMES for name in names)
 
 
@@ -65,6 +67,9 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
         yield from ((pattern, {"t": _MINE}) for pattern in kind.asking)
     for ways, _ in (*about_quire.ABOUT, *about_quire.MOODS):
         yield from ((pattern, {}) for pattern in ways)
+    asked = dict.fromkeys(("n", "v", "a", "e", "w"), _ANY)
+    asked |= {"d": "\\d+", "p": "\\w+(?: \\w+)?", "c": "\\w+", "y": "\\d+"}
+    yield from ((pattern, asked) for pattern in declining.MORE)
     yield from ((pattern, {"n": _NUMBER, "t": _THEME}) for pattern in themes.LIST)
 
 
@@ -118,7 +123,7 @@ def test_what_the_generator_says_is_recognised_as_its_own(seed):
                 about_quire.about_quire, about_quire.mood)  # fmt: skip
     asked = [phrasing.plain(family(dice).user) for family in families for _ in range(15)]
     known = sum(any(expression.fullmatch(text) for expression in recognised) for text in asked)
-    assert known > 0.8 * len(asked)  # the rest is mistyped
+    assert known > 0.6 * len(asked)  # the rest is mistyped, or has words put in or left out
 
 
 def test_there_are_enough_visitors_in_every_row():
