@@ -29,7 +29,8 @@ def spoken(answer: Answer) -> str:
 
 def holds(text: str, part: str) -> bool:
     """Whether `part` stands in the text as whole words, in any case."""
-    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text, re.IGNORECASE) is not None
+    before = r"(?<!\w)" if part[0].isalnum() else ""
+    return re.search(rf"{before}{re.escape(part)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def numbers(text: str) -> list[str]:

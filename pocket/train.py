@@ -32,7 +32,7 @@ from pocket.tokenizer import train as train_tokenizer
 
 WARM_UP_STEPS: Final = 30
 FLAT_UNTIL: Final = 0.45
-"""Share of the run with the full learning rate; then it falls linearly to `FLOOR`."""
+"""Share of a run with the full learning rate; then it falls linearly to `FLOOR`."""
 FLOOR: Final = 0.01
 COPY_UNTIL: Final = 0.08
 """Share of the run in which short copying tasks dominate."""
@@ -56,6 +56,7 @@ class Plan:
     begin: Path | None = None
     rate: float = 1.0
     bfloat16: bool = False
+    flat: float = FLAT_UNTIL
 
 
 @dataclass(slots=True)
@@ -71,12 +72,12 @@ class TrainingProgress:
         return min(1.0, max(self.seconds / (60 * plan.minutes), self.tokens / plan.tokens))
 
 
-def rate(share: float, step: int) -> float:
-    """Factor on the learning rates: short warm-up, flat, then linear to the floor."""
+def rate(share: float, step: int, flat: float = FLAT_UNTIL) -> float:
+    """Factor on the learning rates: short warm-up, flat until that share, linear to the floor."""
     warm = min(1.0, (step + 1) / WARM_UP_STEPS)
-    if share <= FLAT_UNTIL:
+    if share <= flat:
         return warm
-    return warm * (FLOOR + (1 - FLOOR) * (1 - share) / (1 - FLAT_UNTIL))
+    return warm * (FLOOR + (1 - FLOOR) * (1 - share) / (1 - flat))
 
 
 def gradients(model: Callable[[Tensor, Tensor], Tensor], batch: Batch, plan: Plan) -> Tensor:
@@ -183,7 +184,7 @@ def run(
         total, count, size, seconds = exchange(
             model, [float(loss), float(len(batch.targets)), float(batch.size), clock], world
         )
-        optimizer.step(plan.rate * rate(share, progress.step))
+        optimizer.step(plan.rate * rate(share, progress.step, plan.flat))
         model.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += int(size)
@@ -234,6 +235,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="faster, if there is a C++ compiler")
     parser.add_argument("--from", dest="begin", type=Path, help="model directory to train on")
     parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
+    parser.add_argument("--flat", type=float, default=FLAT_UNTIL, help="share at the full rate")
     parser.add_argument("--bfloat16", action="store_true", help="matrices in bfloat16: faster, "
                         "where the CPU has AVX-512 BF16")  # fmt: skip
     given = parser.parse_args()
@@ -250,6 +252,7 @@ def main() -> None:
         given.begin,
         given.rate,
         given.bfloat16,
+        given.flat,
     )
     plan.out.mkdir(parents=True, exist_ok=True)
     if not (plan.out / "tokenizer.json").exists():

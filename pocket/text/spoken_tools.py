@@ -22,7 +22,8 @@ class SpokenTool:
 
 
 def _quoted(dice: Dice) -> str:
-    return values.phrase(dice, 1, 5).capitalize() if dice.chance(0.4) else values.phrase(dice, 1, 4)
+    text = values.phrase(dice, 1, 5)
+    return f"{text.capitalize()}{dice.pick('', '.', '!')}" if dice.chance(0.4) else text
 
 
 def _two_words(dice: Dice) -> str:
@@ -347,7 +348,10 @@ def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
     if len(set(keys)) < len(keys):
         keys = [names.split("|")[0] for names, _ in tool.parameters]
     made = [maker(dice) for _, maker in tool.parameters]
-    made = [value.strip(' ".,') or "x" if isinstance(value, str) else value for value in made]
+    for at, (_, maker) in enumerate(tool.parameters):
+        text = made[at]
+        if isinstance(text, str) and maker is not _quoted:
+            made[at] = text.strip(' ".,') or "x"
     slots = {letter: _shown(dice, value) for letter, value in zip("abc", made, strict=False)}
     ask = phrasing.say(dice, dice.choice(tool.asking), dice.pick("", ".", "?"), **slots)
     properties = {key: _schema(value) for key, value in zip(keys, made, strict=True)}
