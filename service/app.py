@@ -7,15 +7,17 @@ import secrets
 from pathlib import Path
 
 from observability.logging import get_logger
+from service.admission.admission import Admission
+from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink
-from service.generation.admission import Admission, Drain
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.http.application import App, make_app
-from service.preparation.jobs import Setup
-from service.preparation.processes import Preparation, arguments_for
+from service.preparation.jobs import Limits, Setup
+from service.preparation.preparation import Preparation
+from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.work import Model
 from service.serving.services import Services
 from service.settings import ServiceSettings
@@ -64,7 +66,6 @@ def create_app(
         await services.link.close()
         await services.runs.close()
         await services.store.close()
-        await services.grammar_trial.close()
         await services.preparation.close()
 
     return make_app(services, on_startup=start, on_shutdown=stop)
@@ -95,9 +96,14 @@ def _services(
         template_writes=checkpoint.template_writes,
     )
     model = Model(checkpoint, Signer(signing_key), ReasoningSeal(sealing_key))
+    limits = Limits(
+        names=settings.names(model_dir),
+        max_choices=settings.max_choices,
+        refuse_unknown=settings.unknown_fields == "refuse",
+    )
     return Services(
         settings=settings,
-        names=settings.names(model_dir),
+        limits=limits,
         checkpoint=checkpoint,
         link=link,
         generator=Generator(link, checkpoint),
@@ -105,8 +111,7 @@ def _services(
         drain=drain,
         supervision=supervision,
         telemetry=telemetry,
-        preparation=_preparation(settings, model, model_dir, setup),
-        grammar_trial=GrammarTrial(model_dir),
+        preparation=_preparation(settings, limits, model, model_dir, setup),
         signer=model.signer,
         store=_store(settings, place),
         runs=_runs(settings),
@@ -118,14 +123,15 @@ def _services(
 
 
 def _preparation(
-    settings: ServiceSettings, model: Model, model_dir: Path, setup: Setup
+    settings: ServiceSettings, limits: Limits, model: Model, model_dir: Path, setup: Setup
 ) -> Preparation:
     arguments = arguments_for(
         model_dir,
         tool_call_parser=settings.tool_call_parser,
         reasoning_parser=settings.reasoning_parser,
     )
-    return Preparation(model, arguments, setup)
+    processes = PreparationProcesses(arguments, setup)
+    return Preparation(model, limits, processes, GrammarTrial(model_dir))
 
 
 def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:

@@ -31,9 +31,9 @@ from engine.options import (
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from observability.tracing import make_tracer
+from service.admission.drain import Drain
 from service.app import create_app
 from service.engine.link import EngineLink
-from service.generation.admission import Drain
 from service.grpc.available import problem as grpc_problem
 from service.http.connections import Connections
 from service.http.server import HttpServer

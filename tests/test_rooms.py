@@ -24,8 +24,8 @@ ORDER = {
     "service": (
         *("version", "errors", "settings", "conversation", "served_model", "tenants"),
         *("supervision", "proto", "engine", "formats", "checkpoint", "output", "constraint"),
-        *("generation", "pooling", "telemetry", "store", "wire", "preparation", "serving"),
-        *("grpc", "http", "doctor", "app", "worker", "settings_page", "cli"),
+        *("generation", "pooling", "admission", "telemetry", "store", "wire", "preparation"),
+        *("serving", "grpc", "http", "doctor", "app", "worker", "settings_page", "cli"),
     ),
 }
 # A library, and the only room that may know it. Generated code is left out.

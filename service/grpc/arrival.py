@@ -14,8 +14,8 @@ from typing import Any
 
 import grpc
 
+from service.admission.drain import Drain
 from service.errors import BodyTooLargeError, InvalidRequestError, SlowSenderError
-from service.generation.admission import Drain
 from service.serving.limits import longest_seconds
 from service.tenants.caller import Caller
 from service.tenants.turns import Turns

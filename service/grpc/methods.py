@@ -70,7 +70,7 @@ async def embed_texts(call: Call, message: bytes) -> None:
 
 async def models(call: Call, message: bytes) -> None:
     read_small(pb.ListModelsRequest, message)
-    cards = [model_card(call.services, name) for name in call.services.names]
+    cards = [model_card(call.services, name) for name in call.services.limits.names]
     listed = [
         pb.Model(
             id=card.id,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from litestar.types import Receive, Scope
 
+from service.admission.drain import Drain
 from service.errors import (
     BodyTooLargeError,
     ClientGoneError,
@@ -15,7 +16,6 @@ from service.errors import (
     SlowSenderError,
     UnsupportedMediaTypeError,
 )
-from service.generation.admission import Drain
 from service.http.scope import exchange_in, header
 from service.serving.exchange import Exchange
 from service.serving.limits import longest_seconds

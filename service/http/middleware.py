@@ -13,8 +13,8 @@ from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from service.admission.drain import Drain
 from service.errors import QuireError
-from service.generation.admission import Drain
 from service.http.origins import OriginRules
 from service.http.scope import EXCHANGE, api_key_header, header
 from service.serving.exchange import Exchange, new_request_id

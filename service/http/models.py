@@ -15,7 +15,7 @@ from service.wire.models import ModelList, anthropic_model, anthropic_models
 @get("/v1/models", opt={"route": "models"})
 async def list_models(request: HttpCall) -> Response[bytes]:
     services = request.services
-    cards = [model_card(services, name) for name in services.names]
+    cards = [model_card(services, name) for name in services.limits.names]
     if _asks_as_anthropic(request):
         page = anthropic_models(cards, dict(request.query_params))
         return request.answer(msgspec.json.encode(page))
@@ -29,7 +29,7 @@ def _asks_as_anthropic(request: HttpCall) -> bool:
 @get("/v1/models/{model_id:path}", opt={"route": "models"})
 async def retrieve_model(request: HttpCall, model_id: FromPath[str]) -> Response[bytes]:
     # Names may contain slashes, hence the path type, which adds a leading slash.
-    name = request.services.model_name(str(model_id).removeprefix("/"))
+    name = request.services.limits.model_name(str(model_id).removeprefix("/"))
     request.exchange.record.model = name
     card = model_card(request.services, name)
     if _asks_as_anthropic(request):

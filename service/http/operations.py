@@ -50,7 +50,7 @@ def _health(services: Services) -> Health:
     )
     status = services.health()
     problem = services.supervision.problem if status == "failing" else None
-    return Health(status, services.names[0], engine, problem)
+    return Health(status, services.limits.names[0], engine, problem)
 
 
 def _respond(health: Health, *, healthy: bool) -> Response[bytes]:

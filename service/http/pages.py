@@ -51,7 +51,7 @@ def _base_url(request: HttpCall) -> str:
 async def landing(request: HttpCall) -> Response[bytes]:
     services = request.services
     base = _base_url(request)
-    model, status = services.names[0], services.health()
+    model, status = services.limits.names[0], services.health()
     if wants_html(request.headers.get("accept", "")):
         page = string.Template((_PAGES / "index.html").read_text(encoding="utf-8")).substitute(
             base=html.escape(base),

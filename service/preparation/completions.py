@@ -8,14 +8,7 @@ from service.generation.request import GenerationRequest
 from service.preparation.generation import asked_form
 from service.preparation.jobs import Limits, PreparedCompletion
 from service.preparation.prompts import check_together, check_token_ids, prompt_ids, room
-from service.preparation.work import Step, Work
-from service.wire.completions.request import (
-    DEFAULT_MAX_TOKENS,
-    CompletionRequest,
-    decode_completion,
-)
-from service.wire.decode import Ignored
-from service.wire.sampling import (
+from service.preparation.sampling import (
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
@@ -23,6 +16,13 @@ from service.wire.sampling import (
     stop_rules,
     truncated,
 )
+from service.preparation.work import Step, Work
+from service.wire.completions.request import (
+    DEFAULT_MAX_TOKENS,
+    CompletionRequest,
+    decode_completion,
+)
+from service.wire.decode import Ignored
 from service.wire.structured_output import answer_shape
 
 

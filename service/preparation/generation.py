@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from engine.messages import SamplingParams
-from service.constraint.request import ConstraintRequest
-from service.conversation import JsonObject
+from service.constraint.request import AnswerShape, ConstraintRequest, ToolShape
+from service.conversation import Conversation, JsonObject
 from service.errors import InvalidRequestError
 from service.formats import Opening, opening_of, reasoning_is_over
 from service.generation.request import GenerationRequest
@@ -15,15 +15,14 @@ from service.output.calls.sink import ToolSchemas
 from service.preparation import forms
 from service.preparation.jobs import Asked
 from service.preparation.prompts import prompt_ids, rendered, room
-from service.preparation.work import Work
-from service.wire.sampling import (
+from service.preparation.sampling import (
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
     sampling_params,
     stop_rules,
 )
-from service.wire.structured_output import constraint_request
+from service.preparation.work import Work
 from service.wire.task import Task
 
 # Limit for the typed arguments of all tools together.
@@ -94,6 +93,44 @@ def _constraint(task: Task, text: str, opening: Opening, work: Work) -> Constrai
         ),
     )
     return msgspec.structs.replace(request, may_free=True) if task.may_free else request
+
+
+def constraint_request(
+    conversation: Conversation,
+    answer: AnswerShape | None,
+    *,
+    tools: tuple[ToolShape, ...] | None = None,
+    opening: Opening,
+    reasoning_is_over: bool = False,
+) -> ConstraintRequest:
+    """Combine the constraints of a conversation's tools and of an answer's form. ``tools`` replaces
+    the conversation's own; ``reasoning_is_over``: the prompt ends after the reasoning."""
+    return ConstraintRequest(
+        answer=answer,
+        tools=_function_shapes(conversation) if tools is None else tools,
+        tool_choice=conversation.tool_choice,
+        parallel_tool_calls=conversation.parallel_tool_calls,
+        opening=opening,
+        reasoning=_may_reason(conversation) and not reasoning_is_over,
+    )
+
+
+def _function_shapes(conversation: Conversation) -> tuple[ToolShape, ...]:
+    return tuple(
+        ToolShape(
+            name=tool.name,
+            parameters=tool.parameters,
+            strict=tool.strict,
+            param=f"tools.{index}.function.parameters",
+        )
+        for index, tool in enumerate(conversation.tools)
+    )
+
+
+def _may_reason(conversation: Conversation) -> bool:
+    """True unless reasoning is disabled."""
+    variables = {**conversation.thinking_variables(), **conversation.variables}
+    return variables.get("enable_thinking", variables.get("thinking")) is not False
 
 
 def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:

@@ -24,8 +24,6 @@ from service.preparation.jobs import (
     error_of,
 )
 from service.preparation.sending import unpacked
-from service.preparation.steps import STEPS
-from service.preparation.work import Model
 from service.supervision.child_worker import (
     KILLED_RETRY_SECONDS,
     ChildDiedError,
@@ -36,8 +34,6 @@ from service.supervision.child_worker import (
 )
 from service.tenants.turns import Turns
 
-# Bodies up to this size are prepared on the event loop, if that is always fast.
-IN_LOOP_BYTES = 4 * 1024
 JOB_SECONDS = 10.0
 # How long an abandoned job may run to finish by itself: a new process costs more.
 _GRACE_SECONDS = 0.25
@@ -51,12 +47,10 @@ _MAX_REPLY_BYTES = 64 * 1024 * 1024
 _log = get_logger()
 
 
-class Preparation:
-    """``model``: for preparing requests on the event loop. ``arguments``: those of the
-    processes."""
+class PreparationProcesses:
+    """``arguments``: those of each process."""
 
-    def __init__(self, model: Model, arguments: tuple[str, ...], setup: Setup) -> None:
-        self.model = model
+    def __init__(self, arguments: tuple[str, ...], setup: Setup) -> None:
         self._processes = [
             ChildWorker(
                 "service.preparation",
@@ -86,10 +80,7 @@ class Preparation:
         return [process.pid for process in self._processes if process.pid is not None]
 
     async def warm_up(self) -> None:
-        """If every conversation goes through a process, start one, so that the first client does
-        not wait for it."""
-        if self.model.checkpoint.has_own_template:
-            return
+        """Start a process, so that the first job does not wait for it."""
         async with self._turns.turn("", 0):
             self._give_back(await self._take())
 
@@ -129,12 +120,6 @@ class Preparation:
             self._stopped.append(process)
         else:
             self._begin(process)  # before it is needed
-
-    def is_quick(self, job: Job) -> bool:
-        """True if the event loop can do the job: it is small and uses no template but our own."""
-        template_is_ours = self.model.checkpoint.has_own_template
-        uses_template = STEPS[job.step].uses_template
-        return job.size <= IN_LOOP_BYTES and (template_is_ours or not uses_template)
 
     async def run(self, job: Job, noted: Noted, owner: str) -> Prepared:
         """Run a job in a process and return or raise what its step does. ``noted`` gains what the

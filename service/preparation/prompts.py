@@ -12,7 +12,8 @@ from service.checkpoint.tokenizer import TooManyTokensError
 from service.conversation import Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input, check_lengths
-from service.wire.sampling import SamplingFields, truncated
+from service.preparation.sampling import truncated
+from service.wire.sampling import SamplingFields
 
 # Clients may set these variables with any template, besides those that the template itself reads.
 _COMMON_VARIABLES = frozenset({"enable_thinking", "thinking", "reasoning_effort", "documents"})

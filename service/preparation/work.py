@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from service.checkpoint.checkpoint import Checkpoint
+from service.errors import ModelNotFoundError, QuireError
 from service.preparation.jobs import Job, Limits, Noted, Prepared
 from service.preparation.prompts import Announce
 from service.wire.decode import Ignored
@@ -62,18 +64,31 @@ class Step(Generic[_Made_co]):
     uses_template: bool = False
 
     def read(self, body: bytes, limits: Limits, noted: Noted) -> Any:
-        """Return the request, after noting facts for its record. Raises QuireError."""
+        """Return the decoded body, after noting facts for the request's record. Raises
+        QuireError."""
         if self.decode is None:
             return None
-        request = self.decode(body, limits, ignored_of(limits, noted))
-        noted.stream = bool(getattr(request, "stream", False))
-        noted.client_request_id = getattr(request, "request_id", None)
-        noted.model = limits.model_name(request.model)
-        return request
+        ignored = ignored_of(limits, noted)
+        try:
+            read = self.decode(body, limits, ignored)
+        except QuireError:
+            if ignored.request is not None:
+                with contextlib.suppress(ModelNotFoundError):
+                    _note_request(noted, ignored.request, limits)
+            raise
+        _note_request(noted, ignored.request, limits)
+        return read
 
     def perform(self, work: Work) -> _Made_co:
         """Run both halves. Raises QuireError."""
         return self.finish(self.read(work.job.body, work.job.limits, work.noted), work)
+
+
+def _note_request(noted: Noted, request: Any, limits: Limits) -> None:
+    """Raises ModelNotFoundError."""
+    noted.stream = bool(getattr(request, "stream", False))
+    noted.client_request_id = getattr(request, "request_id", None)
+    noted.model = limits.model_name(request.model)
 
 
 def ignored_of(limits: Limits, noted: Noted) -> Ignored:

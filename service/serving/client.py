@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from engine.messages import Ready
 from service.errors import ClientGoneError
 from service.serving.exchange import Exchange
 from service.serving.services import Services
@@ -27,13 +28,21 @@ class Client:
         """The key's digest: the unit of fair sharing, and the owner of what the request creates."""
         return self.exchange.caller.owner
 
-    def admit(self) -> None:
-        """Check a generation request. Raises as ``Admission.check`` does."""
+    def admit(self) -> Ready:
+        """Check a generation request; return the loaded model. Raises as ``Admission.check``
+        does."""
         self.services.admission.check(self.exchange.caller)
+        return self.services.engine
 
-    def admit_open(self) -> None:
-        """Check any request for the engine. Raises as ``Admission.check_open`` does."""
+    def admit_open(self) -> Ready:
+        """Check any request for the engine; return the loaded model. Raises as
+        ``Admission.check_open`` does."""
         self.services.admission.check_open(self.exchange.caller)
+        return self.services.engine
+
+    def loaded_model(self) -> Ready:
+        """Raises LoadingError while there is none."""
+        return self.services.engine
 
     async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
         """Return or raise what ``work`` does; raise ClientGoneError as soon as the client

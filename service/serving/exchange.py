@@ -7,8 +7,8 @@ import time
 import uuid
 from collections.abc import Callable
 
+from service.admission.drain import Drain
 from service.errors import QuireError
-from service.generation.admission import Drain
 from service.generation.request import Generation
 from service.pooling.request import PooledTexts
 from service.telemetry.observer import Telemetry

@@ -12,7 +12,7 @@ def model_card(services: Services, name: str) -> ModelCard:
     return ModelCard(
         id=name,
         created=services.started,
-        root=services.names[0],
+        root=services.limits.names[0],
         max_model_len=None if ready is None else ready.max_model_len,
         architecture=None if ready is None else ready.architecture,
         tasks=services.tasks,

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-import msgspec
-
+from engine.messages import Ready
 from service.generation.request import Generation
-from service.preparation.forms import WriteForm, tried_constraint
-from service.preparation.jobs import (
-    Asked,
-    Form,
-    FormJob,
-    Limits,
-    Noted,
-    Prepared,
-    PreparedGeneration,
-)
-from service.preparation.processes import IN_LOOP_BYTES
-from service.preparation.steps import FORM
-from service.preparation.work import Step, Work
+from service.preparation.jobs import Noted, Prepared, PreparedGeneration
+from service.preparation.preparation import RequestContext
+from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.exchange import Exchange
-from service.serving.services import Services
 
 _Made = TypeVar("_Made", bound=Prepared)
-
-
-def limits_of(services: Services) -> Limits:
-    settings = services.settings
-    return Limits(
-        names=services.names,
-        max_choices=settings.max_choices,
-        refuse_unknown=settings.unknown_fields == "refuse",
-    )
 
 
 async def prepare(
@@ -44,38 +21,27 @@ async def prepare(
     body: bytes,
     client: Client,
     *,
-    admit: Callable[[], None] | None = None,
+    admit: Callable[[], Ready] | None = None,
     **fields: Any,
 ) -> _Made:
-    """Run a step on a body: quick ones here, all others in a preparation process. ``admit`` is
-    called before any work; ``fields`` are additional fields of the job.
+    """Prepare a request, and note in its record what is known of it, even if it is rejected.
+    ``admit``: one of the client's; by default, any request is accepted while a model is loaded.
+    ``fields`` are additional fields of the job.
 
     Raises QuireError.
     """
-    services = client.services
-    limits, noted = limits_of(services), Noted()
-    request = None
+    exchange, noted = client.exchange, Noted()
+    context = RequestContext(
+        request_id=exchange.record.request_id,
+        arrival_time=exchange.record.received_time,
+        owner=client.owner,
+        admit=admit or client.loaded_model,
+        unless_gone=client.unless_gone,
+    )
     try:
-        if step.decode is not None and len(body) <= IN_LOOP_BYTES:
-            request = step.read(body, limits, noted)
-        if admit is not None:
-            admit()
-        record = client.exchange.record
-        job = step.job(
-            step=step.name,
-            body=body,
-            limits=limits,
-            engine=services.engine,
-            request_id=record.request_id,
-            arrival_time=record.received_time,
-            **fields,
-        )
-        if services.preparation.is_quick(job):
-            return step.finish(request, Work(job, noted, services.preparation.model))
-        running = services.preparation.run(job, noted, client.owner)
-        return cast(_Made, await client.unless_gone(running))
+        return await client.services.preparation.prepare(step, body, context, noted, **fields)
     finally:
-        _note(noted, client.exchange)
+        _note(noted, exchange)
 
 
 def _note(noted: Noted, exchange: Exchange) -> None:
@@ -88,41 +54,8 @@ def _note(noted: Noted, exchange: Exchange) -> None:
 
 
 async def start(prepared: PreparedGeneration, client: Client) -> Generation:
-    """Start the generation, constraining its output as requested. Constraints that are not enforced
-    are reported.
-
-    Raises QuireError, in which case nothing is running.
-    """
-    services, wanted = client.services, prepared.generation
-    if prepared.asked is not None:
-        write = partial(_write, prepared.asked, client)
-        constraint, freed = await client.unless_gone(
-            tried_constraint(prepared.asked, write, services.grammar_trial, client.owner)
-        )
-        client.exchange.ignored.add(*freed)
-        if constraint is not None:
-            params = msgspec.structs.replace(wanted.params, constraint=constraint)
-            wanted = dataclasses.replace(wanted, params=params)
-    generation = await services.generator.start(wanted, client.exchange.caller)
-    client.exchange.began(generation)
+    """Start a prepared generation. Raises QuireError, in which case nothing is running."""
+    generator, exchange = client.services.generator, client.exchange
+    generation = await generator.start(prepared.generation, exchange.caller)
+    exchange.began(generation)
     return generation
-
-
-async def _write(asked: Asked, client: Client, what: WriteForm) -> Form:
-    preparation, noted = client.services.preparation, Noted()
-    job = FormJob(
-        step=FORM.name,
-        body=b"",
-        asked=asked,
-        limits=limits_of(client.services),
-        engine=client.services.engine,
-        lark=what.lark,
-        exact=what.exact,
-        eased=what.eased,
-        parts=what.parts,
-    )
-    if preparation.is_quick(job):
-        return FORM.perform(Work(job, noted, preparation.model))
-    form = await preparation.run(job, noted, client.owner)
-    assert isinstance(form, Form)
-    return form

@@ -6,14 +6,15 @@ import time
 from dataclasses import dataclass, field
 
 from engine.messages import Ready
+from service.admission.admission import Admission
+from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint
-from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink, LinkPhase
-from service.errors import LoadingError, ModelNotFoundError
-from service.generation.admission import Admission, Drain
+from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
-from service.preparation.processes import Preparation
+from service.preparation.jobs import Limits
+from service.preparation.preparation import Preparation
 from service.settings import ServiceSettings
 from service.store.store import ResponseStore
 from service.supervision.page import Supervision
@@ -26,10 +27,8 @@ from service.wire.responses.seal import ReasoningSeal
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """``names``: the model's names, the primary one first."""
-
     settings: ServiceSettings
-    names: tuple[str, ...]
+    limits: Limits
     checkpoint: Checkpoint
     link: EngineLink
     generator: Generator
@@ -38,7 +37,6 @@ class Services:
     supervision: Supervision
     telemetry: Telemetry
     preparation: Preparation
-    grammar_trial: GrammarTrial
     signer: Signer
     store: ResponseStore
     runs: RunRegistry
@@ -69,17 +67,6 @@ class Services:
             "score": ready.embedding_size + ready.num_scores > 0,
         }
         return tuple(task for task, is_done in does.items() if is_done)
-
-    def model_name(self, asked: str | None) -> str:
-        """Return the name to use in the answer. Raises ModelNotFoundError."""
-        if asked is None:
-            return self.names[0]
-        if asked not in self.names:
-            raise ModelNotFoundError(
-                f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
-                param="model",
-            )
-        return asked
 
     def health(self) -> str:
         """Return ``ok``, ``loading``, ``draining``, ``lost`` (the engine is gone), ``failing`` (it

@@ -50,6 +50,8 @@ class Ignored:
         # Unknown fields and what they may be misspellings of.
         self.meant: dict[str, str] = {} if meant is None else meant
         self.refuse = refuse
+        # The request, once decoded: later checks may still reject it.
+        self.request: msgspec.Struct | None = None
 
     def add(self, *names: str) -> None:
         """Add each name once, up to a limit: a message may have a million parts."""
@@ -82,14 +84,17 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | No
 
     Raises InvalidRequestError whose ``param`` is the path of the field at fault.
     """
+    ignored = ignored or Ignored()
     try:
-        return decoder.decode(body)
+        request = decoder.decode(body)
     except msgspec.ValidationError:
-        return _decode_leniently(decoder.type, body, ignored or Ignored())
+        request = _decode_leniently(decoder.type, body, ignored)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
         raise InvalidRequestError("The body is nested too deeply.") from None
+    ignored.request = request
+    return request
 
 
 def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:

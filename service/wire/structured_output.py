@@ -13,17 +13,14 @@ from msgspec import Meta
 from service.constraint.request import (
     AnswerShape,
     AnyJsonObject,
-    ConstraintRequest,
     Grammar,
     JsonSchema,
     NamedTool,
     OneOf,
     Regex,
-    ToolShape,
 )
-from service.conversation import Conversation, ToolChoice
+from service.conversation import ToolChoice
 from service.errors import InvalidRequestError
-from service.formats import Opening
 from service.wire.sampling import Name, SamplingFields
 
 _MAX_TEXT = 128 * 1024
@@ -244,41 +241,3 @@ def tool_choice(asked: Any) -> ToolChoice:
             f"{json.dumps(asked)[:100]}.",
             param="tool_choice",
         ) from None
-
-
-def constraint_request(
-    conversation: Conversation,
-    answer: AnswerShape | None,
-    *,
-    tools: tuple[ToolShape, ...] | None = None,
-    opening: Opening,
-    reasoning_is_over: bool = False,
-) -> ConstraintRequest:
-    """Combine the constraints of a conversation's tools and of an answer's form. ``tools`` replaces
-    the conversation's own; ``reasoning_is_over``: the prompt ends after the reasoning."""
-    return ConstraintRequest(
-        answer=answer,
-        tools=_function_shapes(conversation) if tools is None else tools,
-        tool_choice=conversation.tool_choice,
-        parallel_tool_calls=conversation.parallel_tool_calls,
-        opening=opening,
-        reasoning=_may_reason(conversation) and not reasoning_is_over,
-    )
-
-
-def _function_shapes(conversation: Conversation) -> tuple[ToolShape, ...]:
-    return tuple(
-        ToolShape(
-            name=tool.name,
-            parameters=tool.parameters,
-            strict=tool.strict,
-            param=f"tools.{index}.function.parameters",
-        )
-        for index, tool in enumerate(conversation.tools)
-    )
-
-
-def _may_reason(conversation: Conversation) -> bool:
-    """True unless reasoning is disabled."""
-    variables = {**conversation.thinking_variables(), **conversation.variables}
-    return variables.get("enable_thinking", variables.get("thinking")) is not False

@@ -287,6 +287,11 @@ def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored)
 # --- conversion for chat templates ----------------------------------------------------------------
 
 
+def decode_chat_task(body: bytes, *, max_choices: int, ignored: Ignored | None = None) -> Task:
+    """Decode and convert a body. Raises InvalidRequestError."""
+    return chat_task(decode_chat(body, max_choices=max_choices, ignored=ignored))
+
+
 def chat_task(request: ChatRequest) -> Task:
     """Raises InvalidRequestError."""
     return Task(

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
+from service.admission.drain import Drain
 from service.errors import QuireError
-from service.generation.admission import Drain
 from service.grpc import arrival
 from service.grpc.arrival import Arrivals
 from service.grpc.status import status_of

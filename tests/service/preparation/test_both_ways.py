@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from pocket import MODEL_DIR
-from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import QuireError
 from service.preparation.jobs import (
     Asked,
@@ -23,27 +22,23 @@ from service.preparation.jobs import (
     Prepared,
     PreparedInputs,
 )
-from service.preparation.processes import Preparation, arguments_for
+from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.sending import lightened
 from service.preparation.steps import STEPS, perform
-from service.preparation.work import Model, Work
-from service.wire.messages.signatures import Signer
-from service.wire.responses.seal import ReasoningSeal
+from service.preparation.work import Work
 from tests.service.preparation.bodies import CASES, RESPONSES, USER, Case, case
-from tests.service.preparation.prepared import LIMITS, SETUP, engine
+from tests.service.preparation.prepared import LIMITS, SETUP, engine, model
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def new_preparation() -> Preparation:
-    checkpoint = load_checkpoint(MODEL_DIR)
-    model = Model(checkpoint, Signer(SETUP.signing_key), ReasoningSeal(SETUP.sealing_key))
+def new_preparation() -> PreparationProcesses:
     arguments = arguments_for(MODEL_DIR, tool_call_parser="auto", reasoning_parser="auto")
-    return Preparation(model, arguments, SETUP)
+    return PreparationProcesses(arguments, SETUP)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def preparation() -> AsyncIterator[Preparation]:
+async def preparation() -> AsyncIterator[PreparationProcesses]:
     preparation = new_preparation()
     yield preparation
     await preparation.close()
@@ -60,11 +55,11 @@ def comparable(made: Prepared) -> Any:
     return made
 
 
-async def both(preparation: Preparation, job: Job) -> tuple[Any, Any]:
+async def both(preparation: PreparationProcesses, job: Job) -> tuple[Any, Any]:
     """What comes of a job here and there: a result or an error, and what was noted."""
     here = Noted()
     try:
-        made: Any = comparable(perform(Work(job, here, preparation.model)))
+        made: Any = comparable(perform(Work(job, here, model())))
     except QuireError as error:
         made = (type(error), error.message, error.param, error.status)
     there = Noted()
@@ -89,7 +84,7 @@ def job_of(one: Case, **fields: Any) -> Job:
 
 
 @pytest.mark.parametrize("one", CASES, ids=[one.name for one in CASES])
-async def test_a_request_comes_to_the_same(preparation: Preparation, one: Case) -> None:
+async def test_a_request_comes_to_the_same(preparation: PreparationProcesses, one: Case) -> None:
     here, there = await both(preparation, job_of(one))
     assert here == there
 
@@ -110,7 +105,7 @@ HISTORY = History(
 @pytest.mark.parametrize("item", ["msg_a", "msg_" + "1" * 32 + "_0", "msg_x"])
 @pytest.mark.parametrize("previous", [None, HISTORY])
 async def test_a_history_comes_to_the_same(
-    preparation: Preparation, item: str, previous: History | None
+    preparation: PreparationProcesses, item: str, previous: History | None
 ) -> None:
     key = "resp_" + "1" * 32
     body = {"input": [*USER, {"type": "item_reference", "id": item}]}
@@ -122,7 +117,7 @@ async def test_a_history_comes_to_the_same(
 
 @pytest.mark.parametrize(("after", "newest_first"), [(None, True), ("msg_a", False), ("x", True)])
 async def test_stored_items_are_listed_the_same(
-    preparation: Preparation, after: str | None, newest_first: bool
+    preparation: PreparationProcesses, after: str | None, newest_first: bool
 ) -> None:
     job = ItemsJob(
         step="items",
@@ -142,9 +137,11 @@ async def test_stored_items_are_listed_the_same(
 @pytest.mark.parametrize(
     "one", [one for one in CASES if "form" in one.name or "tools" in one.name], ids=str
 )
-async def test_a_form_is_written_the_same(preparation: Preparation, one: Case, parts: bool) -> None:
+async def test_a_form_is_written_the_same(
+    preparation: PreparationProcesses, one: Case, parts: bool
+) -> None:
     try:
-        made = perform(Work(job_of(one), Noted(), preparation.model))
+        made = perform(Work(job_of(one), Noted(), model()))
     except QuireError:
         return
     asked: Asked | None = getattr(made, "asked", None)

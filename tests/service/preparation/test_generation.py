@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from service.constraint.request import ConstraintRequest, OneOf
@@ -11,9 +13,9 @@ from service.conversation import Conversation, ToolDefinition
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.formats import Opening
 from service.generation.request import GenerationRequest
-from service.preparation.generation import asked_form, generation_of
+from service.preparation.generation import asked_form, constraint_request, generation_of
 from service.preparation.jobs import Asked
-from service.wire.chat.request import ChatRequest, Message
+from service.wire.chat.request import ChatRequest, Message, chat_conversation, decode_chat
 from service.wire.task import Task
 from tests.service.preparation.bodies import SCHEMA, USER
 from tests.service.preparation.prepared import engine, tokenizer, work_of
@@ -84,3 +86,40 @@ def test_a_beam_search_can_have_no_form() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         asked_form(form, searched)
     assert refused.value.param == "use_beam_search"
+
+
+def test_a_chat_s_tools_are_carried_with_their_places() -> None:
+    tools = [
+        {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}},
+        {"type": "function", "function": {"name": "g"}},
+    ]
+    fields = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    request = decode_chat(json.dumps({"messages": USER, **fields}).encode(), max_choices=4)
+    asked = constraint_request(chat_conversation(request), None, opening=Opening.REASONING)
+    first, second = asked.tools
+    assert (first.name, first.parameters, first.strict) == ("f", SCHEMA, True)
+    assert (second.name, second.parameters, second.strict) == ("g", None, False)
+    assert second.param == "tools.1.function.parameters"
+    assert asked.tool_choice == "required"
+    assert not asked.parallel_tool_calls
+    assert asked.opening is Opening.REASONING
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasons"),
+    [
+        ({}, True),
+        ({"thinking": True}, True),
+        ({"thinking": False}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "low"}, True),
+        ({"variables": {"enable_thinking": False}}, False),
+    ],
+)
+def test_reasoning_is_left_out_where_it_is_switched_off(
+    fields: dict[str, Any], reasons: bool
+) -> None:
+    conversation = Conversation(messages=[], tools=(ToolDefinition(name="f"),), **fields)
+    asked = constraint_request(conversation, None, opening=Opening.TEXT)
+    assert asked.reasoning is reasons
+    assert msgspec.json.encode(asked)  # plain data throughout

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import (
     ContextTooLongError,
     HelperKilledError,
@@ -25,10 +24,7 @@ from service.errors import (
 )
 from service.preparation import processes
 from service.preparation.jobs import Job, Noted, PreparedChat
-from service.preparation.processes import Preparation, arguments_for
-from service.preparation.work import Model
-from service.wire.messages.signatures import Signer
-from service.wire.responses.seal import ReasoningSeal
+from service.preparation.processes import PreparationProcesses, arguments_for
 from tests.service.preparation.prepared import LIMITS, SETUP, engine
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -47,18 +43,17 @@ TEMPLATE = (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def preparation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Preparation]:
+async def preparation(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[PreparationProcesses]:
     directory = write_tiny_checkpoint(tmp_path_factory.mktemp("model") / "tiny")
     config = directory / "tokenizer_config.json"
     fields = json.loads(config.read_text()) if config.exists() else {}
     config.write_text(json.dumps({**fields, "chat_template": TEMPLATE}))
     (directory / "chat_template.jinja").unlink(missing_ok=True)
-    model = Model(
-        load_checkpoint(directory), Signer(SETUP.signing_key), ReasoningSeal(SETUP.sealing_key)
-    )
     arguments = arguments_for(directory, tool_call_parser="auto", reasoning_parser="auto")
     setup = msgspec.structs.replace(SETUP, template_writes="")
-    made = Preparation(model, arguments, setup)
+    made = PreparationProcesses(arguments, setup)
     await made.run(chat("hello"), Noted(), "me")
     await until(lambda: len(made.pids) == 2)  # one that works, and its spare
     yield made
@@ -81,23 +76,14 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def prepared(preparation: Preparation, *contents: str) -> PreparedChat:
+async def prepared(preparation: PreparationProcesses, *contents: str) -> PreparedChat:
     made = await preparation.run(chat(*contents), Noted(), "me")
     assert isinstance(made, PreparedChat)
     return made
 
 
-async def test_a_template_of_our_own_alone_is_rendered_on_the_event_loop(
-    preparation: Preparation,
-) -> None:
-    assert not preparation.is_quick(chat("hello"))
-    # Nobody's template is asked for a text's tokens, but a request for them may ask for it.
-    job = Job(step="tokenize", body=b'{"prompt": "a"}', limits=LIMITS, engine=engine())
-    assert not preparation.is_quick(job)
-
-
 async def test_a_template_that_does_not_end_is_ended(
-    preparation: Preparation, monkeypatch: pytest.MonkeyPatch
+    preparation: PreparationProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = preparation.pids
     with monkeypatch.context() as shorter:
@@ -111,20 +97,20 @@ async def test_a_template_that_does_not_end_is_ended(
     assert (await prepared(preparation, "hello")).generation.prompts
 
 
-async def test_memory_is_bounded(preparation: Preparation) -> None:
+async def test_memory_is_bounded(preparation: PreparationProcesses) -> None:
     with pytest.raises(InvalidRequestError, match=r"memory|limits|characters"):
         await prepared(preparation, "fill")
     assert (await prepared(preparation, "hello")).generation.prompts
 
 
-async def test_a_job_that_nobody_wants_any_more_is_ended(preparation: Preparation) -> None:
+async def test_a_job_that_nobody_wants_any_more_is_ended(preparation: PreparationProcesses) -> None:
     work, pid = await at_work(preparation)
     await leave(preparation, work, pid)
     assert (await prepared(preparation, "hello")).generation.prompts
 
 
 async def test_the_next_job_does_not_wait_for_a_process_to_start(
-    preparation: Preparation, monkeypatch: pytest.MonkeyPatch
+    preparation: PreparationProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, pid = await at_work(preparation)
     await until(lambda: len(preparation.pids) > 1)
@@ -146,7 +132,7 @@ async def test_the_next_job_does_not_wait_for_a_process_to_start(
 
 
 async def test_a_crowd_that_leaves_starts_no_more_processes_than_may_run(
-    preparation: Preparation,
+    preparation: PreparationProcesses,
 ) -> None:
     crowd = [asyncio.create_task(prepared(preparation, "loop")) for _ in range(6)]
     await until(lambda: len(preparation.pids) == 3)
@@ -158,7 +144,7 @@ async def test_a_crowd_that_leaves_starts_no_more_processes_than_may_run(
 
 
 async def test_a_process_that_somebody_kills_is_not_its_clients_fault(
-    preparation: Preparation,
+    preparation: PreparationProcesses,
 ) -> None:
     killed: set[int] = set()
     busy = who_works(preparation)
@@ -178,7 +164,7 @@ async def test_a_process_that_somebody_kills_is_not_its_clients_fault(
     assert (await prepared(preparation, "hello")).generation.prompts
 
 
-async def at_work(preparation: Preparation) -> tuple[asyncio.Task[PreparedChat], int]:
+async def at_work(preparation: PreparationProcesses) -> tuple[asyncio.Task[PreparedChat], int]:
     """A job that does not end, and the process that does it."""
     await prepared(preparation, "hello")
     busy = who_works(preparation)
@@ -187,7 +173,7 @@ async def at_work(preparation: Preparation) -> tuple[asyncio.Task[PreparedChat],
     return work, busy()[0]
 
 
-def who_works(preparation: Preparation) -> Callable[[], list[int]]:
+def who_works(preparation: PreparationProcesses) -> Callable[[], list[int]]:
     """The processes that have used a tenth of a second since they were first seen."""
     first_seen: dict[int, int] = {}
 
@@ -201,7 +187,9 @@ def who_works(preparation: Preparation) -> Callable[[], list[int]]:
     return busy
 
 
-async def leave(preparation: Preparation, work: asyncio.Task[PreparedChat], pid: int) -> None:
+async def leave(
+    preparation: PreparationProcesses, work: asyncio.Task[PreparedChat], pid: int
+) -> None:
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
@@ -225,7 +213,7 @@ def _cpu_ticks(pid: int) -> int:
 
 
 async def test_a_job_that_ends_soon_keeps_its_process_though_its_client_has_left(
-    preparation: Preparation,
+    preparation: PreparationProcesses,
 ) -> None:
     await until(lambda: len(preparation.pids) > 1)
     before = preparation.pids
@@ -240,7 +228,7 @@ async def test_a_job_that_ends_soon_keeps_its_process_though_its_client_has_left
 
 
 async def test_who_waits_behind_a_crowd_of_another_key_is_served(
-    preparation: Preparation, monkeypatch: pytest.MonkeyPatch
+    preparation: PreparationProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "JOB_SECONDS", 0.5)
     crowd = [
@@ -257,7 +245,7 @@ async def test_who_waits_behind_a_crowd_of_another_key_is_served(
 
 
 async def test_more_bytes_than_may_be_prepared_at_once_are_refused(
-    preparation: Preparation,
+    preparation: PreparationProcesses,
 ) -> None:
     big = chat("x" * (7 << 20))
     results = await asyncio.gather(

@@ -12,9 +12,10 @@ from typing import Any
 
 from engine.messages import FinishReason, Ready
 from pocket import MODEL_DIR
+from service.admission.admission import Admission
+from service.admission.drain import Drain
 from service.app import create_app
 from service.engine.link import EngineState, LinkPhase
-from service.generation.admission import Admission, Drain
 from service.generation.generator import Generator
 from service.serving.client import Client
 from service.serving.exchange import Exchange

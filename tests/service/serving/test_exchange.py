@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.messages import FinishReason, SamplingParams
+from service.admission.drain import Drain
 from service.errors import EngineFailedError, InvalidRequestError, SlowReaderError
-from service.generation.admission import Drain
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest

@@ -13,7 +13,7 @@ from service.preparation.chat import CHAT
 from service.preparation.responses import RESPONSES as RESPONSES_STEP
 from service.preparation.tokenize import TOKENIZE
 from service.serving.client import Client
-from service.serving.prepare import limits_of, prepare, start
+from service.serving.prepare import prepare, start
 from tests.service.preparation.bodies import RESPONSES, USER
 from tests.service.preparation.prepared import engine
 from tests.service.serving.by_hand import client, loaded, services
@@ -73,9 +73,9 @@ def test_an_error_is_raised_with_its_field() -> None:
 
 
 def test_limits_are_the_settings() -> None:
-    limits = limits_of(services(loaded(), max_choices=3, unknown_fields="refuse"))
+    limits = services(loaded(), max_choices=3, unknown_fields="refuse").limits
     assert (limits.names, limits.max_choices, limits.refuse_unknown) == (("pocket",), 3, True)
-    assert not limits_of(services(loaded())).refuse_unknown
+    assert not services(loaded()).limits.refuse_unknown
 
 
 async def test_a_generation_that_is_started_is_the_exchange_s() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from engine.beats import Page, Sign
 from service.engine.link import EngineState, LinkPhase
-from service.errors import LoadingError, ModelNotFoundError
+from service.errors import LoadingError
 from service.supervision.page import Supervision
 from service.supervision.restarts import FAILING_DEATHS
 from tests.service.preparation.prepared import engine
@@ -37,13 +37,6 @@ def test_without_a_model_there_is_nothing_to_describe() -> None:
 )
 def test_a_model_that_embeds_also_scores(fields: dict[str, Any], tasks: tuple[str, ...]) -> None:
     assert services(loaded(engine(**fields))).tasks == tasks
-
-
-def test_a_model_goes_by_each_of_its_names() -> None:
-    of = dataclasses.replace(services(loaded()), names=("own", "alias"))
-    assert [of.model_name(name) for name in (None, "own", "alias")] == ["own", "own", "alias"]
-    with pytest.raises(ModelNotFoundError, match="own, alias"):
-        of.model_name("pocket")
 
 
 @pytest.mark.parametrize(

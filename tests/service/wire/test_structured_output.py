@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from service.constraint.request import (
@@ -16,12 +15,10 @@ from service.constraint.request import (
     OneOf,
     Regex,
 )
-from service.conversation import Conversation, ToolDefinition
 from service.errors import InvalidRequestError
-from service.formats import Opening
-from service.wire.chat.request import chat_conversation, decode_chat
+from service.wire.chat.request import decode_chat
 from service.wire.completions.request import decode_completion
-from service.wire.structured_output import answer_shape, constraint_request, tool_choice
+from service.wire.structured_output import answer_shape, tool_choice
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -100,41 +97,3 @@ def test_the_choice_of_tools() -> None:
         with pytest.raises(InvalidRequestError) as refused:
             tool_choice(bad)
         assert refused.value.param == "tool_choice"
-
-
-def test_a_chat_s_tools_are_carried_with_their_places() -> None:
-    tools = [
-        {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}},
-        {"type": "function", "function": {"name": "g"}},
-    ]
-    request = decode_chat(
-        chat(tools=tools, tool_choice="required", parallel_tool_calls=False), max_choices=4
-    )
-    asked = constraint_request(chat_conversation(request), None, opening=Opening.REASONING)
-    first, second = asked.tools
-    assert (first.name, first.parameters, first.strict) == ("f", SCHEMA, True)
-    assert (second.name, second.parameters, second.strict) == ("g", None, False)
-    assert second.param == "tools.1.function.parameters"
-    assert asked.tool_choice == "required"
-    assert not asked.parallel_tool_calls
-    assert asked.opening is Opening.REASONING
-
-
-@pytest.mark.parametrize(
-    ("fields", "reasons"),
-    [
-        ({}, True),
-        ({"thinking": True}, True),
-        ({"thinking": False}, False),
-        ({"reasoning_effort": "none"}, False),
-        ({"reasoning_effort": "low"}, True),
-        ({"variables": {"enable_thinking": False}}, False),
-    ],
-)
-def test_reasoning_is_left_out_where_it_is_switched_off(
-    fields: dict[str, Any], reasons: bool
-) -> None:
-    conversation = Conversation(messages=[], tools=(ToolDefinition(name="f"),), **fields)
-    asked = constraint_request(conversation, None, opening=Opening.TEXT)
-    assert asked.reasoning is reasons
-    assert msgspec.json.encode(asked)  # plain data throughout

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from service.generation.admission import Drain
+from service.admission.drain import Drain
 from service.http.responses.memory import Memories
 from service.http.responses.socket import _Socket
 from service.tenants.caller import ANYBODY

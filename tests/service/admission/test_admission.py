@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 import pytest
 
 from engine.beats import Page, Sign
+from service.admission.admission import Admission
+from service.admission.drain import Drain
 from service.engine.link import EngineState, LinkPhase
 from service.errors import (
-    DrainingError,
     EngineUnavailableError,
     LoadingError,
     OverloadedError,
     QuireError,
 )
-from service.generation.admission import Admission, Drain
 from service.settings import ServiceSettings
 from service.supervision.page import Supervision
 from service.supervision.restarts import FAILING_DEATHS
@@ -157,20 +156,3 @@ def test_a_key_that_is_the_only_one_may_take_all_places() -> None:
     admission(Queue(waiting_sequences=9, own={"a": 9})).check(alone)
     with pytest.raises(OverloadedError):
         admission(Queue(waiting_sequences=10, own={"a": 10})).check(alone)
-
-
-async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
-    drain = Drain(timeout=30)
-    drain.enter()
-    drain.enter()
-    drain.begin()
-    with pytest.raises(DrainingError) as caught:
-        admission(Queue(), drain).check(ANYBODY)
-    assert caught.value.retry_after is not None
-    assert 1 <= caught.value.retry_after <= 30
-    assert not await drain.wait_idle(0.01)
-    waiting = asyncio.create_task(drain.wait_idle(5))
-    drain.leave()
-    drain.leave()
-    assert await waiting
-    assert drain.in_flight == 0

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
-import time
 
+from service.admission.drain import Drain
 from service.engine.link import EngineLink, LinkPhase
 from service.errors import (
-    DrainingError,
     EngineUnavailableError,
     LoadingError,
     OverloadedError,
@@ -21,62 +18,6 @@ from service.tenants.caller import Caller
 from service.tenants.waiting_places import share
 
 MAX_RETRY_AFTER_SECONDS = 120
-
-
-class Drain:
-    """Counts requests in flight; once draining has begun, no new one is admitted."""
-
-    def __init__(self, timeout: float) -> None:
-        self.in_flight = 0
-        # Time limits of bodies still arriving; all expire when the drain begins.
-        self.uploads: set[asyncio.Timeout] = set()
-        self.answered = 0  # requests, in total
-        self._timeout = timeout
-        self._ends: float | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    @property
-    def draining(self) -> bool:
-        return self._ends is not None
-
-    @property
-    def seconds_left(self) -> float:
-        """Until the latest end of the drain."""
-        return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
-
-    def refusal(self) -> DrainingError:
-        """Return the error for a request that arrives while the server shuts down."""
-        return DrainingError(
-            "The server is shutting down; retry, another replica may answer.",
-            retry_after=max(1, math.ceil(self.seconds_left)),
-        )
-
-    def begin(self) -> None:
-        if self._ends is None:
-            self._ends = time.monotonic() + self._timeout
-            for upload in self.uploads:
-                with contextlib.suppress(RuntimeError):  # it has just expired
-                    upload.reschedule(0.0)
-
-    async def wait_idle(self, timeout: float) -> bool:
-        """Return True once no request is in flight, False if that takes longer than ``timeout``
-        s."""
-        try:
-            await asyncio.wait_for(self._idle.wait(), timeout)
-        except TimeoutError:
-            return False
-        return True
-
-    def enter(self) -> None:
-        self.in_flight += 1
-        self._idle.clear()
-
-    def leave(self) -> None:
-        self.in_flight -= 1
-        self.answered += 1
-        if self.in_flight == 0:
-            self._idle.set()
 
 
 class Admission:

@@ -1,0 +1,1 @@
+"""Decides whether a request is accepted now."""

@@ -1,0 +1,45 @@
+"""A worker that ends finishes its requests, and takes no new one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.admission.drain import Drain
+from service.errors import DrainingError
+from service.tenants.caller import ANYBODY
+from tests.service.admission.test_admission import Queue, admission
+
+
+async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
+    drain = Drain(timeout=30)
+    drain.enter()
+    drain.enter()
+    drain.begin()
+    with pytest.raises(DrainingError) as caught:
+        admission(Queue(), drain).check(ANYBODY)
+    assert caught.value.retry_after is not None
+    assert 1 <= caught.value.retry_after <= 30
+    assert not await drain.wait_idle(0.01)
+    waiting = asyncio.create_task(drain.wait_idle(5))
+    drain.leave()
+    drain.leave()
+    assert await waiting
+    assert drain.in_flight == 0
+
+
+async def test_bodies_that_are_still_arriving_are_cut_when_the_drain_begins() -> None:
+    drain = Drain(timeout=30)
+
+    async def upload() -> None:
+        async with asyncio.timeout(600) as limit:
+            drain.uploads.add(limit)
+            drain.begin()
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await upload()
+    drain.begin()  # a second signal does not extend it
+    assert 0 < drain.seconds_left <= 30
+    assert drain.answered == 0

@@ -1,0 +1,137 @@
+"""A request is prepared in one call: here or in a process, with its grammar compiled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.messages import Ready
+from pocket import MODEL_DIR
+from service.checkpoint.checkpoint import load_checkpoint
+from service.constraint.trial import GrammarTrial
+from service.errors import InvalidRequestError, LoadingError, OverloadedError
+from service.preparation.chat import CHAT
+from service.preparation.completions import COMPLETION
+from service.preparation.jobs import Noted, Prepared
+from service.preparation.preparation import IN_LOOP_BYTES, Preparation, RequestContext
+from service.preparation.processes import PreparationProcesses, arguments_for
+from service.preparation.tokenize import TOKENIZE
+from service.preparation.work import Model
+from service.wire.messages.signatures import Signer
+from service.wire.responses.seal import ReasoningSeal
+from tests.service.preparation.bodies import USER
+from tests.service.preparation.prepared import LIMITS, SETUP, engine, model
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
+
+
+class NoProcesses:
+    """Runs nothing; remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Any] = []
+
+    async def run(self, job: Any, noted: Noted, owner: str) -> Prepared:
+        self.jobs.append((job.step, owner))
+        return Prepared(noted=noted)
+
+
+async def stay(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+def context(admit: Any = engine) -> RequestContext:
+    return RequestContext("req_1", 1.5, "me", admit, stay)
+
+
+def preparation(of: Model, processes: Any, trial: Any = None) -> Preparation:
+    return Preparation(of, LIMITS, processes, trial)
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[GrammarTrial]:
+    made = GrammarTrial(MODEL_DIR)
+    yield made
+    asyncio.run(made.close())
+
+
+def chat(**fields: Any) -> bytes:
+    return json.dumps({"messages": USER, **fields}).encode()
+
+
+async def test_only_our_own_template_is_rendered_on_the_event_loop(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    config = directory / "tokenizer_config.json"
+    fields = json.loads(config.read_text()) if config.exists() else {}
+    config.write_text(json.dumps({**fields, "chat_template": "{{ messages[0].content }}"}))
+    (directory / "chat_template.jinja").unlink(missing_ok=True)
+    other = Model(load_checkpoint(directory), Signer("a"), ReasoningSeal(SETUP.sealing_key))
+    for of, step, size, is_quick in (
+        (model(), CHAT, 100, True),
+        (model(), CHAT, IN_LOOP_BYTES + 1, False),
+        (other, CHAT, 100, False),
+        (other, TOKENIZE, 100, False),  # its body may have messages
+        (other, COMPLETION, 100, True),
+    ):
+        assert preparation(of, NoProcesses()).is_quick(step, size) is is_quick
+
+
+async def test_a_small_body_needs_no_process_and_a_large_one_is_not_decoded_here() -> None:
+    processes = NoProcesses()
+    front, noted = preparation(model(), processes), Noted()
+    made = await front.prepare(CHAT, chat(), context(), noted)
+    assert made.generation.request_id == "req_1"
+    assert processes.jobs == []
+    large = chat(user="u" * IN_LOOP_BYTES, stream=True)
+    await front.prepare(CHAT, large, context(), noted)
+    assert processes.jobs == [("chat", "me")]
+    assert not noted.stream
+
+
+@pytest.mark.parametrize("size", [0, IN_LOOP_BYTES])
+async def test_nothing_is_prepared_for_a_request_that_is_not_admitted(size: int) -> None:
+    processes, noted = NoProcesses(), Noted()
+
+    def refuse() -> Ready:
+        raise OverloadedError("full")
+
+    unsound = chat(chat_template_kwargs={"moon": 1}, stream=True, user="u" * (size % 512))
+    with pytest.raises(OverloadedError):
+        await preparation(model(), processes).prepare(
+            CHAT, unsound + b" " * size, context(refuse), noted
+        )
+    assert processes.jobs == []
+    assert noted.stream is (size == 0)
+
+
+async def test_a_body_that_cannot_be_read_is_rejected_before_admission() -> None:
+    def refuse() -> Ready:
+        raise LoadingError("loading")
+
+    with pytest.raises(InvalidRequestError):
+        await preparation(model(), NoProcesses()).prepare(
+            CHAT, b'{"messages": []}', context(refuse), Noted()
+        )
+
+
+@pytest.mark.parametrize("processes", [False, True])
+async def test_a_constraint_comes_compiled_and_is_the_same_both_ways(processes: bool) -> None:
+    arguments = arguments_for(MODEL_DIR, tool_call_parser="auto", reasoning_parser="auto")
+    workers, trial = PreparationProcesses(arguments, SETUP), GrammarTrial(MODEL_DIR)
+    front = preparation(model(), workers, trial)
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    if processes:
+        schema["description"] = "x" * IN_LOOP_BYTES
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
+    made = await front.prepare(CHAT, chat(response_format=form), context(), Noted())
+    assert made.asked is None
+    assert made.generation.params.constraint is not None
+    assert "integer" in made.generation.params.constraint.grammar
+    with pytest.raises(InvalidRequestError) as refused:
+        await front.prepare(CHAT, chat(guided_regex="(?=a)"), context(), Noted())
+    assert refused.value.param == "guided_regex"
+    await front.close()
