@@ -71,7 +71,7 @@ SHARES: Final[dict[str, float]] = {
     "lookup": 1.2,
     "counting": 0.8,
     "listing": 0.8,
-    "story": 0.6,
+    "story": 0.4,
     "echo": 1.2,
     "coverage": 2,
     "arithmetic": 2,
@@ -79,7 +79,7 @@ SHARES: Final[dict[str, float]] = {
     "letters": 0.3,
     "extraction": 0.8,
     "not_told": 0.2,
-    "recall": 0.5,
+    "recall": 0.4,
     "plain": 0.3,
     "known_tool": 0.6,
     "unseen_tool": 1.6,
@@ -87,26 +87,26 @@ SHARES: Final[dict[str, float]] = {
     "none_needed": 0.9,
     "tool_result": 1,
     "mood": 5,
-    "about_quire": 7,
+    "about_quire": 5,
     "meeting": 5,
-    "nameless": 1.5,
-    "joke": 3,
-    "haiku": 2.5,
-    "poem": 1.5,
-    "comparing": 8,
-    "sorting": 12,
-    "stepping": 5,
-    "converting": 4,
-    "calendar": 6,
-    "colours": 3,
-    "opposite": 4,
-    "rhyme": 6,
+    "nameless": 2,
+    "joke": 2,
+    "haiku": 1.5,
+    "poem": 1,
+    "comparing": 10,
+    "sorting": 14,
+    "stepping": 6,
+    "converting": 6,
+    "calendar": 8,
+    "colours": 4,
+    "opposite": 3,
+    "rhyme": 7,
     "theme": 5,
     "declined": 8,
     "acquaintance": 8,
-    "jokes_on": 1.5,
-    "refusals_on": 1.5,
-    "spoken_tool": 5,
+    "jokes_on": 1,
+    "refusals_on": 1,
+    "spoken_tool": 4.5,
 }
 """Documents in a hundred (about), by task."""
 
@@ -179,7 +179,7 @@ def recall_chat(dice: Dice, thinking: bool, length: int) -> Document:
 
 def chat(dice: Dice, task: str, thinking: bool) -> Document:
     """A chat as visitors have them, which ends with a question of the task."""
-    turns = _system(dice, 0.2)
+    turns = _system(dice, 0.1)
     for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
         again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)
         turns += exchange(dice, again).turns()

@@ -253,7 +253,7 @@ def comparing(dice: Dice) -> Exchange:
 
 
 def _several(dice: Dice, count: int) -> list[int]:
-    top = dice.choices((9, 20, 99, 999), (4, 3, 8, 1))[0]
+    top = dice.choices((9, 20, 99, 999), (5, 3, 9, 1))[0]
     numbers: list[int] = []
     while len(numbers) < count:
         number = dice.randint(0, top if dice.chance(0.9) else 99)
@@ -264,7 +264,7 @@ def _several(dice: Dice, count: int) -> list[int]:
 
 def sorting(dice: Dice) -> Exchange:
     """Three to six numbers in order."""
-    numbers = _several(dice, dice.choices((2, 3, 4, 5, 6), (1, 9, 6, 3, 1))[0])
+    numbers = _several(dice, dice.choices((2, 3, 4, 5, 6), (2, 14, 6, 2, 1))[0])
     down = dice.chance(0.35)
     pattern = dice.choice(SORT_DOWN if down else SORT_UP)
     asked = phrasing.say(dice, pattern, ".", l=_spoken(dice, numbers, dice.chance(0.2)))
