@@ -106,7 +106,7 @@ SHARES: Final[dict[str, float]] = {
     "acquaintance": 8,
     "jokes_on": 1,
     "refusals_on": 1,
-    "spoken_tool": 4.5,
+    "spoken_tool": 5,
 }
 """Documents in a hundred (about), by task."""
 

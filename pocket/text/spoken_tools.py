@@ -353,7 +353,8 @@ def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
         if isinstance(text, str) and maker is not _quoted:
             made[at] = text.strip(' ".,') or "x"
     slots = {letter: _shown(dice, value) for letter, value in zip("abc", made, strict=False)}
-    ask = phrasing.say(dice, dice.choice(tool.asking), dice.pick("", ".", "?"), **slots)
+    end, bare = dice.pick("", ".", "?"), dice.chance(0.75)
+    ask = phrasing.say(dice, dice.choice(tool.asking), end, bare=bare, **slots)
     properties = {key: _schema(value) for key, value in zip(keys, made, strict=True)}
     name = tool.names[0] if dice.chance(0.5) else dice.choice(tool.names)
     function: Json = {"name": name, "description": tool.description}
