@@ -24,7 +24,7 @@ from torch.multiprocessing.spawn import start_processes
 from torch.nn import functional
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from pocket.batches import Batch, batches
+from pocket.batches import Batch, batches, fed
 from pocket.model import Pocket, PocketShape
 from pocket.optimizer import PocketOptimizer
 from pocket.text.dice import Dice
@@ -57,6 +57,7 @@ class Plan:
     rate: float = 1.0
     bfloat16: bool = False
     flat: float = FLAT_UNTIL
+    feeders: int = 0
 
 
 @dataclass(slots=True)
@@ -150,13 +151,15 @@ def worker(rank: int, plan: Plan, port: int) -> None:
         state = load(checkpoint, model, optimizer)
         progress = TrainingProgress(state["step"], state["tokens"], state["seconds"])
     # A resumed run draws new documents instead of replaying old ones.
-    dice = Dice(f"train:{plan.seed}:{rank}:{progress.step}")
+    seed = f"train:{plan.seed}:{rank}:{progress.step}"
     source = batches(
         tokenizer,
-        dice,
+        Dice(seed),
         plan.batch_tokens,
         lambda: plan.begin is None and progress.share(plan) < COPY_UNTIL,
     )
+    if plan.feeders:
+        source = fed(tokenizer, seed, plan.batch_tokens, plan.feeders)
     run(rank, world, plan, model, optimizer, progress, source)
     if world > 1:
         dist.destroy_process_group()
@@ -235,9 +238,9 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="faster, if there is a C++ compiler")
     parser.add_argument("--from", dest="begin", type=Path, help="model directory to train on")
     parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
+    parser.add_argument("--feeders", type=int, default=0, help="processes that make batches")
     parser.add_argument("--flat", type=float, default=FLAT_UNTIL, help="share at the full rate")
-    parser.add_argument("--bfloat16", action="store_true", help="matrices in bfloat16: faster, "
-                        "where the CPU has AVX-512 BF16")  # fmt: skip
+    parser.add_argument("--bfloat16", action="store_true", help="fast with AVX-512 BF16 or a GPU")
     given = parser.parse_args()
     plan = Plan(
         given.out,
@@ -253,6 +256,7 @@ def main() -> None:
         given.rate,
         given.bfloat16,
         given.flat,
+        given.feeders,
     )
     plan.out.mkdir(parents=True, exist_ok=True)
     if not (plan.out / "tokenizer.json").exists():
