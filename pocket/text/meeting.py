@@ -39,6 +39,13 @@ CORRECTING: Final = (
     "[my real name is|in fact i am|in truth my name is] {x}",
 )
 WHO_AM_I: Final = (
+    "[do you|can you] [still |][know|recognize] [me|who this is]",
+    "i [told|gave] you my name, [what was it|say it|do you have it]",
+    "[address|greet|welcome|call] me [by my name|properly|with my name]",
+    "[to whom|with whom] are you [talking|speaking|chatting]",
+    "how [should|would|do] you address me",
+    "[have|did] you [got|keep|kept|note|noted] my name",
+    "my name[, do you know it|, which was it|, what is it]",
     "[what is|what's|whats|tell me|say|do you know|can you tell me|please say|repeat] my name",
     "[do|can|did] you [remember|recall|remember me and|still know|forget] my name",
     "[who am i|what am i called|how am i called|do you know who i am|tell me who i am]",

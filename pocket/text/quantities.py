@@ -9,6 +9,9 @@ from pocket.text.document import Exchange
 _MORE: Final = "[bigger|larger|greater|more|higher]"
 _LESS: Final = "[smaller|less|lower|fewer]"
 IS_MORE: Final = (
+    f"[has|does] {{a}} [count |weigh |have |]{_MORE} than {{b}}",
+    "is {a} [beyond|past|ahead of] {b}",
+    f"could {{a}} be {_MORE} than {{b}}",
     f"is {{a}} {_MORE} than {{b}}",
     f"[do you think|can you say if|tell me if|i think] {{a}} is {_MORE} than {{b}}",
     "[is|would] {a} [above|be above|over] {b}",
@@ -20,6 +23,8 @@ IS_MORE: Final = (
     "[does|can] {a} beat {b}",
 )
 IS_LESS: Final = (
+    f"could {{a}} be {_LESS} than {{b}}",
+    f"[has|does] {{a}} [count |weigh |have |]{_LESS} than {{b}}",
     f"is {{a}} {_LESS} than {{b}}",
     f"[do you think|can you say if|tell me if|i think] {{a}} is {_LESS} than {{b}}",
     "is {a} [below|under] {b}",
@@ -36,6 +41,11 @@ IS_SAME: Final = (
 _MOST: Final = "[biggest|largest|greatest|highest|bigger|larger|higher]"
 _LEAST: Final = "[smallest|lowest|least|smaller|lower]"
 WHICH_MOST: Final = (
+    f"[choose|take|select|look for] the {_MOST}: {{l}}",
+    "[who|which side] has more, {l}",
+    "compare {l}",
+    f"{{l}}, the {_MOST} [is|one is|please]",
+    f"[i need|i want] the {_MOST} [one |number |]of {{l}}",
     f"[which|what|which number|which one] is {_MOST}, {{l}}",
     f"[which|which one|what number|which number] is {_MOST}: {{l}}",
     f"[what|which] is the {_MOST} [number |one |]of {{l}}",
@@ -52,6 +62,9 @@ WHICH_MOST: Final = (
     f"among {{l}}, [which|what] is [the |]{_MOST}",
 )
 WHICH_LEAST: Final = (
+    f"[choose|take|select|look for] the {_LEAST}: {{l}}",
+    f"{{l}}, the {_LEAST} [is|one is|please]",
+    f"[i need|i want|tell me] the {_LEAST} [one |number |]of {{l}}",
     f"[which|what|which number|which one] is {_LEAST}, {{l}}",
     f"[which|which one|what number|which number] is {_LEAST}: {{l}}",
     f"[what|which] is the {_LEAST} [number |one |]of {{l}}",
@@ -77,6 +90,9 @@ _DOWN: Final = (
 )
 _SET: Final = "[the numbers |these numbers: |these: |these numbers |the list |numbers: |: |this: |]"
 SORT_UP: Final = (
+    f"[the order of|correct order of|right order for] {_SET}{{l}}",
+    f"[i need|i want|give me] {_SET}{{l}} {_UP}",
+    f"which order do {{l}} have {_UP}",
     f"[sort|order|arrange|rank|sort out] {_SET}{{l}}",
     f"[sort|order|arrange|rank] {_SET}{{l}} {_UP}",
     f"[sort|order|arrange|rank|put|write] {_SET}{{l}} {_UP}",
@@ -92,6 +108,9 @@ SORT_UP: Final = (
     "[sort|order] from [smallest|lowest|small] to [biggest|highest|largest|big]: {l}",
 )
 SORT_DOWN: Final = (
+    f"[i need|i want|give me] {_SET}{{l}} {_DOWN}",
+    f"{_DOWN}: {{l}}",
+    f"turn {{l}} into a list {_DOWN}",
     f"[sort|order|arrange|rank] {_SET}{{l}} {_DOWN}",
     f"[sort|order|arrange|rank|put|write] {_SET}{{l}} {_DOWN}",
     f"[sort|order|list|rank|put] {_DOWN}: {{l}}",
@@ -103,6 +122,9 @@ SORT_DOWN: Final = (
     "[sort|order] from [biggest|highest|largest|big] to [smallest|lowest|small]: {l}",
 )
 AFTER: Final = (
+    "[my number is|i have|we are at|here is] {a}, what comes [next|after it|after that]",
+    "[add one to|plus one:] {a}",
+    "what follows {a}",
     "[what|which] [number |]comes [after|next after|right after|directly after] {a}",
     "[what|which] [number|one] [follows|is next after|is after|is one more than] {a}",
     "[what is|what's] [the number after|the next number after|after|one more than] {a}",
@@ -125,6 +147,9 @@ CONTINUE: Final = (
     "[after|which number follows] {l}[ comes|]",
 )
 COUNT: Final = (
+    "[beginning|starting] [at|with|from] {a}, count [up |]to {b}",
+    "[upwards|up|on] from {a} to {b}",
+    "[recite|tell me|type] the numbers {a} to {b}",
     "count [from {a} to {b}|{a} to {b}|from {a} up to {b}|from {a} through {b}|from {a} till {b}]",
     "[list|write|give me|show me|name|print] [all |]the numbers from {a} to {b}",
     "[numbers|the numbers] [from |]{a} to {b}",
@@ -152,6 +177,9 @@ COUNT_DOWN: Final = (
     "[list|write] the numbers from {b} down to {a}",
 )
 COUNT_BY: Final = (
+    "skip count by {s} [from {a} |]to {b}",
+    "[from {a} |]up to {b}, always plus {s}",
+    "[only |]every [{o}] number [from {a} |]to {b}",
     "count [by|in] {s}s [from {a} |]to {b}",
     "count [from {a} |]to {b} [by|in] {s}s",
     "count [from {a} |]to {b} in steps of {s}",
@@ -179,6 +207,12 @@ UNITS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], int], ...]] = (
     (("tons", "tonnes"), ("kg", "kilograms", "kilos"), 1000),
 )
 CONVERT: Final = (
+    "{n} {u} [would be|makes|equals|gives] [how many|what in] {v}",
+    "[write|say|show] {n} {u} as {v}",
+    "in {v}[ please|]: {n} {u}",
+    "if [it|something|a thing] [is|has] {n} {u}, how many {v} is [it|that]",
+    "i [have|need|bought|ran] {n} {u}. [And in {v}|What is that in {v}]",
+    "[the number of|number of] {v} in {n} {u}",
     "[how many|how much] {v} [are|is|are in|is in|in|make|are there in|fit into] {n} {u}",
     "how many {v} [does|do|has|have] {n} {u}[ have|]",
     "[convert|change|translate] {n} {u} [to|into] {v}",

@@ -43,6 +43,10 @@ THEMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 }
 _KIND: Final = "[different |nice |common |good |famous |random |]"
 LIST: Final = (
+    "[choose|think up|find|collect] {n} {t}",
+    "[how about|what about] {n} {t}",
+    "[of|from|among] all {t}[,|] [tell|give|name] me {n}",
+    "[only|exactly|at least] {n} {t}",
     f"[name|list|tell me|give me|show me|write|say|suggest] {{n}} {_KIND}{{t}}",
     f"[can|could|would] you [name|list|tell me|give me|suggest|write] [me |]{{n}} {_KIND}{{t}}",
     f"[a |make a |write a |give me a |i want a ]list [of|with] {{n}} {_KIND}{{t}}",

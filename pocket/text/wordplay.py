@@ -17,6 +17,9 @@ MIXED: Final[dict[tuple[str, str], str]] = {
     ("blue", "white"): "light blue",
 }
 MIXING: Final = (
+    "{a} paint and {b} paint [together|mixed][ make| give|]",
+    "[what|which colo[u|]r] comes [out of|from] {a} and {b}",
+    "[put|pour|stir] {a} [into|and|to] {b}[, what happens|, which color|]",
     "[what|which colo[u|]r] [do|will|would] [you|i|we] get [when|if] [you|i|we] mix {a} and {b}",
     "[what|which|what colo[u|]r] [is|makes|does] {a} [and|plus|with] {b}[ make| give| mixed|]",
     "[mix|combine|blend] {a} [and|with] {b}",
@@ -132,6 +135,11 @@ PAIRS: Final[dict[str, str]] = {
 }
 _OPPOSITE: Final = "[opposite|antonym|contrary|opposite word|reverse]"
 OPPOSITE: Final = (
+    f"[look for|find|search|list] the {_OPPOSITE} of {{x}}",
+    f"{{x}}: [what is|tell me|name] the {_OPPOSITE}",
+    "when [it|something|he] is not {x}, what is [it|he]",
+    "a word that is not {x} but the [opposite|contrary]",
+    "{x} becomes its opposite",
     f"[what is|what's|whats|tell me|give me|name|say|do you know] the {_OPPOSITE} of {{x}}",
     f"[the|] {_OPPOSITE} [of|to] {{x}}",
     f"{{x}} [is the {_OPPOSITE} of|has which opposite|has what opposite]",
@@ -205,6 +213,10 @@ FAMILIES: Final = tuple(
     """.strip().splitlines()
 )
 RHYME: Final = (
+    "{x}: [rhyme|what rhymes|a rhyme please]",
+    "[rhymes|a rhyme|rhyming words] [on|of|with|to] {x}",
+    "[word|words] that end[s|] [in the same sound as|the same as|just like] {x}",
+    "[my poem|our song|this line] [needs|wants|is missing] a rhyme [for|with|on] {x}",
     "[what|which word|what word|which words] rhymes with {x}",
     "[what|which] words rhyme with {x}",
     "[give me|tell me|say|write|show me|name] [a|one|some] rhyme[s|] [for|with|to|on] {x}",
@@ -220,6 +232,8 @@ RHYME: Final = (
     "[is there a|do you know a|got a|have you got a] rhyme for {x}",
 )
 DO_RHYME: Final = (
+    "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
+    "{x} and {y}: [a rhyme|rhyme|do they rhyme] or not",
     "[do|does|would|will] {x} [and|rhyme with] {y}[ rhyme|]",
     "[is|are] {x} and {y} [a rhyme|rhyming|rhymes]",
     "{x} [and|rhymes with] {y}[ rhyme|], [right|yes or no|true or false]",
