@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pocket.text import phrasing, unknown
+from pocket.text import phrasing, unknown, values, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -131,6 +131,20 @@ MORE: Final = (
 )
 
 
+_SMALL: Final = words.split("""
+the a an of in on for to with by from at and or but if so then that this it he she we they you i my
+your his our is are was will would could should must can do does did have has had not no very too
+much many some any all about over under after before when where what which who how why up out""")
+
+
+def salad(dice: Dice) -> str:
+    """Words of a language in no order that means anything here."""
+    count = dice.randint(3, 9)
+    return " ".join(
+        dice.choice(_SMALL) if dice.chance(0.5) else values.word(dice) for _ in range(count)
+    )
+
+
 def _kinds(question: str) -> tuple[str, ...]:
     """The refusals that fit a question, the special ones first."""
     low = re.sub(r"^(please|hey|hello|hi|ok|so|and|well|pocket|now)[,!]? ", "", question.lower())
@@ -144,13 +158,19 @@ def declined(dice: Dice, told: tuple[str, ...] = ()) -> Exchange:
         pattern = phrasing.expand(dice, dice.choice(MORE))
         pattern = pattern.replace("{w}", dice.choice(TOPICS))
         question = phrasing.say(dice, unknown.fill(dice, pattern))
+    elif dice.chance(0.25):
+        return Exchange(phrasing.say(dice, salad(dice)), _fresh(unknown.REFUSALS, told), _UNKNOWN)
     else:
         question = unknown.refusal(dice).user
-    fitting = _kinds(question)
-    fresh = [text for text in fitting if text not in told]
-    other = [text for text in unknown.REFUSALS if text not in told]
-    answer = fitting[0] if fitting[0] in fresh else (fresh or other or list(fitting))[0]
-    return Exchange(question, answer, "I don't know this, so I say so.")
+    return Exchange(question, _fresh(_kinds(question), told), _UNKNOWN)
+
+
+_UNKNOWN: Final = "I don't know this, so I say so."
+
+
+def _fresh(fitting: tuple[str, ...], told: tuple[str, ...]) -> str:
+    """The first text that was not told before."""
+    return next(text for text in (*fitting, *unknown.REFUSALS, fitting[0]) if text not in told)
 
 
 def refusals_on(dice: Dice) -> list[Exchange]:
