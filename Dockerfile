@@ -1,11 +1,10 @@
-# Quire's image: `docker build -t quire:0.1.0 .` for a GPU,
+# Quire's image. For a GPU: `docker build -t quire:0.1.0 .`. For a CPU:
 # `docker build --build-arg TORCH_VARIANT=cpu --build-arg TORCH_CPU_INDEX=… -t quire:0.1.0-cpu .`
-# for a CPU.
-# The chart under helm/ and docs/kubernetes.md know the user, the home and the ports set here.
+# The chart under helm/ and docs/kubernetes.md depend on the user, home and ports set here.
 ARG PYTHON_VERSION=3.12
 ARG TORCH_VARIANT=cuda
 
-# --- Our own wheel, and what it requires: without the sources, so that an edit installs nothing anew
+# --- Quire's wheel and its requirements; those are read without the sources, so edits keep the cache
 FROM python:${PYTHON_VERSION}-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml ./
@@ -18,12 +17,12 @@ COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip wheel --no-deps --wheel-dir /dist .
 
-# --- What each variant runs on
+# --- The base image of each variant
 FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cpu
 
 FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cuda
 # Triton compiles the launchers of its kernels with a C compiler. The driver's libraries come from
-# the node; which GPUs a container sees is for its runtime to say, hence no NVIDIA_VISIBLE_DEVICES.
+# the node; the container runtime decides which GPUs are visible, hence no NVIDIA_VISIBLE_DEVICES.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 # hadolint ignore=DL3008  # Debian's archive keeps only the newest build of a version
 RUN apt-get update \
@@ -44,14 +43,14 @@ LABEL org.opencontainers.image.title="Quire" \
       org.opencontainers.image.description="An LLM server you can see through" \
       org.opencontainers.image.licenses="Apache-2.0"
 
-# Numeric ids: Kubernetes can only verify runAsNonRoot for those.
+# Numeric ids, because Kubernetes can verify runAsNonRoot only for those.
 RUN groupadd --gid 10001 quire \
     && useradd --uid 10001 --gid 10001 --create-home --home-dir /home/quire \
         --shell /usr/sbin/nologin quire \
     && python3 -m venv --without-pip /opt/quire
 
-# The default package index has the CUDA build of torch. For the CPU one, name the index of CPU
-# builds that PyTorch's installation page gives, or a mirror of it.
+# The default package index has the CUDA build of torch. For the CPU build, pass the index of CPU
+# builds from PyTorch's installation page, or a mirror of it.
 ARG TORCH_VARIANT
 ARG TORCH_CPU_INDEX=
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -69,7 +68,7 @@ RUN --mount=type=bind,from=build,source=/dist,target=/dist \
 
 COPY --from=native /native /opt/quire/native
 
-# A read-only root is fine where /home/quire and /tmp are writable.
+# The root may be read-only if /home/quire and /tmp are writable.
 ENV PATH=/opt/quire/bin:$PATH \
     HOME=/home/quire \
     QUIRE_CPU_LIBRARY_DIR=/opt/quire/native \
@@ -83,7 +82,7 @@ USER 10001:10001
 EXPOSE 8000 8501
 STOPSIGNAL SIGTERM
 
-# Alive from the first second, ready when the model is loaded: a slow load is no illness.
+# /health/live succeeds before the model is loaded, so a slow load does not count as unhealthy.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=6 \
     CMD ["python3", "-c", "import http.client, os, sys; server = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('QUIRE_PORT', '8000')), timeout=4); server.request('GET', '/health/live'); sys.exit(server.getresponse().status != 200)"]
 

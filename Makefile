@@ -1,4 +1,4 @@
-# Every habit of this project is a target; `make help` lists them.
+# Every routine task of this project is a target; `make help` lists them.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV   := .venv
 AGENTS := build/agents
@@ -11,14 +11,14 @@ ARGS   ?=
 export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Tests run beside each other: numeric libraries must not fight over the cores.
+# Tests run in parallel: numeric libraries must not compete for the cores.
 check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve dashboard chat doctor check quick test test-slow test-chart test-agents coverage
 .PHONY: lint types dead audit format hooks bench peers docs proto clean
 
-help: ## List what can be done here
+help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: pyproject.toml requirements/torch.txt
@@ -46,7 +46,7 @@ dashboard: $(VENV)/.dashboard ## Open the live dashboard and playground on http:
 chat: $(VENV)/.base ## Talk to the running server in this terminal
 	@$(BIN)/quire chat $(ARGS)
 
-doctor: $(VENV)/.base ## Say what this machine can do, what is missing, how to get it
+doctor: $(VENV)/.base ## Report what Quire can use on this machine, what is missing and how to get it
 	@$(BIN)/quire doctor $(ARGS)
 
 # The JavaScript clients that tests drive. Without npm or its registry those tests are skipped.
@@ -57,8 +57,8 @@ $(CLIENTS)/.installed: tests/e2e/javascript/package.json
 
 check: lint dead test test-chart ## All that CI checks before a change lands
 
-# The edit loop. tests/quick.py says which files it takes; a test that starts a process is skipped.
-quick: $(VENV)/.develop ## Run the tests that start no process, in under a minute (ARGS="-k name")
+# For the edit loop. tests/quick.py selects the files; a test that starts a process is skipped.
+quick: $(VENV)/.develop ## Run the tests that do not start a process, in under a minute (ARGS="-k name")
 	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE $(ARGS)
 
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
@@ -76,7 +76,7 @@ $(AGENTS)/.installed: tests/agents/package.json
 	npm install --prefix $(AGENTS) --no-audit --no-fund
 	@touch $@
 
-# Every version is pinned (no resolver runs): resolving these takes pip longer than running them.
+# Every version is pinned (no resolver runs): pip would take longer to resolve these than to run them.
 $(AGENTS)/python/.installed: tests/agents/requirements.txt
 	$(PYTHON) -m venv $(AGENTS)/python
 	$(AGENTS)/python/bin/python -m pip install --quiet --no-deps -r tests/agents/requirements.txt
@@ -85,7 +85,7 @@ $(AGENTS)/python/.installed: tests/agents/requirements.txt
 test-agents: $(VENV)/.develop $(AGENTS)/.installed $(AGENTS)/python/.installed ## Run coding agents and client frameworks (1.5 GB from npm and PyPI)
 	$(BIN)/python -m pytest -m agents -q $(ARGS)
 
-coverage: $(VENV)/.develop ## Run `make test` and say which lines it leaves out (build/coverage has pages)
+coverage: $(VENV)/.develop ## Run `make test` and list the lines that it does not cover (HTML in build/coverage)
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q \
 		--cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
@@ -101,7 +101,7 @@ types: $(VENV)/.develop ## Strict types alone (mypy)
 dead: $(VENV)/.develop ## Find code that nothing uses (vulture; pyproject.toml has the exceptions)
 	! $(BIN)/vulture | grep -v "unused variable"
 
-# An environment of its own: what audits is not audited.
+# In a separate environment, so that the auditing tools are not audited themselves.
 $(AUDIT)/.installed:
 	$(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet pip-audit
@@ -111,7 +111,7 @@ audit: $(VENV)/.develop $(AUDIT)/.installed ## Compare imports with pyproject.to
 	$(BIN)/deptry .
 	$(AUDIT)/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-format: $(VENV)/.develop ## Put the code into the project's format
+format: $(VENV)/.develop ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -124,7 +124,7 @@ bench: $(VENV)/.develop ## Run the CPU benchmarks; each prints a table and write
 	$(BIN)/python -m bench.sse
 	$(BIN)/python -m bench.scheduler
 
-# optimum-intel brings a torchvision that may not go with this torch, and works without it.
+# optimum-intel installs a torchvision that may not match this torch, and works without it.
 $(PEERS)/.installed: requirements/torch.txt requirements/peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet -r requirements/torch.txt

@@ -1,1 +1,1 @@
-"""One command per question; each prints a table and writes JSON under bench/results/."""
+"""Benchmarks: one command per question; each prints a table and writes JSON to bench/results/."""

@@ -1,20 +1,20 @@
-"""Quire's engine against its peers on this machine's CPU, in one interleaved run.
+"""Quire's engine compared with other engines on this machine's CPU, in one interleaved run.
 
-    make peers                         # once: the peers, in an environment of their own
+    make peers                         # once: the peers, in a separate environment
     python -m bench.cpu_peers          # every row
     python -m bench.cpu_peers --shapes 13m --batches 1 --threads 1 --engines quire llama.cpp-bf16
 
 Every engine computes the same checkpoint (random bf16 weights of a Qwen3 shape) on the same prompts
-and chooses greedily. Each runs in a process of its own, and only one at a time: a round goes
-through all engines and through the machine's own limits, so that other load on the machine
-strikes all alike. Read the ratios (medians over rounds of ours to the peer's in the same round)
-and the shares of the limits, not the absolute figures (medians over rounds). ``agree``: how many
-prompts' first tokens are ours, a sign that the same model is computed (near-ties fall either way).
+with greedy sampling. Each runs in a separate process, one at a time: a round goes through all
+engines and the machine's own limits, so that other load on the machine affects all of them equally.
+Read the ratios (medians over rounds of Quire's rate to the peer's in the same round) and the shares
+of the limits, not the absolute figures (medians over rounds). ``agree``: for how many prompts the
+first token is the same as Quire's, a sign that the same model is computed (near-ties may differ).
 
-The limits: a step must at least read every weight once, and compute two operations a weight and
-row, in float32. Bytes and operations per second are measured in each round with torch
-(``bench.peers.machine_limits``): a share beyond 100 % says that torch's own sum or product is not
-at the machine's limit, or that the weights fit into a cache.
+The limits: a step must read every weight at least once, and compute two operations per weight and
+row, in float32. Bytes and operations per second are measured with torch in each round
+(``bench.peers.machine_limits``). A share above 100 % means that torch's own sum or product does not
+reach the machine's limit, or that the weights fit into a cache.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "build" / "peer-models"
 START_SECONDS = 600
 RUN_SECONDS = 600
-# Libraries' threads keep spinning for a while after their work (OpenMP: 0.2 s).
+# Libraries' threads spin for a while after their work (OpenMP: 0.2 s).
 CALM_SECONDS = 0.3
 
 PEER_SHAPES = ("234m", "13m")
@@ -58,8 +58,9 @@ class Absent(Exception):  # noqa: N818 - not an error: the row is skipped
 
 @dataclass(frozen=True)
 class Engine:
-    """``bits``: of a weight; the table compares engines of one kind of weights. ``form``: what its
-    model is converted to ("" : the checkpoint itself). ``ours``: what others are compared to."""
+    """``bits``: per weight; the table compares engines with the same kind of weights. ``form``: the
+    format its model is converted to ("": the checkpoint itself). ``ours``: the reference for the
+    others."""
 
     name: str
     module: str
@@ -107,7 +108,7 @@ ENGINES = (
 
 
 class Worker:
-    """An engine's process. Raises Absent when it cannot start."""
+    """An engine's process. Raises Absent if it cannot start."""
 
     def __init__(self, engine: Engine, model: Path, threads: int, peers: Path) -> None:
         self.engine = engine
@@ -158,7 +159,7 @@ def runs_here(engine: Engine) -> bool:
 
 
 def checkpoint(shape: str) -> Path:
-    """Random bf16 weights in Hugging Face layout, made once."""
+    """Create random bf16 weights in Hugging Face format, unless they exist."""
     path = MODELS / shape
     if not (path / "model.safetensors").exists():
         torch.manual_seed(0)
@@ -169,7 +170,7 @@ def checkpoint(shape: str) -> Path:
 
 
 def converted(shape: str, form: str, peers: Path) -> Path:
-    """The checkpoint in a peer's form, made once. Raises Absent."""
+    """Convert the checkpoint to a peer's format, unless that is done. Raises Absent."""
     source = checkpoint(shape)
     if not form:
         return source
@@ -195,8 +196,8 @@ def converted(shape: str, form: str, peers: Path) -> Path:
 
 
 def weights_of(shape: str) -> tuple[int, int]:
-    """Weights that every token is multiplied with, and those of the head, which only tokens that
-    are followed by a sampled one are."""
+    """Return the number of weights that every token is multiplied with, and of those in the head,
+    which are used only for tokens that are followed by a sampled one."""
     c = json.loads((checkpoint(shape) / "config.json").read_text())
     heads = 2 * c["num_attention_heads"] + 2 * c["num_key_value_heads"]
     layer = c["hidden_size"] * (heads * c["head_dim"] + 3 * c["intermediate_size"])
@@ -205,7 +206,7 @@ def weights_of(shape: str) -> tuple[int, int]:
 
 @dataclass
 class Row:
-    """One engine's timings of one shape, batch and thread count, a round each."""
+    """One engine's timings for one shape, batch and thread count, one per round."""
 
     shape: str
     batch: int
@@ -219,7 +220,7 @@ class Row:
     agree: int = 0
 
     def rates(self, phase: str) -> list[float]:
-        """Tokens per second in each round; of the prompt for ``prefill``."""
+        """Return tokens per second in each round; prompt tokens for ``prefill``."""
         decoded = self.batch * (self.output - 1)
         found = []
         for timing in self.timings:
@@ -298,7 +299,7 @@ def median_ratio(ours: list[float], theirs: list[float]) -> float:
 
 
 def most(row: Row, phase: str, limits: list[Limits]) -> list[float]:
-    """Tokens per second of the phase that the machine's limits allow, in each round."""
+    """Return the tokens per second of the phase that the machine's limits allow, in each round."""
     layers, head = weights_of(row.shape)
     tokens = row.batch * (row.prompt if phase == "prefill" else 1)
     operations = 2 * (layers * tokens + head * row.batch)

@@ -1,14 +1,14 @@
-"""Quire's engine against transformers on this machine's CPU, in one interleaved run.
+"""Quire's engine compared with transformers on this machine's CPU, in one interleaved run.
 
     python -m bench.engine_cpu                        # every row
     python -m bench.engine_cpu --shapes pocket --batches 16 --threads 1
 
 Both sides run the same shape with random weights in float32, prompts of the same lengths and a
-fixed number of greedy tokens. Ours is the whole engine core (scheduler, block tables, sampler),
-not a bare forward pass. Peers: ``generate`` and, unless ``--no-cb``, continuous batching
-(``generate_batch``). Rounds alternate between the engines, so that other load on the machine
-strikes all alike: read the ratios (medians over rounds), not the absolute figures (best rounds).
-The ratio in brackets is of tokens per second of CPU time, which other load distorts least.
+fixed number of greedy tokens. Quire runs as the whole engine core (scheduler, block tables,
+sampler), not only the forward pass. Peers: ``generate`` and, unless ``--no-cb``, continuous
+batching (``generate_batch``). Rounds alternate between the engines, so that other load on the
+machine affects them equally: read the ratios (medians over rounds), not the absolute figures (best
+rounds). The ratio in brackets is of tokens per second of CPU time, which other load distorts least.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Prompts = list[list[int]]
 
 @dataclass
 class Rates:
-    """Output tokens per second of wall time and per second of CPU time, one entry a round; whole
-    requests from submission to the last token."""
+    """Output tokens per second of wall time and per second of CPU time, one entry per round, for
+    whole requests from submission to the last token."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Row:
     engines: dict[str, Rates]
 
     def ratio(self, peer: str, kind: str) -> float:
-        """Median over rounds of ours to the peer's in the same round."""
+        """Return the median over rounds of Quire's rate to the peer's in the same round."""
         ours, theirs = getattr(self.engines["quire"], kind), getattr(self.engines[peer], kind)
         return float(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)))
 

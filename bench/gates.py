@@ -1,8 +1,8 @@
-"""Does pocket keep its promises through the whole product? Its gate table, over HTTP.
+"""Checks pocket through the whole product: its table of gates, over HTTP.
 
-``python -m bench.gates`` starts the server, asks every held-out question greedily through the
-official OpenAI SDK, and judges the parsed answers (reasoning, content, tool calls) that came back.
-``--base-url`` asks a server that already runs.
+``python -m bench.gates`` starts the server, sends every held-out question with the official OpenAI
+SDK and greedy sampling, and judges the parsed answers (reasoning, content, tool calls).
+``--base-url`` uses a server that is already running.
 """
 
 from __future__ import annotations

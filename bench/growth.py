@@ -1,13 +1,13 @@
-"""How does cost grow with the batch, the context and the queue?
+"""Measures how cost grows with the batch, the context and the queue.
 
     python -m bench.growth                     # prints tables, writes the JSON and the plots
 
-``step``: one decode step of the 13M shape (random weights, float32, one thread) against the batch
-and against the context, which is laid out in the KV cache without being computed. ``planning``:
-the scheduler's share of a step, without a model. ``queue``: microseconds for each of so many
-requests that wait behind a full engine: accepted, refused (too long), cancelled in random order.
-Medians of CPU time, which other load on the machine distorts least; what is linear per step stays
-flat per sequence, and what is quadratic is seen at once.
+``step``: one decode step of the 13M shape (random weights, float32, one thread) by batch size and
+by context length; contexts are laid out in the KV cache without being computed. ``planning``: the
+scheduler's share of a step, without a model. ``queue``: microseconds per request, for that many
+requests waiting at a full engine: accepted, refused (too long), cancelled in random order.
+Medians of CPU time, which other load on the machine distorts least. A cost that is linear per step
+shows as constant per sequence; a quadratic one is obvious.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PlanningRow:
 
 @dataclass(frozen=True)
 class QueueRow:
-    """Microseconds for each."""
+    """Microseconds per request."""
 
     waiting: int
     accept: float
@@ -92,7 +92,8 @@ def load(batch: int, context: int) -> ModelRunner:
 
 
 def decode_step(batch: int, context: int) -> StepPlan:
-    """Each sequence's last token is computed; its blocks hold zeros, which take as long."""
+    """Plan a step that computes each sequence's last token; blocks hold zeros, which take as long
+    as other values."""
     width = -(-context // BLOCK_SIZE)
     items = []
     for uid in range(batch):

@@ -1,13 +1,13 @@
-"""How much does a long prompt slow the streams that run beside it?
+"""Measures how much a long prompt slows the streams that run at the same time.
 
     python -m bench.interference                     # 8 streams, a prompt of 16k tokens
     python -m bench.interference --shapes 13m --prompt 8192
 
-Streams decode; then a prompt arrives, and they go on while it is prefilled. Times per output token
-(all streams, milliseconds) are compared: without the prompt, as long before it came as after it was
-whole and left, for contexts grow meanwhile; and from its arrival to its first token. Once with the
-pace that ``--max-decode-slowdown`` keeps and once without, where the token budget alone bounds a
-step. Random weights, the engine core in this process.
+Streams decode; then a prompt arrives, and they continue while it is prefilled. Times per output
+token (all streams, milliseconds) are compared: without the prompt, for equally long periods before
+it came and after it was finished and removed, because contexts grow meanwhile; and from its arrival
+to its first token. Once with the pacing of ``--max-decode-slowdown``, and once without, when only
+the token budget bounds a step. Random weights, the engine core in this process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Streams:
         self._core.abort(CONNECTION, [handle])
 
     def gaps(self, streams: int, since: float, until: float = math.inf) -> list[float]:
-        """Milliseconds between tokens that came after ``since`` and before ``until``."""
+        """Return the milliseconds between tokens that came after ``since`` and before
+        ``until``."""
         return [
             (after - before) * 1e3
             for handle in range(streams)

@@ -1,19 +1,19 @@
-"""How fast do a checkpoint's weights come into memory, measured against its bytes alone?
+"""Measures how fast a checkpoint's weights are loaded, compared with reading its bytes alone.
 
     python -m bench.loading                     # 1 GiB in bfloat16, by one thread and by four
     python -m bench.loading --gib 8 --threads 1 2 4 8
 
-Every row reads the same file, one tensor after the other, each let go of before the next:
+Every row reads the same file, one tensor after the other; each is freed before the next:
 
 - ``load_file``: safetensors' own, which maps the file; each tensor is then copied, as an engine
-  that closes the file must.
-- ``ours``: the same, through ``CheckpointWeights``.
-- ``fresh memory``: as many threads read the bytes into new memory without knowing what they are.
-- ``ours, reused`` and ``one buffer``: the last two into memory that is there already, which is how
-  bytes pass through pinned buffers to a GPU (the copy to it not counted).
+  that closes the file must do.
+- ``ours``: the same with ``CheckpointWeights``.
+- ``fresh memory``: the same number of threads read the bytes into new memory without parsing them.
+- ``ours, reused`` and ``one buffer``: the previous two, into memory that was already allocated, as
+  when bytes pass through pinned buffers to a GPU (without the copy to it).
 
-Cold: the file's pages were dropped from the page cache first. Rows of a round take turns; rates
-are medians over rounds in GB/s of the file, ratios those of the rows' own rounds to ``load_file``.
+Cold: the file's pages were dropped from the page cache first. A round's rows alternate; rates are
+medians over rounds in GB/s of the file, ratios are relative to ``load_file`` in the same round.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from engine.weights.reading import ReadAhead
 from engine.weights.stored import Shape, TensorFile, stored_tensors, whole
 from engine.weights.weights import SINGLE, CheckpointWeights
 
-# A layer of an 8B model in miniature: matrices, and a norm between them.
+# A layer of an 8B model at a smaller scale: matrices with a norm between them.
 ROWS, COLUMNS = 8192, 2048
 MATRIX_BYTES = ROWS * COLUMNS * 2
 BLOCK = READ_PIECE_BYTES
@@ -52,7 +52,7 @@ Shapes = dict[str, Shape]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """``dtype``: that the tensors are to have. ``load`` reads the whole file."""
+    """``dtype``: of the loaded tensors. ``load`` reads the whole file."""
 
     name: str
     threads: int
@@ -97,7 +97,7 @@ def load_ours(directory: Path, shapes: Shapes, threads: int, dtype: torch.dtype)
 
 
 class ReusedMemory(Target):
-    """Tensors of one shape share their memory."""
+    """Tensors of the same shape share memory."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__(dtype, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""How every benchmark says what it found: a table for people, JSON for machines."""
+"""How every benchmark reports its results: a table for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Rows share their keys; floats are shown with three significant digits."""
+    """Print rows with the same keys; floats are shown with three significant digits."""
     if not rows:
         return
     cells = [[_cell(row.get(key)) for key in rows[0]] for row in rows]
@@ -45,7 +45,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 def write_result(
     name: str, rows: list[dict[str, Any]], *, device: str | None = None, **facts: Any
 ) -> Path:
-    """Writes bench/results/<name>.json with date, device and versions; returns its path."""
+    """Write bench/results/<name>.json with date, device and versions; return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     result = {

@@ -1,17 +1,20 @@
-"""What planning costs: the scheduler and the core under many sequences, without a model.
+"""Measures the cost of planning: scheduler and core with many sequences, without a model.
 
     python -m bench.scheduler [--json PATH]
 
-``decode``: N sequences run, M wait behind them; one step is schedule() and update() for every
-running one, in milliseconds. ``core``: the same through EngineCore with a runner that answers at
-once, outputs encoded into one frame, so all the host work of a step but the socket.
-``queue``: sequences added to a full engine and aborted again, in microseconds each.
-Each row is the median of its steps, and the worst; single-threaded, CPU time as well as wall.
+``decode``: N sequences run and M wait; one step is schedule() and update() for all running
+sequences, in milliseconds. ``prefill``: a new prompt of 32 blocks with each step of 16 decodes.
+``core``: decodes through EngineCore with a runner that returns at once, and outputs encoded into
+one frame: all of a step's work on the host except the socket. ``queue``: sequences added to a full
+engine and aborted, in microseconds each.
+Each row has the median and the maximum of its steps; single-threaded, CPU time as well as wall
+time.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import random
@@ -45,7 +48,7 @@ class Row:
 
 
 class InstantRunner:
-    """Answers every plan at once."""
+    """Returns results for every plan at once."""
 
     def __init__(self, num_kv_blocks: int) -> None:
         self.info = ModelInfo(
@@ -68,7 +71,7 @@ class InstantRunner:
         return StepResult([SampledToken(7) if item.completes else None for item in plan.scheduled])
 
     def forget(self, uid: int) -> None:
-        """Nothing is kept."""
+        """Nothing to forget."""
 
 
 def prompt(seed: int) -> list[int]:
@@ -82,7 +85,7 @@ def sequence(uid: int) -> Sequence:
 
 
 def filled_scheduler(running: int, waiting: int) -> Scheduler:
-    """``running`` sequences decode, ``waiting`` more are queued."""
+    """Create a scheduler with ``running`` decoding sequences and ``waiting`` queued ones."""
     scheduler = Scheduler(
         num_kv_blocks=(running + 1) * 64,
         block_size=BLOCK_SIZE,
@@ -118,6 +121,33 @@ def bench_decode(running: int, waiting: int) -> Row:
     return measured("decode", running, waiting, lambda: one_step(scheduler))
 
 
+def bench_prefill(prompt_blocks: int) -> Row:
+    """Steps of 16 decodes and a prompt that is new to a full prefix cache: each of its blocks
+    evicts one."""
+    scheduler = Scheduler(
+        num_kv_blocks=1024,
+        block_size=BLOCK_SIZE,
+        max_model_len=8192,
+        max_num_seqs=128,
+        max_num_batched_tokens=8192,
+    )
+    for uid in range(16):
+        scheduler.add(sequence(uid))
+    tokens = prompt_blocks * BLOCK_SIZE + 1
+    uids = itertools.count(1000)
+
+    def step() -> None:
+        uid = next(uids)
+        new = Sequence(uid, "r", [uid] * tokens, tokens, SamplingParams(max_tokens=1))
+        scheduler.add(new)
+        one_step(scheduler)
+        scheduler.finish(new)
+
+    while scheduler.block_counts().free > 1:
+        step()
+    return measured("prefill, evicting", 17, 0, step)
+
+
 def bench_core(running: int, waiting: int) -> Row:
     core = EngineCore(
         InstantRunner((running + 1) * 64),
@@ -143,7 +173,7 @@ def bench_core(running: int, waiting: int) -> Row:
 
 
 def bench_queue(waiting: int, order: str) -> list[Row]:
-    """Time to add sequences behind a full engine, and to abort them in an order."""
+    """Time adding sequences to the queue of a full engine, and aborting them in an order."""
     scheduler = filled_scheduler(16, 0)
     sequences = [sequence(uid) for uid in range(100, 100 + waiting)]
     rows = [per_item("queue: add", waiting, lambda: each(scheduler.add, sequences))]
@@ -173,6 +203,7 @@ def run() -> list[Row]:
         bench_decode(64, 0),
         bench_decode(256, 1000),
         bench_decode(1000, 10_000),
+        bench_prefill(32),
         bench_core(1, 0),
         bench_core(16, 0),
         bench_core(64, 0),

@@ -46,5 +46,5 @@ def shape_config(name: str, max_positions: int) -> Qwen3Config:
 
 
 def save_shape(name: str, directory: Path, *, max_positions: int) -> None:
-    """A model directory without weights (``--load-format dummy``)."""
+    """Write a model directory without weights (for ``--load-format dummy``)."""
     shape_config(name, max_positions).save_pretrained(directory)

@@ -1,7 +1,8 @@
-"""Does a loaded server stay as it is? Streams without pause for minutes, and weighs the processes.
+"""Checks that a loaded server stays stable: streams for minutes without pause and watches the
+processes' memory.
 
-``python -m bench.soak --minutes 5 --streams 64 --cores 2`` confines server and client together to
-that many cores. Every answer is compared with the same prompt's non-streamed answer.
+``python -m bench.soak --minutes 5 --streams 64 --cores 2`` pins server and client together to that
+many cores. Every answer is compared with the same prompt's non-streamed answer.
 """
 
 from __future__ import annotations

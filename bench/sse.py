@@ -1,15 +1,15 @@
-"""How many streamed tokens does one CPU-second of an API worker carry?
+"""Measures how many streamed tokens one CPU-second of an API worker can serve.
 
     python -m bench.sse                       # 256 streams, a token each every 10 ms, every row
     python -m bench.sse --rows chat --seconds 20
 
-The real worker (``python -m service.worker``) serves a stand-in engine that speaks the engine's own
-protocol on a unix socket and gives every sequence one token per step (in one row, 16 at once, as
-after a pause or from several tokens a step). A client on loopback opens
-all streams, then reads and counts events. Only the worker's CPU time counts, so that other load on
-the machine distorts little. ``events per write`` is 1 when every token is written by itself; it
-grows when tokens wait for their stream, which makes them cheaper. The last row is the limit: what a
-bare app that writes a ready-made chunk reaches on the same HTTP server, in the same run.
+The real worker (``python -m service.worker``) uses a stand-in engine that speaks the engine's
+protocol on a unix socket and gives every sequence one token per step (in one row 16 at once, as
+after a pause or from several tokens per step). A client on loopback opens all streams, then reads
+and counts events. Only the worker's CPU time counts, so that other load on the machine distorts
+little. ``events per write`` is 1 if every token is written separately; it grows when tokens wait
+for their stream, which makes them cheaper. The last row is the limit: the rate of a minimal app
+that writes a pre-rendered chunk on the same HTTP server, in the same run.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class StandInEngine:
     def _outputs(self) -> StepOutputs:
         now = time.monotonic()
         self._steps += 1
-        # Whoever waits for tokens that came meanwhile gets them at once: ``priority`` of them.
+        # A sequence gets ``priority`` tokens at once (at least one), as after a pause.
         handles = array(
             "q",
             [
@@ -165,7 +165,7 @@ class StandInEngine:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process so far."""
+    """Return the user and system time of all threads of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -193,7 +193,7 @@ def open_stream(port: int, path: str, body: dict[str, Any]) -> socket.socket:
 
 
 class Reader:
-    """Reads all streams as they come and counts events and writes: each write is one chunk of
+    """Reads all streams as they arrive and counts events and writes: each write is one chunk of
     HTTP's chunked encoding, framed by two CRLF, and nothing else here contains a CRLF."""
 
     def __init__(self, streams: list[socket.socket]) -> None:
@@ -280,7 +280,7 @@ def _measure(
 
 
 def run_engine(path: Path, step_seconds: float) -> None:
-    """The stand-in's own process."""
+    """Run the stand-in engine in its own process."""
     asyncio.run(StandInEngine(step_seconds).serve(path))
 
 

@@ -1,7 +1,7 @@
-"""The least that our HTTP server can do per streamed token: what ``bench.sse`` measures against.
+"""The least work that the HTTP server can do per streamed token: the reference of ``bench.sse``.
 
-A bare ASGI app on the same server and loop. It has no engine, parser, encoder or accounting: every
-``--step-ms`` each stream writes one chunk that was rendered once.
+A minimal ASGI app on the same server and event loop. It has no engine, parser, encoder or
+accounting: every ``--step-ms`` each stream writes one chunk that was rendered once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metronome:
 
 
 def bare_app(metronome: Metronome) -> Any:
-    """An ASGI app whose every request is an endless stream."""
+    """Return an ASGI app that answers every request with an endless stream."""
 
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -76,7 +76,7 @@ async def _left(receive: Any) -> None:
 
 
 async def serve(port: int, step_seconds: float) -> None:
-    """Until killed."""
+    """Serve until killed."""
     metronome = Metronome(step_seconds)
     server = HttpServer(bare_app(metronome), open_listening_socket("127.0.0.1", port))
     await server.start()

@@ -1,12 +1,12 @@
-"""What do requests cost that wait: accepted, refused, given up, up to 100,000 of them?
+"""Measures the cost of waiting requests: accepted, refused, abandoned, up to 100,000 of them.
 
     python -m bench.waiting                     # 1,000, 10,000 and 100,000 sequences
 
 The real worker and a real engine (a simulated model whose steps take a second, so that all wait),
-over HTTP: streamed chats of 100 choices each until that many sequences wait; then as many more
-requests as the queue's limit refuses (429); then every client leaves at once. Microseconds of CPU
-time, of the worker and of the engine: per sequence accepted, per request refused, per sequence
-given up. Flat figures mean that nothing is quadratic.
+over HTTP: streamed chats of 100 choices each until that many sequences wait; then as many requests
+again, which the queue's limit refuses (429); then every client disconnects at once. Microseconds of
+CPU time of the worker and of the engine: per sequence accepted, per request refused, per sequence
+abandoned. Constant figures mean that nothing is quadratic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Row:
-    """Microseconds of CPU time for each; resident memory in MiB with all of them waiting."""
+    """Microseconds of CPU time per request; resident memory in MiB while all of them wait."""
 
     waiting: int
     accept_worker: float
@@ -45,14 +45,14 @@ class Row:
 
 
 class Meter:
-    """CPU time that a process took between two readings."""
+    """The CPU time that a process used between two readings."""
 
     def __init__(self, process: Process) -> None:
         self._pid = process.popen.pid
         self._last = self._ticks()
 
     def microseconds(self, count: int) -> float:
-        """Since the last reading, for each of ``count``."""
+        """Return the time since the last reading, divided by ``count``."""
         before, self._last = self._last, self._ticks()
         return (self._last - before) * TICK_SECONDS * 1e6 / count
 

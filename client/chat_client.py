@@ -1,4 +1,4 @@
-"""A client of an OpenAI-compatible chat API: streams one answer, standard library only."""
+"""A client for OpenAI-compatible chat APIs: streams one answer. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TIMEOUT_SECONDS = 300.0
 
 
 class ServerError(Exception):
-    """The server cannot be reached, or answered with an error. The message is for people."""
+    """The server cannot be reached, or returned an error. The message is for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that arrived. ``reasoning``: the model is thinking, not answering."""
+    """Text that arrived. ``reasoning``: it belongs to the model's reasoning, not the answer."""
 
     text: str
     reasoning: bool = False
@@ -27,8 +27,8 @@ class Piece:
 
 @dataclass(slots=True)
 class Timings:
-    """``first_token`` and ``total`` in seconds since the request was sent; ``tokens`` is the
-    server's own count, 0 until it said so."""
+    """``first_token`` and ``total``: seconds since the request was sent. ``tokens``: the count that
+    the server reports, 0 until then."""
 
     first_token: float | None = None
     total: float = 0.0
@@ -36,15 +36,15 @@ class Timings:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Of the stream after its first token; None when there is no such stretch."""
+        """Return the rate after the first token; None if it cannot be measured."""
         if self.first_token is None or self.tokens < 2 or self.total <= self.first_token:
             return None
         return (self.tokens - 1) / (self.total - self.first_token)
 
 
 class ChatClient:
-    """``base_url`` with or without ``/v1``. Raises ValueError for one that is not an http(s) URL
-    and for an API key that no header can carry."""
+    """``base_url``: with or without ``/v1``. Raises ValueError if it is not an http(s) URL, or if
+    the API key cannot be sent in a header."""
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
         parts = urlsplit(base_url if "://" in base_url else f"http://{base_url}")
@@ -61,7 +61,7 @@ class ChatClient:
         self.timings = Timings()
 
     def models(self) -> list[str]:
-        """The names the server answers to. Raises ServerError."""
+        """Return the names of the models that the server offers. Raises ServerError."""
         connection, response = self._request("GET", "/v1/models", None)
         try:
             return [model["id"] for model in json.load(response)["data"]]
@@ -71,8 +71,8 @@ class ChatClient:
             connection.close()
 
     def stream(self, request: dict[str, Any]) -> Generator[Piece, None, None]:
-        """Pieces of one answer as they come. Closing the generator closes the connection, which
-        makes the server stop. ``timings`` follows. Raises ServerError."""
+        """Yield pieces of one answer as they arrive. Closing the generator closes the connection,
+        which makes the server stop. Updates ``timings``. Raises ServerError."""
         self.timings = timings = Timings()
         begin = time.monotonic()
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}
@@ -118,7 +118,7 @@ class ChatClient:
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a server-sent event stream, up to ``[DONE]``."""
+    """Yield the JSON objects of a server-sent event stream, up to ``[DONE]``."""
     for line in response:
         field, _, value = line.decode().rstrip("\r\n").partition(":")
         if field != "data":

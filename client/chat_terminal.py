@@ -1,4 +1,4 @@
-"""Talk to a running server. Ctrl-C stops an answer, /new starts afresh, Ctrl-D leaves."""
+"""Talk to a running server. Ctrl-C stops an answer, /new starts over, Ctrl-D quits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = (
     {code: f"<{code:04X}>" for code in _REORDERING | _OBEYED}
     | {code: chr(0x2400 + code) for code in _OBEYED if code < 0x20}
     | {0x7F: "\u2421"}
-    | dict.fromkeys(range(55296, 57344), "�")  # halves of a pair cannot be written
+    | dict.fromkeys(range(55296, 57344), "�")  # lone surrogates cannot be encoded
 )
 
 
@@ -34,7 +34,7 @@ def run(
 ) -> int:
     """Read messages from stdin and stream answers to stdout until the input ends.
 
-    Returns the exit status: 0, or 1 when the server cannot be used.
+    Returns the exit status: 0, or 1 if the server cannot be used.
     """
     try:
         client = ChatClient(base_url, api_key)
@@ -67,8 +67,8 @@ def run(
 def _exchange(
     client: ChatClient, request: dict[str, Any], messages: list[dict[str, Any]], text: str
 ) -> list[dict[str, Any]]:
-    """Send ``text``, print the answer. Returns the conversation that this leaves: unchanged if
-    nothing was answered."""
+    """Send ``text`` and print the answer. Returns the conversation afterwards: unchanged if there
+    was no answer."""
     asked = [*messages, {"role": "user", "content": text}]
     answer: list[str] = []
     colours = sys.stdout.isatty()
@@ -92,9 +92,8 @@ def _exchange(
 
 
 def printable(text: str) -> str:
-    """What a model or server says, with nothing in it that a terminal obeys: control characters
-    but for tab and newline are shown as pictures of them, and what would reorder text as its
-    code."""
+    """Make text from a model or server safe to print: control characters except tab and newline
+    are replaced by their pictures, and characters that reorder text by their codes."""
     return text.translate(_SHOWN)
 
 

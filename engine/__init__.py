@@ -1,1 +1,1 @@
-"""Quire's engine: tokens in, tokens out. Knows nothing of text, HTTP or users."""
+"""Quire's engine: tokens in, tokens out. It does not deal with text, HTTP or users."""

@@ -1,7 +1,7 @@
-"""``python -m engine``: the engine alone.
+"""``python -m engine``: runs the engine by itself.
 
-With ``--socket PATH`` it serves there. With ``--prompt-token-ids 1,2,3`` it continues one prompt
-and prints what it generates, one JSON object a line, then a summary.
+With ``--socket PATH`` it listens on that socket. With ``--prompt-token-ids 1,2,3`` it continues one
+prompt and prints the output, one JSON object per line, then a summary.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def load_model(
     rank_arguments: tuple[str, ...] = (),
     on_failure: Callable[[str], None] = lambda reason: None,
 ) -> Runner:
-    """Load the model onto its devices, or the stand-in for one. Closing ``ends`` lets go of it.
+    """Load the model onto its devices, or create a simulated one. Closing ``ends`` frees it.
     For several ranks see ``engine.ranks.ranks.Ranks``."""
-    # Imported late on purpose: torch takes seconds to import, and by then the socket must answer.
+    # Imported late on purpose: torch takes seconds to import, and the socket must be ready first.
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
 
@@ -103,7 +103,7 @@ def load_model(
     if config.tensor_parallel_size > 1:
         from engine.ranks.ranks import Ranks
 
-        # Started before torch is imported here, so that all import it at the same time.
+        # Started before this process imports torch, so that all processes import it in parallel.
         ranks = Ranks(config.tensor_parallel_size, arguments=rank_arguments, on_failure=on_failure)
         ends.enter_context(ranks)
         from engine.ranks.runner import parallel_runner
@@ -115,7 +115,8 @@ def load_model(
 
 
 def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitStack) -> int:
-    """Generate for one prompt, printing to stdout. Exit status: 0, or 1 if the engine refused."""
+    """Generate for one prompt, printing to stdout. Returns the exit status: 0, or 1 if the engine
+    refused the prompt."""
     assert settings.prompt_token_ids is not None
     prompt = [int(text) for text in settings.prompt_token_ids.split(",")]
     core = EngineCore(

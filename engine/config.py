@@ -1,7 +1,7 @@
 """The engine's settings, each declared once: type, bounds, default, meaning.
 
 ``engine.options`` turns such a struct into command-line flags; the service shows the same flags.
-Imports no torch.
+Does not import torch.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ OnProgress = Callable[[str, int, int], None]
 
 
 class DeviceError(ValueError):
-    """The asked-for device is not there; the message says what is."""
+    """The requested device is not available; the message lists those that are."""
 
 
-# Groups, in the order of the documentation.
+# Groups, in the order in which the documentation lists them.
 _MODEL = "Model"
 _HARDWARE = "Hardware"
 _BATCHING = "Batching"
@@ -29,7 +29,7 @@ _KV_CACHE = "KV cache"
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How one engine process runs its model. Flags bear the names the field already knows."""
+    """How one engine process runs its model. Flags have the names that are common in the field."""
 
     model: Annotated[
         str,

@@ -45,6 +45,18 @@ class WaitingReason(enum.StrEnum):
     CONSTRAINT = "constraint"  # only waiting for grammars, which delay no other sequence
 
 
+class PrefixMissReason(enum.StrEnum):
+    """Why the rest of a prompt was not found in the prefix cache."""
+
+    FIRST_SEEN = "first_seen"  # no block with these tokens has been computed
+    DIVERGED = "diverged"  # another prompt has the same prefix, and continues differently
+    EVICTED = "evicted"  # its blocks were needed for other sequences
+    SALT = "salt"  # the same tokens are cached under another salt
+    SHORT = "short"  # less than a block is left; the last token is always computed
+    WHOLE_PROMPT = "whole_prompt"  # the request needs every prompt token computed
+    OFF = "off"  # there is no prefix cache
+
+
 class Pooling(enum.StrEnum):
     """Which of an input's final hidden states are used for its vector."""
 
@@ -248,12 +260,23 @@ def packed_top(top: Iterable[tuple[int, float]]) -> bytes:
     return b"".join([_TOP_LOGPROB.pack(token_id, logprob) for token_id, logprob in top])
 
 
+class PrefixMiss(msgspec.Struct, frozen=True, array_like=True):
+    """Why the prefix cache had no more of a prompt. ``request_id``: a request that diverged there;
+    ``seconds_ago``: when the next block was evicted."""
+
+    reason: PrefixMissReason
+    request_id: str = ""
+    seconds_ago: float | None = None
+
+
 class Admitted(msgspec.Struct, frozen=True, array_like=True):
-    """A sequence left the waiting queue for the first time. Sent before the step that runs it."""
+    """A sequence left the waiting queue for the first time. Sent before the step that runs it.
+    ``prefix_miss``: None if the model has no KV cache."""
 
     handle: int
     time: float
     cached_tokens: int  # prompt tokens found in the prefix cache
+    prefix_miss: PrefixMiss | None = None
 
 
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
@@ -300,6 +323,15 @@ class EngineCounters(msgspec.Struct):
 
     prompt_tokens_computed: int = 0
     prompt_tokens_cached: int = 0  # found in the prefix cache and never computed by the sequence
+    # Of the prompt tokens that were not cached when their sequence was first admitted, by
+    # ``PrefixMissReason``. Those of a sequence that is aborted in its prefill are included.
+    prefix_missed_first_seen: int = 0
+    prefix_missed_diverged: int = 0
+    prefix_missed_evicted: int = 0
+    prefix_missed_salt: int = 0
+    prefix_missed_short: int = 0
+    prefix_missed_whole_prompt: int = 0
+    prefix_missed_off: int = 0
     tokens_recomputed: int = 0  # after a preemption; without those found in the cache
     tokens_generated: int = 0
     preemptions: int = 0

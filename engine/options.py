@@ -1,17 +1,17 @@
-"""Command-line flags and environment variables out of a settings struct.
+"""Command-line flags and environment variables generated from a settings struct.
 
 A settings struct is a msgspec struct whose fields are annotated with ``setting(…)``: group,
 description, bounds. ``max_model_len`` becomes ``--max-model-len`` and ``QUIRE_MAX_MODEL_LEN``;
 a bool becomes ``--x`` and ``--no-x``; a list's items are separated by commas, and its flag may be
-given several times. Every value is checked on its own as it is read, and the message names the
-flag or variable at fault. A flag wins over a variable, a variable over the default.
+given several times. Each value is checked separately as it is read, and errors name the flag or
+variable. A flag overrides a variable, a variable overrides the default.
 
-A field declared ``secret`` may also be read from a file that ``QUIRE_X_FILE`` names. It reaches
-child processes by environment (``secret_environment``) and never by argument, which every user of
-the machine can read, and no message quotes its value.
+A field declared ``secret`` may also be read from a file that ``QUIRE_X_FILE`` names. It is passed
+to child processes in the environment (``secret_environment``), never as an argument, which every
+user of the machine can read, and no message quotes its value.
 
-From the same table ``service.settings_page`` writes docs/settings.md, and ``helm.generate`` what
-the chart knows of settings.
+From the same table ``service.settings_page`` writes docs/settings.md, and ``helm.generate`` the
+chart's settings.
 
     parser = argparse.ArgumentParser()
     add_arguments(parser, EngineConfig)
@@ -36,18 +36,18 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class OptionError(ValueError):
-    """A flag or variable is missing or has a value that its field does not take."""
+    """A flag or variable is missing or has an invalid value."""
 
 
 def setting(group: str, description: str, *, secret: bool = False, **bounds: Any) -> Meta:
-    """The declaration of one field, beside its type. ``group`` is a heading of ``--help`` and of
-    the documentation; ``bounds`` are those of ``msgspec.Meta``."""
+    """Declare one field, next to its type. ``group`` is a heading of ``--help`` and of the
+    documentation; ``bounds`` are those of ``msgspec.Meta``."""
     return Meta(description=description, extra={"group": group, "secret": secret}, **bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One field of a settings struct, as users meet it."""
+    """One field of a settings struct, as users see it."""
 
     name: str
     annotation: Any  # the field's type with its bounds, as msgspec checks it
@@ -75,23 +75,23 @@ class Option:
         return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
 
     def parse(self, text: str | list[str]) -> Any:
-        """The field's value out of what a user typed. Raises OptionError."""
+        """Convert what a user typed to the field's value. Raises OptionError."""
         try:
             return self.check(text)
         except msgspec.ValidationError as error:
             raise OptionError(f"{error}{self.quoted(text)}") from None
 
     def check(self, value: Any) -> Any:
-        """``value`` in the field's type. Raises msgspec.ValidationError."""
+        """Return ``value`` in the field's type. Raises msgspec.ValidationError."""
         return msgspec.convert(value, self.annotation, strict=False)
 
     def quoted(self, value: Any) -> str:
-        """For a message about this value."""
+        """Return ``value`` as an error message may show it."""
         return "" if self.secret else f" (got {value!r})"
 
 
 def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
-    """The struct's fields in order."""
+    """Yield the struct's fields in order."""
     annotations = get_type_hints(struct_type, include_extras=True)
     info = inspect.type_info(struct_type)
     assert isinstance(info, inspect.StructType)
@@ -111,7 +111,8 @@ def options(struct_type: type[msgspec.Struct]) -> Iterator[Option]:
 
 
 def _unwrap(kind: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
-    """A field's type without ``| None`` and wrappers, and what ``setting`` declared of it."""
+    """Return a field's type without ``| None`` and wrappers, and the metadata that ``setting``
+    declared."""
     declared: dict[str, Any] = {"description": ""}
     while True:
         if isinstance(kind, inspect.Metadata):
@@ -135,9 +136,9 @@ def add_arguments(
     parser: argparse.ArgumentParser, struct_type: type[msgspec.Struct], group: str | None = None
 ) -> None:
     """Add a flag for each field, under the heading of its group in ``--help``, or of ``group``
-    where the field has none.
+    if the field has none.
 
-    A flag that is not given leaves no attribute, so that defaults stay in one place: the struct.
+    A flag that is not given sets no attribute, so that defaults are only in the struct.
     """
     headings: dict[str | None, argparse._ActionsContainer] = {None: parser}
     for option in options(struct_type):
@@ -160,7 +161,7 @@ def add_arguments(
 
 
 class _Gather(argparse.Action):
-    """Joins the lists of a flag given several times; the first replaces the default."""
+    """Joins the lists of a flag that is given several times; the first replaces the default."""
 
     def __call__(
         self,
@@ -224,8 +225,8 @@ def _bounds(kind: inspect.Type) -> str:
 def environment_defaults(
     struct_type: type[msgspec.Struct], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The fields that environment variables, or the files they name, set. Raises OptionError naming
-    the variable."""
+    """Return the fields set by environment variables, or by the files they name. Raises
+    OptionError naming the variable."""
     defaults: dict[str, Any] = {}
     for option in options(struct_type):
         variable, text = option.variable, environ.get(option.variable)
@@ -243,7 +244,7 @@ def environment_defaults(
 
 
 def _read(path: str, variable: str) -> str:
-    """A secret's file, without the space around it that editors and ``echo`` leave."""
+    """Read a secret's file, without the surrounding white space that editors and ``echo`` add."""
     try:
         text = Path(path).read_text().strip()
     except (OSError, ValueError) as error:
@@ -255,7 +256,7 @@ def _read(path: str, variable: str) -> str:
 
 
 def secret_environment(settings: msgspec.Struct) -> dict[str, str]:
-    """The variables by which a child gets the settings that ``to_argv`` leaves out."""
+    """Return the variables that pass a child the settings that ``to_argv`` leaves out."""
     found: dict[str, str] = {}
     for option in options(type(settings)):
         value = getattr(settings, option.name)
@@ -265,7 +266,7 @@ def secret_environment(settings: msgspec.Struct) -> dict[str, str]:
 
 
 def forget_secrets(struct_type: type[msgspec.Struct], environ: MutableMapping[str, str]) -> None:
-    """Take the secrets, once read, out of what child processes inherit."""
+    """Remove the secrets, once read, from the environment that child processes inherit."""
     for option in options(struct_type):
         if option.secret:
             environ.pop(option.variable, None)
@@ -277,7 +278,7 @@ def _split(text: str) -> list[str]:
 
 
 def from_namespace(struct_type: type[S], namespace: argparse.Namespace) -> S:
-    """The struct out of parsed arguments. Attributes that are no field of it are left alone.
+    """Build the struct from parsed arguments. Attributes that are not its fields are ignored.
 
     Raises OptionError for a missing required field or a value out of bounds.
     """
@@ -295,8 +296,8 @@ def from_namespace(struct_type: type[S], namespace: argparse.Namespace) -> S:
 
 
 def to_argv(settings: msgspec.Struct) -> list[str]:
-    """Arguments that ``from_namespace`` turns back into an equal struct; defaults are left out, and
-    so are secrets: those go by ``secret_environment``."""
+    """Return arguments that ``from_namespace`` turns back into an equal struct. Defaults are left
+    out, and so are secrets: see ``secret_environment``."""
     argv: list[str] = []
     for option in options(type(settings)):
         value = getattr(settings, option.name)

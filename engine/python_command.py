@@ -1,4 +1,4 @@
-"""How every child process of ours is started: one place, so that none can be started otherwise."""
+"""The command line of every child Python process, in one place so that all are started alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 
 
 def python_command(*arguments: str) -> list[str]:
-    """The command line of this interpreter with ``arguments``. ``-P`` keeps the working directory
-    off the import path: a file there named like one of our modules must not be executed."""
+    """Return the command line of this interpreter with ``arguments``. ``-P`` keeps the working
+    directory off the import path, so that a file there with the name of one of our modules is not
+    executed."""
     return [sys.executable, "-P", *arguments]

@@ -1,5 +1,5 @@
-"""``python -m helm.generate [--check]``: writes what the chart knows of the server's settings, and
-the table of values in its README."""
+"""``python -m helm.generate [--check]``: writes the chart's parts that depend on the server's
+settings, and the table of values in its README."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEMPLATE_MARKS = (
 
 
 def files() -> dict[Path, str]:
-    """Each file that has generated parts, as it should be."""
+    """Return the up-to-date content of each file with generated parts."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     properties = schema["properties"]
     properties["engine"]["properties"] = settings.engine_schema()
@@ -57,7 +57,7 @@ def _between(text: str, marks: tuple[str, str], part: str) -> str:
 
 
 def stale() -> list[Path]:
-    """The files that are not as they should be."""
+    """Return the files that are out of date."""
     return [
         path
         for path, text in files().items()

@@ -1,7 +1,7 @@
-"""What the chart knows of the server's settings, from the tables that declare them.
+"""The chart's parts that depend on the server's settings, from the tables that declare them.
 
-Each engine setting is a value ``engine.<name>`` of the chart, but for those that another value
-decides. Pure: the tables in, the generated parts out; ``helm.generate`` writes them.
+Each engine setting is a value ``engine.<name>`` of the chart, except those that another value
+decides. Pure functions from the tables to the generated parts; ``helm.generate`` writes them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from engine.config import EngineConfig
 from engine.options import Option, options
 from service.settings import ServiceSettings
 
-# Settings of the engine that another value of the chart decides.
+# Engine settings that another value of the chart decides.
 ELSEWHERE = {"model": "model.path", "device": "gpu.count", "tensor_parallel_size": "gpu.count"}
-# Flags that extraArgs must not give, since other values or templates need to know them.
+# Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = ("host", "port", "grpc_port", "drain_timeout", "device", "model")
-# Secrets with values of their own, each an existing Secret.
+# Secrets with separate values, each an existing Secret.
 _BY_VALUE = {"api_key": "auth", "store_url": "store", "signing_key": "signing"}
-# Where the server's own default does not fit a pod, and what to say of a value there.
+# Defaults for pods, where the server's own default does not fit, and remarks on values.
 DEFAULTS = {"threads": 2}
 _NOTES = {
     "threads": "Set it to the CPUs that you give the pod: a container sees all cores of its node.",
@@ -36,7 +36,7 @@ def engine_settings() -> Iterator[Option]:
 
 
 def key(option: Option) -> str:
-    """``maxModelLen`` for ``max_model_len``."""
+    """Return the chart's name of a setting: ``maxModelLen`` for ``max_model_len``."""
     first, *rest = option.name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -46,7 +46,7 @@ def meaning(option: Option) -> str:
 
 
 def engine_schema() -> dict[str, Any]:
-    """The schema of ``engine``: each value or null, which leaves it to the server."""
+    """Return the schema of ``engine``: each value, or null for the server's default."""
     return {key(option): _schema(option) for option in engine_settings()}
 
 
@@ -68,20 +68,20 @@ def _schema(option: Option) -> dict[str, Any]:
 
 
 def refused_arguments() -> str:
-    """The pattern of words that ``extraArgs`` refuses: secrets are never arguments."""
+    """Return the pattern of words that ``extraArgs`` refuses: secrets are never arguments."""
     secrets = [option.name for option in options(ServiceSettings) if option.secret]
     flags = "|".join(name.replace("_", "-") for name in (*_OWNED, *secrets))
     return f"^--({flags})(=|$)"
 
 
 def secrets_by_reference() -> list[str]:
-    """Variables that ``extraEnv`` takes only from a Secret (``valueFrom``)."""
+    """Return the variables that ``extraEnv`` accepts only from a Secret (``valueFrom``)."""
     secrets = (option for option in options(ServiceSettings) if option.secret)
     return [option.variable for option in secrets if option.name not in _BY_VALUE]
 
 
 def values_block() -> str:
-    """``engine`` in values.yaml."""
+    """Return the block ``engine`` of values.yaml."""
     lines = ["engine:"]
     for option in engine_settings():
         lines += [f"  # {line}" for line in textwrap.wrap(meaning(option), 94)]
@@ -90,7 +90,7 @@ def values_block() -> str:
 
 
 def flags_block() -> str:
-    """The lists of flags with a word, and of switches, in the server's template."""
+    """Return the lists of flags with a word, and of switches, in the server's template."""
     flags, switches = [], []
     for option in engine_settings():
         value = f"$engine.{key(option)}"
@@ -104,7 +104,7 @@ def flags_block() -> str:
 
 
 def other_value(option: Option) -> Any:
-    """One that the setting takes, and that is not its default in the chart."""
+    """Return a valid value of the setting other than its default in the chart."""
     default = DEFAULTS.get(option.name, option.default)
     match option.kind:
         case inspect.BoolType():
@@ -119,7 +119,7 @@ def other_value(option: Option) -> Any:
 
 
 def case() -> str:
-    """A values file that sets every engine setting."""
+    """Return a values file that sets every engine setting."""
     lines = ["# Every setting of the engine. Written by python -m helm.generate.", "engine:"]
     for option in engine_settings():
         value = msgspec.json.encode(other_value(option)).decode()

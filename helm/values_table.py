@@ -18,12 +18,12 @@ END = "<!-- end of values -->"
 def rows(
     schema: dict[str, Any], defaults: dict[str, Any], path: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """(dotted key, default as JSON, description) of each value a user can set."""
+    """Yield (dotted key, default as JSON, description) of each value a user can set."""
     for name, part in schema["properties"].items():
         if name not in defaults:
             continue
         key = f"{path}{name}"
-        # Free-form objects, such as resources, are one value.
+        # A free-form object, such as resources, is one value.
         if "properties" in part and "requests" not in part["properties"]:
             yield from rows(part, defaults[name], f"{key}.")
         else:
@@ -31,7 +31,7 @@ def rows(
 
 
 def table(schema: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """The Markdown table."""
+    """Return the Markdown table."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
     for key, default, meaning in rows(schema, defaults):
         escaped = meaning.replace("|", "\\|")

@@ -1,1 +1,1 @@
-"""What Quire shows of itself: the catalogue of every signal, and the exporters that carry it."""
+"""What Quire reports about itself: the catalogue of all signals, and their exporters."""

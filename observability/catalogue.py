@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from observability.outcomes import OUTCOMES, ROUTES, WAITING_REASONS
+from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, ROUTES, WAITING_REASONS
 
 
 class MetricKind(enum.StrEnum):
@@ -130,6 +130,14 @@ PROMPT_TOKENS = Metric(
     "Moves during a request.",
     (MODEL, Label("source", ("computed", "cached"))),
     totals=(Total("prompt_tokens_computed", "computed"), Total("prompt_tokens_cached", "cached")),
+)
+PREFIX_MISS_TOKENS = Metric(
+    "quire_prefix_miss_tokens_total",
+    MetricKind.COUNTER,
+    Scope.ENGINE,
+    "Prompt tokens that the prefix cache lacked when their sequence was first admitted, by reason.",
+    (MODEL, Label("reason", tuple(PREFIX_MISS_REASONS))),
+    totals=tuple(Total(f"prefix_missed_{reason}", reason) for reason in PREFIX_MISS_REASONS),
 )
 RECOMPUTED_TOKENS = Metric(
     "quire_recomputed_tokens_total",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from observability import catalogue, schema
 from observability.catalogue import Label, Metric, MetricKind
-from observability.outcomes import OUTCOMES, WAITING_REASONS
+from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
@@ -31,7 +31,7 @@ the other standard variables apply. Without an endpoint requests have trace ids 
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [
         _INTRODUCTION + "\n",
         "## Metrics\n",
@@ -56,6 +56,11 @@ def page() -> str:
         _table(
             ("Reason", "Meaning"),
             ((f"`{name}`", f"{sentence}") for name, sentence in WAITING_REASONS.items()),
+        ),
+        "\n### Why a prompt was not in the prefix cache\n",
+        _table(
+            ("Reason", "Meaning"),
+            ((f"`{name}`", f"{sentence}") for name, sentence in PREFIX_MISS_REASONS.items()),
         ),
         "\n## Spans\n",
         *_spans(),

@@ -1,7 +1,7 @@
-"""Importing a library without what it imports merely because it is installed.
+"""Imports a library without the optional packages that it would import if installed.
 
-Some libraries try an optional package at their own import, for features that we do not use, and so
-cost seconds wherever something else brought that package along.
+Some libraries try to import optional packages for features that Quire does not use. If something
+else installed such a package, that costs seconds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 
 @contextmanager
 def hidden_packages(*names: str) -> Iterator[None]:
-    """Until its end, to import one of ``names`` raises ImportError, as if it were not installed.
+    """Within this context, importing one of ``names`` raises ImportError, as if it were not
+    installed.
 
-    A package that is loaded already stays as it is. This is so for all threads: only for imports,
-    while no other thread may need these packages.
+    Packages that are already loaded stay available. This affects all threads, so use it only for
+    imports, while no other thread may need these packages.
     """
     loaded: dict[str, Any] = sys.modules
     hidden = [name for name in names if name not in loaded]
-    loaded.update(dict.fromkeys(hidden))  # None: the import system says that there is none
+    loaded.update(dict.fromkeys(hidden))  # None makes the import system raise ImportError
     try:
         yield
     finally:

@@ -1,8 +1,9 @@
-"""Log lines: one JSON object a line on stderr (or readable text on a terminal).
+"""Log lines: one JSON object per line on stderr (or readable text on a terminal).
 
-structlog's and the standard library's loggers pass the same chain. Lines are written by a thread,
-from a bounded queue: a log reader that stalls costs lines (counted), never a request. No content
-(prompts, outputs, keys) is ever given to a logger; long values are cut all the same.
+structlog's and the standard library's loggers share one processor chain. A thread writes the lines
+from a bounded queue: a stalled log reader costs lines (which are counted), but never delays a
+request. Content (prompts, outputs, keys) is never passed to a logger; long values are truncated in
+any case.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import msgspec
 from observability.hidden_packages import hidden_packages
 from observability.schema import REQUEST_LOG_EVENT, REQUEST_LOG_FIELDS
 
-with hidden_packages("rich"):  # for tracebacks in colours; ours are plain
+with hidden_packages("rich"):  # for coloured tracebacks; Quire's are plain
     import structlog
 
 get_logger = structlog.get_logger
-"""Import it from here: structlog imported before this module would load rich."""
+"""Import it from here: importing structlog before this module would load rich."""
 
 LogFormat = Literal["auto", "json", "console"]
 
@@ -36,18 +37,18 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _FIRST_KEYS = ("ts", "level", "process", "event")
 _REQUEST_FIELDS = tuple(field.name for field in REQUEST_LOG_FIELDS)
 
-# Libraries that log each connection or request of their own, where ours is the one line a request;
-# each part of them that they load; or each statement with its values, which is not for any log.
+# Libraries that log every connection or request (ours is the request log line), every plug-in that
+# they load, or every SQL statement with its values, which must not be logged.
 _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
     *("alembic.runtime.plugins", "aiosqlite"),
 )
-# It quotes exporters' headers that it cannot read, credentials and all.
+# Logs exporter headers that it cannot parse, including the credentials in them.
 _QUOTING_LOGGER = "opentelemetry.util.re"
 
 
 class LineWriter:
-    """Writes lines to a stream from its own thread; drops and counts when 10,000 wait."""
+    """Writes lines to a stream from its own thread; drops and counts lines while 10,000 wait."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -63,7 +64,7 @@ class LineWriter:
         except queue.Full:
             self.dropped += 1
 
-    # structlog calls its wrapped logger by the level's name.
+    # structlog calls the method of its wrapped logger that is named after the level.
     debug = info = warning = error = critical = exception = msg = log = write
 
     def close(self, timeout_seconds: float = 1.0) -> None:
@@ -84,7 +85,8 @@ class LineWriter:
                 self.dropped += 1
 
     def _write_all(self, line: bytes) -> None:
-        """An unbuffered stream may take a part only. Raises BlockingIOError if it takes nothing."""
+        """An unbuffered stream may write only a part. Raises BlockingIOError if it writes
+        nothing."""
         rest = memoryview(line)
         while rest:
             written = self._stream.write(rest)
@@ -94,10 +96,11 @@ class LineWriter:
 
 
 def line_writer(stream: TextIO | None) -> LineWriter:
-    """For one of this process's standard streams; None, or one that is closed: lines go nowhere.
+    """Return a writer for one of this process's standard streams; for None or a closed stream it
+    discards the lines.
 
-    It shares no buffer and no lock with the stream object: the interpreter flushes that when it
-    ends, and would wait for ever for a thread that a stalled reader holds up.
+    It shares no buffer or lock with the stream object: the interpreter flushes that at exit, and
+    would wait forever for a thread that a stalled reader blocks.
     """
     return LineWriter(_unbuffered(stream))
 
@@ -128,7 +131,7 @@ def _cut_long_values(
 ) -> MutableMapping[str, Any]:
     for key, value in event_dict.items():
         if isinstance(value, str) and len(value) > MAX_VALUE_CHARS:
-            # The end of a traceback says more than its beginning.
+            # The end of a traceback is more useful than its beginning.
             event_dict[key] = "…" + value[-MAX_VALUE_CHARS:]
     return event_dict
 
@@ -153,7 +156,7 @@ def configure(
     """Route structlog and the standard library's loggers to ``stream`` (default: stderr).
 
     ``auto`` is console text on a terminal and JSON elsewhere. ``process`` names this process in
-    each line but the request's. May be called again, to replace what was configured before.
+    every line except the request's. May be called again to replace the configuration.
     """
     target = stream or _unbuffered(sys.stderr)
     on_terminal = target.isatty() if hasattr(target, "isatty") else False
@@ -206,14 +209,14 @@ def configure(
 
 
 def sound_client_request_id(value: str | None) -> str | None:
-    """A caller's request id if it is short and plain enough to be logged, else None."""
+    """Return a caller's request id if it is short and plain enough to be logged, else None."""
     return value if value and _CLIENT_ID.fullmatch(value) else None
 
 
 def log_request(values: Mapping[str, Any], *, failed: bool = False) -> None:
-    """The canonical line of one request: exactly the declared fields, None where unknown.
+    """Write the log line of one request: exactly the declared fields, None if unknown.
 
-    Raises KeyError when ``values`` holds a field that ``REQUEST_LOG_FIELDS`` does not declare.
+    Raises KeyError if ``values`` has a field that ``REQUEST_LOG_FIELDS`` does not declare.
     """
     undeclared = values.keys() - set(_REQUEST_FIELDS)
     if undeclared:

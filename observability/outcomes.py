@@ -1,5 +1,6 @@
-"""The words that metrics, spans, log lines and the dashboard share: how requests end, which APIs
-there are, why sequences wait. Imports nothing outside the standard library."""
+"""The terms that metrics, spans, log lines and the dashboard share: how requests end, which APIs
+there are, why sequences wait, why prompts were not in the prefix cache. Imports only the standard
+library."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from dataclasses import dataclass
 
 
 class OutcomeGroup(enum.StrEnum):
-    """What a request's end means to an operator; the values are the dashboard's words."""
+    """What a request's end means to an operator; the values are shown on the dashboard."""
 
-    ANSWERED = "answered"  # to its end
-    LEFT = "client left"  # the client did not stay, or did not keep up
-    REFUSED = "refused"  # before any work; the client is told why
-    FAILED = "failed"  # ours to mend
+    ANSWERED = "answered"  # completely
+    LEFT = "client left"  # the client disconnected or did not keep up
+    REFUSED = "refused"  # before any work; the client gets the reason
+    FAILED = "failed"  # a failure of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Outcome:
     sentence: str
 
 
-# Each request ends in exactly one of these; the same word in metric, span and log line.
+# Each request ends in exactly one of these; metrics, spans and log lines use the same word.
 OUTCOMES = (
     Outcome(
         "stop", OutcomeGroup.ANSWERED, "The model, or a stop string or token, ended the answer."
@@ -73,17 +74,28 @@ def is_outcome(name: str) -> bool:
 
 
 def group_of(name: str) -> OutcomeGroup:
-    """The group of an outcome. One that is not declared here, as another version of the server may
-    have, is never taken for an answer."""
+    """Return the group of an outcome. An undeclared one, which another version of the server may
+    report, never counts as answered."""
     return _GROUPS.get(name, OutcomeGroup.FAILED)
 
 
-# What keeps the head of the engine's queue from running (``engine.messages.WaitingReason``).
+# Why the head of the engine's queue does not run yet (``engine.messages.WaitingReason``).
 WAITING_REASONS = {
     "slots": "all batch slots are taken",
     "kv_blocks": "the KV cache is full",
     "budget": "this step's token budget is spent",
     "constraint": "grammars are being compiled",
+}
+
+# Why the prefix cache did not have the rest of a prompt (``engine.messages.PrefixMissReason``).
+PREFIX_MISS_REASONS = {
+    "first_seen": "no request has computed these tokens before, as far as the cache remembers",
+    "diverged": "another prompt has the same beginning and continues differently",
+    "evicted": "its blocks were needed for other sequences",
+    "salt": "the same tokens are cached under another cache_salt",
+    "short": "all of it was found but for less than a block, or the last token",
+    "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
+    "off": "prefix caching is off",
 }
 
 ROUTES = (

@@ -1,5 +1,5 @@
-"""Every span, and every field of the request log line, declared once. Imports nothing outside the
-standard library."""
+"""Every span and every field of the request log line, declared once. Imports only the standard
+library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``name`` may hold ``{model}``. Spans are written after the fact from the request's record."""
+    """``name`` may contain ``{model}``. Spans are created at the end from the request's record."""
 
     name: str
     help: str
@@ -79,7 +79,7 @@ SPAN_DECODE = Span(
 SPANS: tuple[Span, ...] = (SPAN_REQUEST, SPAN_QUEUE, SPAN_PREFILL, SPAN_DECODE)
 
 
-# --- the canonical log line: one per request, no content ------------------------------------------
+# --- the request log line: one per request, no content --------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

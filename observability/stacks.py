@@ -1,15 +1,15 @@
-"""Shows what a process is doing, for a person who finds it stuck."""
+"""Shows what a process is doing, for debugging one that is stuck."""
 
 from __future__ import annotations
 
 import faulthandler
 import signal
 
-_STDERR = 2  # by number: ``sys.stderr`` may be something without a file
+_STDERR = 2  # by number: ``sys.stderr`` may not be a file
 
 
 def write_stacks_on_sigusr1() -> None:
     """From now on ``kill -USR1 PID`` writes the Python stack of every thread to standard error,
-    also while the process is inside C code. It goes on undisturbed."""
+    even while the process is inside C code. The process continues."""
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True)

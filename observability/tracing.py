@@ -1,9 +1,10 @@
-"""Trace identity of a request, and spans written after the fact.
+"""Trace identity of a request, and spans created at its end.
 
-Every request has a trace id and a span id, so that its log line and headers carry them whether
-spans are exported or not. Spans are written once, at the end, from timestamps that were taken
-anyway: nothing is started, entered or closed on the way. The OpenTelemetry SDK is loaded only when
-an OTLP endpoint is configured (``observability.otlp``); here only its small API package is used.
+Every request has a trace id and a span id, so that its log line and headers carry them whether or
+not spans are exported. Spans are created once, at the end, from timestamps that were recorded
+anyway; nothing is started or closed while the request runs. The OpenTelemetry SDK is loaded only
+if an OTLP endpoint is configured (``observability.otlp``); this module uses only its small API
+package.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 
 @dataclass(frozen=True, slots=True)
 class SpanIdentity:
-    """Which trace a request belongs to, the id of its server span, the caller's span if any."""
+    """The request's trace, the id of its server span, and the caller's span if there is one."""
 
     trace_id: int
     span_id: int
@@ -45,14 +46,14 @@ class SpanIdentity:
 
     @property
     def traceresponse(self) -> str:
-        """Value of the W3C ``traceresponse`` header (Trace Context Level 2, draft)."""
+        """Return the value of the W3C ``traceresponse`` header (Trace Context Level 2, draft)."""
         return f"00-{self.trace_id_hex}-{self.span_id_hex}-{int(self.sampled):02x}"
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedSpan:
-    """One span, complete. Times are nanoseconds since the epoch; attributes with value None are
-    left out. ``error``: the span's status is ERROR with this description."""
+    """A complete span. Times are nanoseconds since the epoch; attributes with value None are left
+    out. ``error``: if set, the span's status is ERROR with this description."""
 
     span: Span
     name: str
@@ -63,19 +64,19 @@ class FinishedSpan:
 
 
 class Tracer(Protocol):
-    """Decides who is sampled, and takes the finished spans of those who are."""
+    """Decides which requests are sampled, and accepts their finished spans."""
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
-        """The identity of a request: the caller's trace if ``traceparent`` is sound, else a new
-        one. Never raises on what a caller sends."""
+        """Return the identity of a request: in the caller's trace if ``traceparent`` is valid, else
+        in a new one. Never raises, whatever a caller sends."""
 
     def write(
         self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
     ) -> None:
-        """Hand over a sampled request's spans. Never blocks, never raises."""
+        """Accept a sampled request's spans. Never blocks, never raises."""
 
     def dropped_spans(self) -> int:
-        """Spans lost since the start: the queue was full, or the endpoint did not take them."""
+        """Return the number of spans lost so far: the queue was full, or the endpoint failed."""
 
     def close(self, timeout_seconds: float = 2.0) -> None:
         """Send what is queued, for at most ``timeout_seconds``."""
@@ -86,7 +87,7 @@ def new_span_id() -> int:
 
 
 def parse_traceparent(traceparent: str | None, tracestate: str | None) -> SpanContext | None:
-    """The caller's span, or None if the header is absent or not sound."""
+    """Return the caller's span, or None if the header is missing or invalid."""
     if not traceparent:
         return None
     carrier = {"traceparent": traceparent}
@@ -102,7 +103,7 @@ def identify(parent: SpanContext | None, *, sampled: bool) -> SpanIdentity:
 
 
 class IdentityTracer:
-    """Mints identities and exports nothing."""
+    """Creates identities and exports nothing."""
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
         return identify(parse_traceparent(traceparent, tracestate), sampled=False)
@@ -120,16 +121,16 @@ class IdentityTracer:
 
 
 def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
-    """A tracer as the standard OTEL_* variables ask for: none is exported unless
+    """Create a tracer from the standard OTEL_* variables. Spans are exported only if
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT is set.
 
-    Raises ValueError for a protocol that is neither ``grpc`` nor ``http/protobuf``.
+    Raises ValueError for a protocol other than ``grpc`` and ``http/protobuf``.
     """
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
     if disabled or silenced or not any(environ.get(name) for name in _ENDPOINTS):
         return IdentityTracer()
-    # Loaded here and not at the top: the SDK and its exporter cost 0.4 s and 20 MiB, and most
+    # Imported here, not at the top: the SDK and its exporter cost 0.4 s and 20 MiB, and most
     # servers export no spans.
     from observability.otlp import OtlpTracer
 

@@ -1,1 +1,1 @@
-"""Quire's service: text and wire. Talks to the engine by messages; never imports torch."""
+"""Quire's service: text and HTTP. It talks to the engine by messages and never imports torch."""

@@ -1,4 +1,4 @@
-"""The application of one API worker, put together from its parts."""
+"""Assembles the application of one API worker."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def create_app(
     telemetry: Telemetry,
     supervision: Supervision | None = None,
 ) -> App:
-    """``state.services`` holds what routes use, ``state.drain`` ends the worker's life gently.
+    """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
+    gracefully.
 
-    The engine behind ``socket_path`` may come up later. ``state.services.store`` is the caller's
-    to open, and closed with the app. Raises OSError or ValueError for a model directory whose
-    tokenizer or template cannot be used, or a store that another program made.
+    The engine on ``socket_path`` may start later. The caller opens ``state.services.store``; it is
+    closed with the app. Raises OSError or ValueError if the model directory's tokenizer or template
+    is unusable, or the store was created by another program.
     """
     checkpoint = load_checkpoint(
         model_dir,

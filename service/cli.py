@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser(
         "serve",
-        # A flag has one name: the chart, for one, refuses some of them by it.
+        # Each flag has exactly one spelling: the chart, for example, refuses some flags by name.
         allow_abbrev=False,
         help="serve a model over HTTP",
         description="Serve a model directory in Hugging Face layout; by default pocket, the "
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     chat.add_argument("--max-tokens", type=int, help="maximum tokens of an answer")
     chat.set_defaults(command=_chat)
 
-    # What follows is the dashboard's own command line, --help included.
+    # The rest of the command line, including --help, is the dashboard's.
     dashboard = commands.add_parser(
         "dashboard", help="watch a running server in the browser", add_help=False
     )
@@ -146,14 +146,15 @@ def _serve(namespace: argparse.Namespace) -> int:
 
 
 class _ClientOptions(msgspec.Struct, frozen=True):
-    """What a client takes from the environment, where a server on this machine may have it too."""
+    """Settings of a client that may be in the environment because a server on this machine uses
+    them."""
 
     api_key: Annotated[tuple[str, ...], setting("Keys", "Key to send.", secret=True)] = ()
 
 
 def _open_standard_streams() -> None:
-    """Where whoever started us closed one, what is opened next would take its number, and get what
-    libraries print."""
+    """Open those that the parent process closed. Otherwise the next file to be opened would get
+    their number, and with it what libraries print."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -183,7 +184,7 @@ def _dashboard(namespace: argparse.Namespace) -> int:
         )
         return 1
     arguments = python_command("-m", "dashboard", *namespace.rest)
-    # It takes this process over, so that signals and the terminal are its own.
+    # Replaces this process, so that the dashboard gets signals and the terminal directly.
     os.execve(arguments[0], arguments, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
 
 

@@ -1,7 +1,7 @@
-"""What is said to a chat model, whatever API said it: the one shape that prompts are made from.
+"""A conversation with a chat model: the common format from which prompts are built for every API.
 
-Each API's ``wire`` module turns its own messages into a ``Conversation``; nothing behind it knows
-which API that was.
+Each API's ``wire`` module converts its messages to a ``Conversation``; later stages do not depend
+on the API.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ToolChoice = Literal["none", "auto", "required"] | NamedTool
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """``messages`` are as chat templates take them (OpenAI's chat shape with text content, call
-    arguments as objects, ``reasoning_content`` on an assistant's message).
+    """``messages`` are in the format of chat templates (OpenAI's chat messages with text content,
+    call arguments as objects, ``reasoning_content`` on an assistant's message).
 
-    ``thinking`` switches reasoning on or off where the template can; None leaves it to the
-    template, or to ``reasoning_effort``. ``variables`` are passed to the template as they are.
+    ``thinking`` switches reasoning on or off if the template supports that; None leaves it to the
+    template, or to ``reasoning_effort``. ``variables`` are passed to the template unchanged.
     ``param`` is the request's field that errors about the messages name.
     """
 
@@ -59,20 +59,20 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.tools) and self.tool_choice != "none"
 
     def template_tools(self) -> list[JsonObject] | None:
-        """Tools with keys in the order that models are trained on; None unless they may be
-        called."""
+        """Return the tools with keys in the order that models are trained on; None if tools must
+        not be called."""
         if not self.calls_tools:
             return None
         return [_template_tool(tool) for tool in self.tools]
 
     def tool_schemas(self) -> dict[str, JsonObject | None] | None:
-        """The arguments' schemas by the tools' names; None unless they may be called."""
+        """Return each tool's argument schema by name; None if tools must not be called."""
         if not self.calls_tools:
             return None
         return {tool.name: tool.parameters for tool in self.tools}
 
     def thinking_variables(self) -> JsonObject:
-        """The template variables with which model families enable or disable reasoning."""
+        """Return the template variables with which model families enable or disable reasoning."""
         thinking = self.thinking
         if thinking is None and self.reasoning_effort is not None:
             thinking = self.reasoning_effort != "none"
@@ -85,8 +85,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Function(JsonObject):
-    """Some templates read every tool's description; where there is none they read an empty one,
-    and those that print a tool as it is print none."""
+    """Reads as an empty description if there is none, for templates that read every tool's
+    description; templates that print a whole tool print no description then."""
 
     def __missing__(self, key: str) -> str:
         if key == "description":
@@ -106,8 +106,8 @@ def _template_tool(tool: ToolDefinition) -> JsonObject:
 def call_arguments(text: str) -> Any:
     """Return a call's arguments as templates expect them: the object in ``text``, else the text."""
     try:
-        # Stricter than the standard library: it rejects half surrogate pairs, which tokenizers
-        # cannot encode.
+        # Stricter than the standard library: it rejects lone surrogates, which tokenizers cannot
+        # encode.
         parsed = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
         return text

@@ -1,4 +1,4 @@
-"""``quire doctor``: what this machine can do for Quire, what is missing, how to get it."""
+"""``quire doctor``: what Quire can use on this machine, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TORCH_SECONDS = 120
 _ENOUGH_FILES = 4096
 _GIB = 1 << 30
 
-# Torch is asked in a process of its own: it takes seconds to import and may crash.
+# Runs in a separate process: torch takes seconds to import and may crash.
 _ASK_TORCH = """
 import json, torch
 devices = [
@@ -48,7 +48,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``remedy``: what to do about it, for those that are not ok."""
+    """``remedy``: what to do about it, if it is not ok."""
 
     level: Level
     subject: str
@@ -72,7 +72,7 @@ def run(model: Path, port: int, *, without_weights: bool = False) -> int:
 
 
 def examine(model: Path, port: int, *, without_weights: bool = False) -> Iterator[Finding]:
-    """``without_weights``: for a simulation, which takes from ``model`` its tokenizer only."""
+    """``without_weights``: for a simulation, which uses only the tokenizer from ``model``."""
     yield python_finding(sys.version_info[:2])
     yield from _torch_findings()
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
@@ -115,7 +115,7 @@ def _torch_findings() -> Iterator[Finding]:
 
 
 def torch_findings(answer: str) -> Iterator[Finding]:
-    """Out of what ``_ASK_TORCH`` printed."""
+    """Yield findings from the output of ``_ASK_TORCH``."""
     facts = json.loads(answer)
     version = facts["version"]
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
@@ -157,7 +157,7 @@ def _no_gpu_finding(cuda_build: bool) -> Finding:
 
 
 def cpu_finding(cpuinfo: str) -> Finding:
-    """Out of /proc/cpuinfo."""
+    """Return a finding about the CPU from /proc/cpuinfo."""
 
     def field(name: str) -> str:
         found = re.search(rf"^{name}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
@@ -184,7 +184,7 @@ def _compiled_finding() -> Finding:
 
 
 def memory_finding(meminfo: str) -> Finding:
-    """Out of /proc/meminfo."""
+    """Return a finding about memory from /proc/meminfo."""
     kib = {
         name: int(value)
         for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)
@@ -217,7 +217,7 @@ def port_finding(port: int) -> Finding:
 
 
 def model_problem(model: Path, *, without_weights: bool = False) -> str:
-    """Why ``model`` cannot be served, as far as its files tell; empty if it can."""
+    """Return why ``model`` cannot be served, as far as its files show; empty if it can."""
     if not model.is_dir():
         return f"no such model directory: {model}"
     return ("" if without_weights else _config_problem(model)) or _tokenizer_problem(model)

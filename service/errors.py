@@ -1,36 +1,36 @@
-"""Every way in which a request can fail, and how a client of the OpenAI API is told.
+"""Every way in which a request can fail, and the error that a client of the OpenAI API gets.
 
     QuireError
-    ├── InvalidRequestError       400  refused:invalid       the request itself is unsound
+    ├── InvalidRequestError       400  refused:invalid       the request itself is invalid
     │   ├── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
-    │   ├── WrongTaskError        400  refused:invalid       the model cannot do what is asked
+    │   ├── WrongTaskError        400  refused:invalid       the model does not support this task
     │   └── NoThreadsError        400  refused:invalid       Anthropic's server-side conversations
     ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
     ├── ForbiddenError            403  refused:unauthorized  a Host or Origin that is not allowed
     ├── NotFoundError             404  refused:not_found     no such path
     │   └── ModelNotFoundError    404  refused:not_found     no such model
-    ├── MethodNotAllowedError     405  refused:invalid       the path takes other methods
+    ├── MethodNotAllowedError     405  refused:invalid       the path supports other methods
     ├── SlowSenderError           408  client_slow           the body did not arrive in time
     ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
     ├── UnsupportedMediaTypeError 415  refused:invalid       a body's type or encoding
-    ├── CrashingRequestError      422  refused:crashing      engines die of it; a retry is no use
-    ├── UpgradeRequiredError      426  refused:invalid       WebSocket is not served; use HTTP
+    ├── CrashingRequestError      422  refused:crashing      it crashes engines; do not retry
+    ├── UpgradeRequiredError      426  refused:invalid       no WebSocket here; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── LoadingError              503  refused:loading       the model is not loaded yet
-    ├── EngineUnavailableError    503  refused:engine        the engine is gone or silent just now
-    ├── HelperKilledError         503  refused:preparation   somebody killed what prepares requests
-    ├── StoreUnavailableError     503  refused:store         what the request needs is not there
-    │   └── NotStoredError        503  error:store           the answer is there, its promise broken
+    ├── EngineUnavailableError    503  refused:engine        the engine is down or unresponsive
+    ├── HelperKilledError         503  refused:preparation   a preparation process was killed
+    ├── StoreUnavailableError     503  refused:store         the response store is unavailable
+    │   └── NotStoredError        503  error:store           answered, but could not be stored
     ├── DrainingError             503  refused:draining      the server is shutting down
     ├── CutByShutdownError        503  error:shutdown        still running when the drain time ended
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
     ├── SlowReaderError           499  client_slow           cut: it did not read what was sent
-    ├── InternalError             500  error:internal        a fault of ours
-    ├── ClientGoneError           499  client_gone           never sent: nobody listens
-    └── DeadlineError             504  deadline              the time that the caller gave is over
+    ├── InternalError             500  error:internal        a bug in Quire
+    ├── ClientGoneError           499  client_gone           never sent: the client is gone
+    └── DeadlineError             504  deadline              the caller's time limit has passed
 
-``to_body`` gives OpenAI's shape. ``reason`` goes into the ``x-quire-reason`` header, so that a
-gateway can tell apart what shares a status.
+``to_body`` returns OpenAI's format. ``reason`` is sent in the ``x-quire-reason`` header, so that a
+gateway can distinguish errors with the same status.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """What every refused or failed request gets, whatever the route."""
+    """The body of every refused or failed request, for any route."""
 
     error: ErrorDetail
 
@@ -85,12 +85,12 @@ class QuireError(Exception):
         return self.kind.outcome
 
     def to_body(self) -> bytes:
-        """The JSON body, ``{"error": {"message", "type", "param", "code"}}``."""
+        """Return the JSON body, ``{"error": {"message", "type", "param", "code"}}``."""
         detail = ErrorDetail(self.message, self.kind.type, self.param, self.kind.code)
         return msgspec.json.encode(ErrorBody(detail))
 
     def headers(self) -> dict[str, str]:
-        """Response headers for the error."""
+        """Return the error's response headers."""
         headers = {"x-quire-reason": self.outcome}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
@@ -192,7 +192,7 @@ class DrainingError(QuireError):
     kind = Kind(503, "server_error", "shutting_down", "refused:draining")
 
     def headers(self) -> dict[str, str]:
-        # A kept-alive connection would send the client's retry to this same process.
+        # On a kept-alive connection the client's retry would reach this same process.
         return {**super().headers(), "connection": "close"}
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from engine.options import setting
 
-# Groups, in the order of the documentation.
+# Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
 _CONNECTIONS = "Connections"
 _KEYS = "Keys"
@@ -25,11 +25,11 @@ _RESUMABLE_STREAMS = "Resumable streams"
 _LOGS = "Logs"
 
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
-_SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a meaning of its own
+_SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a special meaning
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the service listens, whom it lets in and how much it takes on."""
+    """How the service listens, which clients it accepts and how much it takes on."""
 
     host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
     port: Annotated[
@@ -306,9 +306,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key that lets a client in, each once; empty: no key is needed."""
+        """Return every accepted key once; empty: no key is needed."""
         return tuple(dict.fromkeys((*self.api_key, *self.priority_api_key)))
 
     def names(self, model_dir: Path) -> tuple[str, ...]:
-        """The names by which clients may request the model; replies use the first."""
+        """Return the names by which clients may request the model; replies use the first."""
         return self.served_model_name or (model_dir.resolve().name,)

@@ -35,12 +35,12 @@ processes, and never logs them.
 
 
 def settings() -> Iterator[Option]:
-    """Every setting of ``quire serve``."""
+    """Yield every setting of ``quire serve``."""
     return itertools.chain(options(EngineConfig), options(ServiceSettings))
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [_INTRODUCTION]
     for group, members in itertools.groupby(settings(), lambda option: option.group):
         parts.append(f"\n## {group}\n\n{_table(members)}")

@@ -1,4 +1,4 @@
-"""Which Quire this is."""
+"""Quire's version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 def _installed() -> str:
     try:
         return version("quire")
-    except PackageNotFoundError:  # run from a checkout that was never installed
+    except PackageNotFoundError:  # running from a checkout that was never installed
         return "0+unknown"
 
 

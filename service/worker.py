@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from service.grpc.server import GrpcServer
     from service.store.store import ResponseStore
 
-# After the drain, for responses being sent and connections still open.
+# After the drain, for responses still being sent and connections still open.
 CLOSE_SECONDS = 5.0
 BEAT_SECONDS = 0.25
 
@@ -83,17 +83,17 @@ def _allow_many_connections() -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Log it if the task ends before it is cancelled, as that is a bug."""
+    """Log an error if the task ends before it is cancelled, because that is a bug."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("no longer closing idle connections", exc_info=error)
 
 
 async def _open(store: ResponseStore) -> None:
-    """Called when the worker accepts: the store's libraries take as long to load as everything
-    else."""
+    """Open the store once the worker accepts connections: its libraries take as long to load as
+    everything else."""
     store.open()
     await store.attempted()
-    gc.freeze()  # no collection: it would stop streams that may be running by now
+    gc.freeze()  # without a collection, which would pause streams that may be running by now
 
 
 async def _beat(page: Page, drain: Drain) -> None:
@@ -137,7 +137,7 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        # A client that gets 200 from /health/ready must find both servers.
+        # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(app.state.services)
         await server.start()
         # Exclude all current objects from garbage collection.
@@ -172,10 +172,9 @@ class Worker:
             return None
         if missing := grpc_problem():
             raise RuntimeError(missing)
-        # The C core writes to stderr in its own format, even about things that any client can
-        # cause.
+        # The C core writes to stderr in its own format, even messages that any client can cause.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from service.grpc.server import GrpcServer  # only now: it takes memory and time
+        from service.grpc.server import GrpcServer  # imported late: it takes memory and time
 
         server = GrpcServer(services)
         await server.start(settings.host, settings.grpc_port)
@@ -251,6 +250,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The interpreter's own shutdown would stop a thread that is still loading the store's libraries
-    # in the middle of their C code.
+    # The interpreter's normal shutdown would stop a thread that is still loading the store's
+    # libraries in the middle of their C code.
     os._exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Rules for every test: which parts may be missing, and when that counts as a failure."""
+"""Rules for all tests: which parts may be missing, and when that is a failure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, settings
 
 from tests.quick import is_quick, skip_what_starts_processes
 
-# Tests share the machine: how long an example takes says nothing about it.
+# Tests share the machine, so the duration of an example means nothing.
 settings.register_profile("quire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("quire")
 
-# Without a GPU, kernels run through Triton's interpreter. Triton reads this as it is imported.
+# Without a GPU, kernels run in Triton's interpreter. Triton reads this when it is imported.
 if not Path("/dev/nvidiactl").exists():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# Set where all optional parts are installed (.ci/run): a test that skips there hides a hole.
+# Set where all optional parts are installed (.ci/run): skipping a test there hides a gap.
 MUST_NOT_SKIP = bool(os.environ.get("QUIRE_TESTS_MUST_NOT_SKIP"))
 
 
@@ -47,7 +47,7 @@ def _quick(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No server that a test starts stores anything among the user's own files."""
+    """Keep the servers that tests start from storing anything in the user's files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield

@@ -1,8 +1,8 @@
 """Which tests `make quick` leaves out: those that start processes or take long.
 
-Files are left out by their source, helpers under ``tests/`` included, because importing what such
-files need takes long itself. In the other files, a test that makes the product start a process is
-skipped as it does so.
+Files are excluded by their source, including the helpers under ``tests/`` that they import, because
+importing what they need already takes long. In the other files, a test is skipped when it makes the
+product start a process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_quick(path: Path) -> bool:
 
 
 def _helpers(source: str) -> list[Path]:
-    """The modules under ``tests/`` that a source imports."""
+    """Return the modules under ``tests/`` that a source imports."""
     names = [
         node.module
         for node in ast.walk(ast.parse(source))
@@ -43,7 +43,7 @@ def _helpers(source: str) -> list[Path]:
 
 
 def skip_what_starts_processes() -> None:
-    """From now on, a test that starts a process in this interpreter is skipped."""
+    """From now on, skip a test when it starts a process in this interpreter."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in STARTS:

@@ -1,4 +1,4 @@
-"""The documentation says what is so."""
+"""The documentation matches the product."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ CLAIM = re.compile(r"\[(\w+)\]\((\S+?)\) \(at most (\d+) lines\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_says_is_short_is_short(page: Path) -> None:
-    """``[name](path) (at most N lines)``, said of a function or class."""
+def test_code_that_a_page_calls_short_is_short(page: Path) -> None:
+    """A page may say ``[name](path) (at most N lines)`` about a function or class."""
     for name, target, most in CLAIM.findall(page.read_text()):
         tree = ast.parse((page.parent / target).read_text())
         kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

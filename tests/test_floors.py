@@ -1,4 +1,4 @@
-"""The house keeps its floors: a room imports only from rooms below its own."""
+"""The layers of the product: each imports only from those below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# What each room may import of the other rooms.
+# What each layer may import.
 MAY_IMPORT = {
     "observability": set(),
     "engine": {"observability"},
@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "service": {"observability", "engine", "pocket", "client"},
     "dashboard": {"observability"},
 }
-# Modules of a lower room that a higher one may read; the others are that room's own business.
+# Modules of a lower layer that a higher one may use; the others are internal.
 PUBLIC = {
     ("service", "engine"): {
         "engine.beats",

@@ -1,4 +1,4 @@
-"""Every module has its test at the mirrored path, but for a few with a reason."""
+"""Every module has its test at the mirrored path, apart from a few exceptions with reasons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOMS = ("engine", "service", "client", "dashboard", "observability")
 SUFFIXES = ("", "_live", "_laws")
 MOST_EXCEPTIONS = 0.1  # of all modules
 
-# Why a module has no test of its own, and in brackets the test that covers it.
+# Why a module has no separate test, and in brackets the test that covers it.
 EXCEPTIONS: dict[str, str] = {
     "engine/architecture/errors.py": (
         "exception classes only (tests/engine/architecture/test_config.py)"
@@ -41,7 +41,7 @@ def modules() -> list[str]:
 
 
 def mirrored(module: str) -> list[str]:
-    """Where its test may stand."""
+    """Return the paths where its test may be."""
     path = Path("tests", module)
     return [str(path.with_name(f"test_{path.stem}{suffix}.py")) for suffix in SUFFIXES]
 

@@ -1,6 +1,6 @@
-"""Inside ``engine/`` and ``service/`` too, a room imports only from rooms before its own.
+"""Inside ``engine/`` and ``service/`` too, a room imports only from rooms before it.
 
-Type-only imports count: whoever reads a room should need none that comes later.
+Type-only imports count: to understand a room, no later one should be needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Each room, and each module at the top, after all that it may import.
+# Rooms and top-level modules, each after everything that it may import.
 ORDER = {
     "engine": (
         *("errors", "python_command", "lifetime", "options", "config", "messages", "beats"),
@@ -28,7 +28,7 @@ ORDER = {
         *("serving", "grpc", "http", "doctor", "app", "worker", "settings_page", "cli"),
     ),
 }
-# A library, and the only room that may know it. Generated code is left out.
+# Libraries, and the only room that may import each. Generated code is left out.
 ONLY_IN = {
     "litestar": "service/http",
     "granian": "service/http",

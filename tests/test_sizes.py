@@ -1,5 +1,5 @@
-"""What a reader can hold in mind: modules, classes and functions stay short, and a public name has
-one meaning in the server."""
+"""Limits on size and names: modules, classes and functions stay short, and a public name has one
+meaning in the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("engine", "service", "dashboard", "observability", "client", "pocket", "bench")
-# They run as one: a name of one is read beside the others'. The rest are programs by themselves.
+# These run together, so their names are read side by side. The others are separate programs.
 SERVER = ("engine/", "service/", "observability/")
 
 MAX_MODULE_LINES = 450
@@ -18,7 +18,7 @@ MAX_CLASS_LINES = 300
 MAX_FUNCTION_LINES = 60
 
 _KERNEL = "a Triton kernel has an argument a line, and its parts would pass a dozen to each other"
-# Longer than allowed, and why.
+# What may be longer, and why.
 LONG = {
     "engine/gpu/kernels/decode_attention.py::_attend_split": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_attend_ragged": _KERNEL,
@@ -50,7 +50,7 @@ SHARED = {
 
 
 def modules() -> Iterator[tuple[str, str]]:
-    """Path and text of each, generated code left out."""
+    """Yield the path and text of each module except generated code."""
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             if "proto" not in path.parts and "migrations" not in path.parts:

@@ -1,1 +1,1 @@
-"""The GPU path against the machine's limits; see README.md here."""
+"""The GPU path compared with the machine's limits; see README.md in this folder."""

@@ -1,12 +1,12 @@
-"""The GPU path: correct first, then against the machine's own limits.
+"""Checks the GPU path for correctness, then measures it against the machine's limits.
 
     python -m bench.gpu                        # everything, in a fixed order
     python -m bench.gpu --quick                # the first rows of each kind
     python -m bench.gpu --only decode steps    # rows whose names contain one of these
-    python -m bench.gpu --tune ragged          # better entries for the pinned table
+    python -m bench.gpu --tune ragged          # better entries for the table of tile sizes
     TRITON_INTERPRET=1 python -m bench.gpu --interpret   # correctness alone, without a GPU
 
-Needs no HTTP stack. README.md here says what it needs.
+Needs no HTTP packages. README.md in this folder lists the requirements.
 """
 
 from __future__ import annotations

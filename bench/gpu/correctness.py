@@ -1,4 +1,4 @@
-"""Every kernel against float64 on the device that it is to serve on."""
+"""Compares every kernel with float64 on the device that it will run on."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from engine.sampling.sampler import draw
 from engine.step.sequence import Sequence
 from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
 
-# ‖found - expected‖ / ‖expected‖ that arithmetic in the type may have.
+# The largest allowed ‖found - expected‖ / ‖expected‖ for arithmetic in the type.
 LIMITS = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
 
 def error(found: Tensor, expected: Tensor, dtype: torch.dtype) -> Row:
-    """Raises AssertionError beyond the limit, and for anything that is no number."""
+    """Raises AssertionError above the limit and for NaN or infinity."""
     found, expected = found.double().cpu(), expected.double().cpu()
     value = ((found - expected).norm() / expected.norm()).item()
     if not value <= LIMITS[dtype]:
@@ -42,7 +42,7 @@ def error(found: Tensor, expected: Tensor, dtype: torch.dtype) -> Row:
 
 
 def check_all(report: Report, device: torch.device, *, large: bool) -> None:
-    """``large``: shapes as they are served, which the interpreter is too slow for."""
+    """``large``: shapes as in production, for which the interpreter is too slow."""
     shapes = [(Shape(8, 2, 64, 16), torch.float32)]
     if large:
         shapes = [
@@ -171,8 +171,8 @@ def logprobs(vocabulary: int, device: torch.device) -> Row:
 
 
 def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
-    """The share of rows whose token is the reference sampler's. Sums in another order may put a
-    quantile on the other side of a token's edge, hardly ever."""
+    """Return the share of rows whose token is the reference sampler's. Because sums are computed in
+    another order, a quantile may fall on the other side of a token's edge, though rarely."""
     kinds: tuple[dict[str, Any], ...] = (
         {"temperature": 0.0},
         {"temperature": 0.7},

@@ -1,4 +1,4 @@
-"""Whole steps of the engine against the time that reading weights and contexts must take."""
+"""Whole engine steps compared with the time that reading weights and contexts must take."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WARM, TIMED = 8, 64
 
 @dataclass(frozen=True)
 class Subject:
-    """A model of random weights, and what a decode step must read of it."""
+    """A model of random weights, and the bytes that a decode step must read of it."""
 
     runner: ModelRunner
     weight_bytes: int
@@ -84,7 +84,7 @@ def load(shape: dict[str, Any], *, max_num_seqs: int, **settings: Any) -> Subjec
             **(defaults | settings),
         )
         runner = load_model_runner(config, lambda phase, done, total: None)
-    # Zeros are faster to read than what a served model has there.
+    # Not zeros, which are faster to read than real contents.
     with torch.inference_mode():
         for layer in range(shape["num_hidden_layers"]):
             runner._cache.layer(layer).normal_()
@@ -96,7 +96,7 @@ def load(shape: dict[str, Any], *, max_num_seqs: int, **settings: Any) -> Subjec
 
 
 class Company:
-    """Sequences that decode together, none of whose prompts was ever computed."""
+    """Sequences that decode together; their prompts are never computed."""
 
     def __init__(
         self, runner: ModelRunner, batch: int, context: int, params: SamplingParams
@@ -136,7 +136,7 @@ class Company:
         self._known += 1
 
     def waiting(self, steps: int) -> list[float]:
-        """Seconds of steps whose tokens the host waits for."""
+        """Measure the seconds of steps whose tokens the host waits for."""
         times = []
         for _ in range(steps):
             begin = time.perf_counter()
@@ -145,8 +145,8 @@ class Company:
         return times
 
     def ahead(self, steps: int) -> list[float]:
-        """Seconds of steps that are launched before the last one's tokens are fetched, as the
-        engine core launches them."""
+        """Measure the seconds of steps that are launched before the previous step's tokens are
+        fetched, as the engine core does."""
         launch = self._runner.launch
         assert launch is not None
         times = []
@@ -181,7 +181,7 @@ def steps(subject: Subject, batch: int, context: int, ceilings: Ceilings) -> Row
 
 
 def profiled(subject: Subject, batch: int, context: int) -> Row:
-    """What the device does in steady steps that are launched ahead."""
+    """Profile the device in steady steps that are launched ahead."""
     params = SamplingParams(max_tokens=10_000, temperature=0.6, seed=1, ignore_eos=True)
     company = Company(subject.runner, batch, context, params)
     company.ahead(WARM)
@@ -217,7 +217,7 @@ def profiled(subject: Subject, batch: int, context: int) -> Row:
 
 
 def prefill(subject: Subject, tokens: int, ceilings: Ceilings) -> Row:
-    """One prompt of ``tokens`` in one step, to its first token."""
+    """Measure one prompt of ``tokens`` in one step, up to its first token."""
     params = SamplingParams(max_tokens=1, temperature=0.0)
     times = []
     for number in range(5):
@@ -239,8 +239,8 @@ def prefill(subject: Subject, tokens: int, ceilings: Ceilings) -> Row:
 
 
 def nano(subject: Subject, sequences: int = 256) -> Row:
-    """The workload of nano-vllm's benchmark: 100 to 1024 tokens in and out, at random, all
-    submitted at once; through the whole engine core."""
+    """Run the workload of nano-vllm's benchmark: 100 to 1024 tokens in and out, at random, all
+    submitted at once, through the whole engine core."""
     chance = random.Random(0)
     core = EngineCore(
         subject.runner,
@@ -301,7 +301,7 @@ def measure_all(report: Report, ceilings: Ceilings, *, quick: bool) -> None:
 def _measure(
     report: Report, name: str, shape: dict[str, Any], rows: Callable[[Subject], None]
 ) -> None:
-    """``rows`` of a model, unless none of them is wanted or it does not load."""
+    """Measure the ``rows`` of a model, unless none was requested or the model does not load."""
     kinds = ("steps", "profile", "prefill", "nano-vllm")
     if not any(report.wants(f"{kind} {name}") for kind in kinds):
         return
@@ -314,6 +314,6 @@ def _measure(
     report.add(f"load {name}", measure, always=True)
     if subjects:
         rows(subjects.pop())
-    # Nothing refers to the model any more but itself.
+    # Only reference cycles keep the model alive now.
     gc.collect()
     torch.cuda.empty_cache()

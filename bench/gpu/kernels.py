@@ -1,4 +1,4 @@
-"""Kernels against their floors: the bytes they must move and the operations they must do."""
+"""Kernels compared with their lower bounds: the bytes to move and the operations to compute."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def against(taken: float, floor: float, **facts: Any) -> Row:
 
 @dataclass(frozen=True)
 class Contexts:
-    """So many contexts of one length, in blocks that lie scattered."""
+    """A number of contexts of one length, in scattered blocks."""
 
     batch: int
     length: int
@@ -135,7 +135,7 @@ def prefill(contexts: Contexts, ceilings: Ceilings, tiles: RaggedTiles | None = 
 
 
 def sdpa(contexts: Contexts, ceilings: Ceilings) -> Row:
-    """torch's own, over keys that lie together."""
+    """Measure torch's own attention, with contiguous keys."""
     kv = (contexts.batch, contexts.kv_heads, contexts.length, contexts.head_dim)
     q = torch.randn(contexts.batch, contexts.heads, *kv[2:], dtype=BF16, device=DEVICE)
     k, v = torch.randn(2, *kv, dtype=BF16, device=DEVICE)
@@ -151,7 +151,8 @@ def sdpa(contexts: Contexts, ceilings: Ceilings) -> Row:
 
 
 def flashinfer_rows(ceilings: Ceilings) -> dict[str, Callable[[], Row]]:
-    """The same work by flashinfer, where it is installed: its paged layout HND is ours."""
+    """Return the same work with flashinfer, if it is installed: its paged layout HND is the same
+    as Quire's."""
     try:
         import flashinfer
     except ImportError:
@@ -221,7 +222,7 @@ def rope(ceilings: Ceilings) -> Row:
 
 
 def sampling(rows: int, kind: dict[str, Any], spread: float, ceilings: Ceilings) -> Row:
-    """``spread``: of the logits. Nearly flat rows make a filter look at the whole vocabulary."""
+    """``spread``: of the logits. Nearly flat rows force a filter to scan the whole vocabulary."""
     vocabulary = 151_936
     params = [SamplingParams(max_tokens=1, seed=row, **kind) for row in range(rows)]
     tensors = sampling_tensors(params, vocabulary, DEVICE)
@@ -244,7 +245,8 @@ def logprobs(ceilings: Ceilings) -> Row:
 
 
 def product(rows: int, ceilings: Ceilings) -> Row:
-    """A decode step is mostly products that stream a weight for a few rows."""
+    """Measure a matrix product: a decode step is mostly products that stream a weight for a few
+    rows."""
     size = 4096 * 28672 * 2
     weights = torch.randn(2, 28672, 4096, device=DEVICE, dtype=BF16)
     x = torch.randn(rows, 4096, device=DEVICE, dtype=BF16)

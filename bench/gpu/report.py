@@ -1,4 +1,4 @@
-"""Rows, printed and written as soon as they are known: a run cut short keeps what it had."""
+"""Prints and writes rows as soon as they are known, so that an interrupted run keeps its rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Report:
-    """``only``: parts of the names of rows that are wanted; empty: all."""
+    """``only``: parts of the names of requested rows; empty: all."""
 
     path: Path
     device: str
@@ -33,7 +33,8 @@ class Report:
         return not self.only or any(part in name for part in self.only)
 
     def add(self, name: str, measure: Callable[[], Row], *, always: bool = False) -> Row | None:
-        """One row by ``measure``, if it is wanted. What goes wrong there is the row's result."""
+        """Add one row from ``measure``, if it was requested. An exception becomes the row's
+        result."""
         if not (always or self.wants(name)):
             return None
         begin = time.monotonic()

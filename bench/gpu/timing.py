@@ -1,4 +1,4 @@
-"""Times on the device, and the two ceilings that they are held against."""
+"""Times on the device, and the two limits that they are compared with."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 
 import torch
 
-# Inputs are taken in turn until they are larger than any cache.
+# Use different inputs in turn until their total size exceeds any cache.
 CACHE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """``bandwidth``: bytes read plus bytes written, a second; ``flops``: of bfloat16 products."""
+    """``bandwidth``: bytes read and written per second; ``flops``: of bfloat16 products."""
 
     bandwidth: float
     flops: float
 
     def floor(self, *, moved: float = 0, computed: float = 0) -> float:
-        """Seconds that moving so many bytes and computing so many operations must take."""
+        """Return the least time to move that many bytes and compute that many operations."""
         return max(moved / self.bandwidth, computed / self.flops)
 
 
 def seconds(calls: Items[Callable[[], object]], *, rounds: int = 20) -> float:
-    """Median time of one call. ``calls`` do the same on inputs that lie apart; a graph of them
-    all is replayed, so that the host's pace does not count."""
+    """Return the median time of one call. ``calls`` do the same with inputs at different addresses;
+    a graph of all of them is replayed, so that the host's speed does not matter."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -55,7 +55,7 @@ def _replay_seconds(graph: torch.cuda.CUDAGraph) -> float:
 
 
 def copies(size: int) -> int:
-    """How many inputs of ``size`` bytes to take in turn."""
+    """Return how many inputs of ``size`` bytes to use in turn."""
     return max(1, min(64, -(-CACHE_BYTES // size)))
 
 

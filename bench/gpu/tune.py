@@ -1,4 +1,4 @@
-"""Looks for better entries of the pinned table (engine/gpu/kernels/launch.py) on this device."""
+"""Searches better tile sizes (engine/gpu/kernels/launch.py) for this device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SHAPES = {64: (32, 8, 64), 128: (32, 8, 128), 256: (16, 8, 256)}
 
 
 def tune(report: Report, ceilings: Ceilings, kernel: str, head_dims: list[int]) -> None:
-    """A row for each head size: the best entries, best first, and what the table's own takes."""
+    """Add a row for each head size: the best entries in order, and the time of the table's own."""
     for head_dim in head_dims:
         measure = _decode if kernel == "decode" else _ragged
         report.add(f"tune {kernel} {head_dim}", partial(measure, head_dim, ceilings))
 
 
 def _decode(head_dim: int, ceilings: Ceilings) -> Row:
-    """Summed over a full batch of long contexts, a lone one, and many short ones."""
+    """Sum the times of a full batch of long contexts, a single one, and many short ones."""
     shape = SHAPES[head_dim]
     works = [Contexts(64, 8192, *shape), Contexts(1, 8192, *shape), Contexts(256, 512, *shape)]
     found: list[tuple[float, str]] = []
@@ -51,7 +51,8 @@ def _ragged(head_dim: int, ceilings: Ceilings) -> Row:
 
 
 def _times(entry: str, rows: Iterator[Row]) -> list[tuple[float, str]]:
-    """The entry's time in all, in microseconds; nothing for one that the device has no room for."""
+    """Return the entry's total time in microseconds; nothing if the device has too little memory
+    for it."""
     try:
         total = sum(row["us"] for row in rows)
     except OutOfResources:

@@ -1,1 +1,1 @@
-"""Engines to compare with, each driven by a small worker process of its own environment."""
+"""Other engines for comparison, each run by a small worker process in a separate environment."""

@@ -1,5 +1,5 @@
-"""One checkpoint in the peers' own formats: ``convert gguf TYPE MODEL OUT``, ``convert openvino
-MODEL OUT``. The checkpoint is a Qwen3 model in Hugging Face layout, with tied embeddings."""
+"""Converts a checkpoint to the peers' formats: ``convert gguf TYPE MODEL OUT``, ``convert openvino
+MODEL OUT``. The checkpoint is a Qwen3 model in Hugging Face format, with tied embeddings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Where llama.cpp keeps what a Hugging Face layer calls so.
+# llama.cpp's names of the parts of a Hugging Face layer.
 LAYER_NAMES = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -70,14 +70,14 @@ FILE_TYPES = {"f32": "ALL_F32", "f16": "MOSTLY_F16", "bf16": "MOSTLY_BF16", "q8_
 
 
 def rope_theta(config: dict[str, Any]) -> float:
-    """Newer configurations keep it in a table of its own."""
+    """Newer configurations have it in a separate table."""
     parameters = config.get("rope_parameters") or {}
     return float(config.get("rope_theta") or parameters["rope_theta"])
 
 
 def to_openvino(model: Path, out: Path) -> None:
-    """OpenVINO's pipeline wants a tokenizer, which a model without a vocabulary has not: one is
-    made whose words are the token ids."""
+    """OpenVINO's pipeline needs a tokenizer, but these models have no vocabulary: create one whose
+    words are the token ids."""
     import openvino
     from openvino_tokenizers import convert_tokenizer
     from optimum.intel import OVModelForCausalLM

@@ -1,4 +1,4 @@
-"""llama.cpp through llama-cpp-python's C functions, one sequence id a prompt."""
+"""llama.cpp through llama-cpp-python's C functions, one sequence id per prompt."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 
 MAX_BATCH = 4096  # tokens of one llama_decode call
 MICRO_BATCH = 512  # llama.cpp's own default
-LENGTH = 512  # tokens a sequence has room for
+LENGTH = 512  # tokens reserved for a sequence
 
 
-# llama.cpp's log is not wanted.
+# Suppress llama.cpp's log.
 _silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
 
 
@@ -71,7 +71,8 @@ class LlamaCpp:
         return self._contexts[sequences]
 
     def _fill(self, rows: list[tuple[int, int, int, bool]]) -> list[int]:
-        """Put (token, position, sequence, wanted) into the batch; the wanted rows' numbers."""
+        """Put (token, position, sequence, needs logits) into the batch. Returns the indices of the
+        rows that need logits."""
         batch = self._batch
         batch.n_tokens = len(rows)
         for i, (token, position, sequence, wanted) in enumerate(rows):
@@ -80,7 +81,7 @@ class LlamaCpp:
         return [i for i, row in enumerate(rows) if row[3]]
 
     def _decode(self, context: Any, wanted: list[int]) -> list[int]:
-        """Greedy tokens of the wanted rows."""
+        """Return greedy tokens for the rows that need logits."""
         if llama_cpp.llama_decode(context, self._batch) != 0:
             raise RuntimeError("llama_decode failed")
         pointers = (llama_cpp.llama_get_logits_ith(context, row) for row in wanted)

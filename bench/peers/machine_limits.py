@@ -1,4 +1,4 @@
-"""What this machine can do at most: bytes read and float32 operations a second."""
+"""This machine's limits: bytes read and float32 operations per second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-# Far more than any last-level cache holds.
+# Far larger than any last-level cache.
 READ_BYTES = 512 << 20
 SIZE = 1024
 REPEATS = 3

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI's continuous batching, stepped by hand so that the first token is seen."""
+"""OpenVINO GenAI's continuous batching, stepped manually so that the first token can be timed."""
 
 from __future__ import annotations
 

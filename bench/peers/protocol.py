@@ -1,8 +1,8 @@
-"""How ``bench.cpu_peers`` talks to its workers: one JSON object a line, in and out.
+"""How ``bench.cpu_peers`` talks to its workers: one JSON object per line, in both directions.
 
-A worker says what it is once it is ready, then answers each request (prompts, tokens to generate)
-with the seconds it took. Only the standard library is used here: workers run in environments that
-have nothing of ours.
+A worker sends its version once it is ready, then answers each request (prompts, tokens to generate)
+with the seconds it took. Uses only the standard library: workers run in environments without
+Quire's packages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Prompts = list[list[int]]
 @dataclass
 class Timing:
     """Seconds from submission to each sequence's first token, and from there to the last token.
-    ``prefill`` None: the engine does not let us see the first token. ``first``: first tokens."""
+    ``prefill`` None: the engine does not expose the first token. ``first``: first tokens."""
 
     prefill: float | None
     decode: float
@@ -30,14 +30,14 @@ class Timing:
 
 
 class Stopwatch:
-    """Times a run whose steps the caller sees."""
+    """Times a run whose steps the caller controls."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
         self._prefilled: float | None = None
 
     def prefilled(self) -> None:
-        """Every sequence has its first token (later calls change nothing)."""
+        """Record that every sequence has its first token (later calls have no effect)."""
         if self._prefilled is None:
             self._prefilled = time.perf_counter()
 
@@ -51,7 +51,7 @@ class Stopwatch:
 def serve(start: Callable[[dict[str, Any]], tuple[str, Callable[[Prompts, int], Timing]]]) -> None:
     """``start(settings)`` returns the engine's version and its ``run(prompts, tokens)``."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keeps what libraries print out of the protocol
 
     def say(message: dict[str, Any]) -> None:
         answers.write(json.dumps(message) + "\n")

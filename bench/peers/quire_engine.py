@@ -1,4 +1,4 @@
-"""Ours: the whole engine core (scheduler, block tables, sampler), not a bare forward pass."""
+"""Quire: the whole engine core (scheduler, block tables, sampler), not only the forward pass."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from bench.peers.protocol import Prompts, Stopwatch, Timing, serve
 
 
 class FirstToken(StoppingCriteria):
-    """Stops nothing; tells the watch of the first token."""
+    """Never stops generation; notifies the stopwatch of the first token."""
 
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch

@@ -2,7 +2,7 @@
 
 ::
 
-    ModelError            a model directory that cannot be served, told in one sentence
+    ModelError            a model directory that cannot be served, explained in one sentence
     ├── ConfigError       config.json is missing, malformed or describes something unsupported
     └── WeightsError      weights are missing, misshapen, or do not belong to the configuration
 """

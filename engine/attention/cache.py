@@ -1,4 +1,4 @@
-"""Where keys and values live: blocks of tokens, one array per layer."""
+"""The paged KV cache: keys and values in blocks of tokens, one array per layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.attention.mirror import ContextMirror, MirrorPart
 class PagedKVCache:
     """Keys and values of all layers, float [layers, blocks, 2, kv_heads, block_size, head_dim].
 
-    A row is one head's keys (or values) of one block: ``block_size * head_dim`` contiguous
-    elements, row number ``(block * 2 + (0 keys, 1 values)) * kv_heads + head``. So a gather by
-    row numbers yields each sequence's keys head by head with tokens adjacent, the layout that
+    A row holds one head's keys (or values) of one block: ``block_size * head_dim`` contiguous
+    elements, row number ``(block * 2 + (0 keys, 1 values)) * kv_heads + head``. Gathering by row
+    number therefore yields each sequence's keys head by head with adjacent tokens, the layout that
     matrix products read fastest, without a transposition.
 
-    Blocks start as zeros: slots that no token was written to are masked, but must stay finite.
+    Blocks start as zeros: slots that no token was written to are masked, but must be finite.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PagedKVCache:
         self._blocks = torch.zeros(shape, dtype=dtype, device=device)
         self._rows = [layer.view(-1, block_size * head_dim) for layer in self._blocks]
         self._slots = [layer.view(-1, head_dim) for layer in self._blocks]
-        # Reused by every gather: fresh pages from the system cost more than the copy itself.
+        # Reused by every gather: allocating fresh pages took longer than the copy itself.
         self._workspace = torch.empty(0, dtype=dtype, device=device)
 
     @property
@@ -52,29 +52,29 @@ class PagedKVCache:
         return self._blocks.nbytes
 
     def layer(self, layer: int) -> Tensor:
-        """The layer's array [blocks, 2, kv_heads, block_size, head_dim], for kernels."""
+        """Return the layer's array [blocks, 2, kv_heads, block_size, head_dim], for kernels."""
         return self._blocks[layer]
 
     def scales(self, layer: int) -> Tensor | None:
-        """What the layer's stored keys and values are to be multiplied by, float32
-        [2, kv_heads]; None: they are stored as they are."""
+        """Return the factors by which the layer's stored keys and values must be multiplied,
+        float32 [2, kv_heads]; None: they are stored unscaled."""
         return None
 
     def layer_pointer(self, layer: int) -> int:
-        """Where the layer's array begins in memory, for code outside torch."""
+        """Return the address of the layer's array, for code outside torch."""
         return self._blocks[layer].data_ptr()
 
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write ``keys`` and ``values`` [tokens, kv_heads, head_dim] to ``slots``, int64
-        [tokens * 2 * kv_heads], as ``CacheShape`` numbers them. Returns them as
-        stored, [tokens, 2 * kv_heads, head_dim]."""
+        [tokens * 2 * kv_heads], numbered as by ``CacheShape``. Returns them as stored,
+        [tokens, 2 * kv_heads, head_dim]."""
         both = torch.cat((keys, values), dim=1)
         self._slots[layer].index_copy_(0, slots, both.view(-1, self.head_dim))
         return both
 
     def gather(self, layer: int, rows: Tensor, sequences: int) -> tuple[Tensor, Tensor]:
-        """Keys and values, each [sequences, kv_heads, tokens, head_dim], of the blocks that
-        ``rows`` [2 * sequences * kv_heads * blocks] number. Valid until the next gather."""
+        """Return keys and values, each [sequences, kv_heads, tokens, head_dim], of the blocks with
+        row numbers ``rows`` [2 * sequences * kv_heads * blocks]. Valid until the next gather."""
         count, width = rows.shape[0], self.block_size * self.head_dim
         if self._workspace.shape[0] < count * width:
             self._workspace = self._workspace.new_empty(count * width * 5 // 4)
@@ -85,8 +85,8 @@ class PagedKVCache:
     def mirrored(
         self, layer: int, part: MirrorPart, rows: Tensor | None, stored: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same from the mirror: filled from ``rows`` if it is not yet, else with this step's
-        ``stored`` keys and values [sequences, 2 * kv_heads, head_dim] added."""
+        """Return the same from the mirror, which is filled from ``rows`` the first time; after that
+        this step's ``stored`` keys and values [sequences, 2 * kv_heads, head_dim] are added."""
         if self._mirror is None:
             raise ValueError("a mirrored group without a mirror")
         context = self._mirror.context(layer, part)

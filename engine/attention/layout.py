@@ -1,6 +1,6 @@
 """How a step's batch is laid out for attention: computed once, used by every layer.
 
-Three kinds of decoder read three layouts. Each declares its own (``Decoder.layout_type``).
+There are three kinds of decoder, each with its own layout (``Decoder.layout_type``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class CacheShape:
     num_kv_heads: int
 
     def rows(self, blocks: Int64Array) -> Int64Array:
-        """Row numbers [2, sequences, kv_heads, blocks] for block numbers [sequences, blocks]."""
+        """Return row numbers [2, sequences, kv_heads, blocks] for block numbers
+        [sequences, blocks]."""
         heads = np.arange(self.num_kv_heads, dtype=np.int64)
         halves = np.arange(2, dtype=np.int64)
         first = blocks[None, :, None, :] * (2 * self.num_kv_heads)
         return first + (halves[:, None] * self.num_kv_heads + heads)[:, None, :, None]
 
     def slots(self, blocks: Int64Array, offsets: Int64Array) -> Int64Array:
-        """Slot numbers [tokens, 2 * kv_heads] for each token's block and offset in it."""
+        """Return slot numbers [tokens, 2 * kv_heads] for each token's block and offset."""
         rows = np.arange(2 * self.num_kv_heads, dtype=np.int64)
         first = blocks[:, None] * (2 * self.num_kv_heads) + rows
         return first * self.block_size + offsets[:, None]
@@ -40,11 +41,11 @@ class CacheShape:
 
 @dataclass(frozen=True, slots=True)
 class DecodeGroup:
-    """Tokens [first, last) of the batch, one a sequence, whose contexts are gathered together.
+    """Tokens [first, last) of the batch, one per sequence, whose contexts are gathered together.
 
-    ``rows``: for ``PagedKVCache.gather``; None where ``mirror`` holds the contexts already.
-    ``length``: keys to keep of the gathered ones. ``mask``: added to the scores, float
-    [sequences, 1, 1, length], None when nothing is padded.
+    ``rows``: for ``PagedKVCache.gather``; None if ``mirror`` already holds the contexts.
+    ``length``: how many of the gathered keys to use. ``mask``: added to the scores, float
+    [sequences, 1, 1, length]; None if nothing is padded.
     """
 
     first: int
@@ -59,8 +60,8 @@ class DecodeGroup:
 class PrefillTile:
     """Tokens [first, last) of the batch, adjacent in one sequence.
 
-    ``rows`` None: its keys are tokens [first_key, last) of this very batch (nothing was cached
-    before). Otherwise the gathered blocks' tokens [first_key, first_key + num_keys).
+    ``rows`` None: its keys are tokens [first_key, last) of this batch (nothing was cached before).
+    Otherwise they are tokens [first_key, first_key + num_keys) of the gathered blocks.
     ``mask``: float [last - first, num_keys]; None: plain causal, as many keys as queries.
     """
 
@@ -74,7 +75,7 @@ class PrefillTile:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """How layers with one sliding window (or none) attend in this step."""
+    """How layers with the same sliding window (or none) attend in this step."""
 
     decode: tuple[DecodeGroup, ...]
     prefill: tuple[PrefillTile, ...]
@@ -82,8 +83,8 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """For decoders in plain torch. ``slots``: where this step's keys and values go, for
-    ``PagedKVCache.store``. ``by_window``: by sliding window (tokens; None: unlimited)."""
+    """For decoders in plain torch. ``slots``: where ``PagedKVCache.store`` writes this step's keys
+    and values. ``by_window``: by sliding window (tokens; None: unlimited)."""
 
     slots: Tensor
     by_window: dict[int | None, WindowPlan]
@@ -91,9 +92,9 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """For a decoder whose every row finds its own way to its keys. ``blocks``: int64
-    [sequences, blocks], padded with anything; ``sequences``: int64 [rows], which of them is the
-    row's; ``longest``: tokens of the longest context, this step's included."""
+    """For a decoder that looks up each row's keys itself. ``blocks``: int64 [sequences, blocks],
+    with arbitrary padding; ``sequences``: int64 [rows], the index of each row's sequence;
+    ``longest``: tokens of the longest context, including this step's."""
 
     blocks: Tensor
     sequences: Tensor
@@ -102,15 +103,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """For kernels that read block tables in place; int32, on the device, as are then token ids and
-    positions. The batch's first rows are ``decode_lengths``' sequences, one each; the chunks' rows
-    follow.
+    """For kernels that read block tables in place. All tensors are int32 and on the device, as are
+    token ids and positions. The batch begins with the rows of ``decode_lengths``' sequences, one
+    each; the chunks' rows follow.
 
-    ``slots`` [rows]: block * block_size + place in it, where each row's keys and values go;
-    negative: nowhere. Lengths are those of contexts, this step's tokens included; tables
-    [sequences, blocks] are padded with anything. ``cu_seqlens`` [chunks + 1]: rows
-    [cu_seqlens[i], cu_seqlens[i + 1]) of the batch are chunk i's. ``longest``: rows of the longest
-    chunk; 0: there are none.
+    ``slots`` [rows]: block * block_size + offset, where each row's keys and values are stored;
+    negative: they are not stored. Lengths are those of contexts, including this step's tokens;
+    tables [sequences, blocks] have arbitrary padding. ``cu_seqlens`` [chunks + 1]: rows
+    [cu_seqlens[i], cu_seqlens[i + 1]) of the batch belong to chunk i. ``longest``: rows of the
+    longest chunk; 0: there are no chunks.
     """
 
     slots: Tensor
@@ -128,14 +129,14 @@ LayoutT = TypeVar("LayoutT", Plans, Rows, Ragged)
 
 
 def expect(layout_type: type[LayoutT], layout: Layout) -> LayoutT:
-    """``layout``, which must be of that type."""
+    """Return ``layout``, which must be of that type."""
     if not isinstance(layout, layout_type):
         found, wanted = type(layout).__name__, layout_type.__name__
         raise ValueError(f"the batch is laid out as {found}, but the decoder reads {wanted}")
     return layout
 
 
-# --- what a layout is built from ----------------------------------------------------------------
+# --- what a layout is built from ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +151,13 @@ class PromptChunk:
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """A step's rows on the host: first the decode rows, one a sequence, by falling context length,
-    then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and values go
-    to, and the place in it. ``sizes``: rows of each sequence.
+    """A step's rows on the host: first the decode rows, one per sequence, by decreasing context
+    length, then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and
+    values are stored in, and the offset in it. ``sizes``: rows of each sequence.
 
-    Of the decode rows: ``starts``, their positions; ``tables`` [sequences, blocks], block tables
-    padded with anything; ``row_key``, equal as long as they are the same sequences in the same
-    blocks and order (None: unknown)."""
+    For the decode rows only: ``starts``, their positions; ``tables`` [sequences, blocks], block
+    tables with arbitrary padding; ``row_key``, equal as long as the rows are the same sequences in
+    the same blocks and order (None: unknown)."""
 
     token_ids: Int64Array
     positions: Int64Array
@@ -170,7 +171,7 @@ class BatchRows:
 
 
 class BatchTensors(NamedTuple):
-    """Token ids and positions [rows], and how attention finds their keys."""
+    """Token ids and positions [rows], and the layout that attention needs."""
 
     token_ids: Tensor
     positions: Tensor

@@ -1,9 +1,9 @@
-"""Contiguous copies of the contexts of decoding sequences, so that a step need not gather them.
+"""Contiguous copies of the contexts of decoding sequences, so that steps need not gather them.
 
-On a CPU, gathering every context's blocks in every layer of every step costs as much as attending
-to them. While the same sequences decode step after step, their contexts are kept side by side and
-each step adds one token. The blocks stay the truth; a copy is dropped whenever the decode
-rows change, and made anew once it has been the same for two steps.
+On a CPU, gathering every context's blocks in every layer of every step takes as long as attention
+itself. While the same sequences decode step after step, their contexts are kept contiguous, and
+each step adds one token. The blocks remain authoritative; a copy is dropped whenever the decode
+rows change, and made again once they have been the same for two steps.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch import Tensor
 
 from engine.attention.packing import Int64Array
 
-# Room for growth when a copy is made, as a share of its blocks: it lasts so many steps.
+# Room for growth in a new copy, as a share of its blocks; a larger share makes it last longer.
 _HEADROOM = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorShape:
-    """What a copy holds per layer; ``layers`` are the numbers of those that are copied."""
+    """A copy's size per layer; ``layers`` are the numbers of the layers that are copied."""
 
     layers: tuple[int, ...]
     num_kv_heads: int
@@ -34,9 +34,10 @@ class MirrorShape:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPart:
-    """One decode group's place: ``capacity`` blocks for each of ``sequences``, from element
-    ``offset`` on. ``slots``: rows of ``head_dim`` elements, from there, that take this step's keys
-    and values, int64 [sequences * 2 * kv_heads]. ``fills``: the contexts are not there yet."""
+    """The memory of one decode group: ``capacity`` blocks for each of ``sequences``, starting at
+    element ``offset``. ``slots``: the rows of ``head_dim`` elements, counted from there, for this
+    step's keys and values, int64 [sequences * 2 * kv_heads]. ``fills``: the contexts must still be
+    copied."""
 
     offset: int
     sequences: int
@@ -47,16 +48,16 @@ class MirrorPart:
 
 @dataclass(slots=True)
 class _Arrangement:
-    """The rows, and how many tokens of each there are after the step last arranged."""
+    """The rows, and how many tokens each has after the most recent step."""
 
     row_key: Hashable
     ranges: list[tuple[int, int]]
     lengths: Int64Array
-    capacities: list[int] = field(default_factory=list)  # blocks; empty: nothing is copied
+    capacities: list[int] = field(default_factory=list)  # blocks; empty: there are no copies
     filled: set[int] = field(default_factory=set)  # layers
 
     def holds(self, blocks: Items[int], layers: Items[int]) -> bool:
-        """Whether copies were made in all ``layers`` and have room for so many ``blocks``."""
+        """Whether there are copies in all ``layers`` with room for this many ``blocks``."""
         if not self.capacities or self.filled != set(layers):
             return False
         return all(need <= have for need, have in zip(blocks, self.capacities, strict=True))
@@ -65,7 +66,7 @@ class _Arrangement:
 class ContextMirror:
     """Keys and values, per layer and group [2, sequences, kv_heads, tokens, head_dim].
 
-    Memory: ``max_bytes`` over all layers, taken from the system as it is first used, and reused.
+    Uses at most ``max_bytes`` of memory over all layers, allocated on first use and reused.
     """
 
     def __init__(self, shape: MirrorShape, *, max_bytes: int, dtype: torch.dtype) -> None:
@@ -77,8 +78,9 @@ class ContextMirror:
     def arrange(
         self, row_key: Hashable, ranges: list[tuple[int, int]], lengths: Int64Array
     ) -> list[MirrorPart] | None:
-        """Places for the groups ``ranges`` of decode rows whose contexts, this step's token
-        included, have ``lengths``. ``row_key`` identifies them, in order. None: gather."""
+        """Return the memory for the groups ``ranges`` of decode rows, or None if their contexts
+        must be gathered. ``lengths``: of the contexts, including this step's token; ``row_key``
+        identifies the rows and their order."""
         before, self._now = self._now, _Arrangement(row_key, ranges, lengths)
         if before.row_key != row_key or before.ranges != ranges:
             return None
@@ -97,7 +99,8 @@ class ContextMirror:
         return self._parts(ranges, lengths, capacities, fills=True)
 
     def context(self, layer: int, part: MirrorPart) -> Tensor:
-        """The part's memory, [2 * sequences * kv_heads * capacity, block_size * head_dim]."""
+        """Return the part's memory, [2 * sequences * kv_heads * capacity,
+        block_size * head_dim]."""
         size = self._elements(part.sequences, part.capacity)
         return self._arenas[layer][part.offset : part.offset + size].view(
             -1, self._shape.block_size * self._shape.head_dim
@@ -126,7 +129,8 @@ class ContextMirror:
         return parts
 
     def _slots(self, lengths: Int64Array, capacity: int) -> Tensor:
-        """Where each sequence's last token goes: for each sequence, keys' heads then values'."""
+        """Where each sequence's last token is stored: per sequence, the heads of its keys, then
+        those of its values."""
         count, heads = len(lengths), self._shape.num_kv_heads
         tokens = capacity * self._shape.block_size
         head = np.arange(2 * heads, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Many small arrays in one copy to the device."""
+"""Sends many small arrays to the device in one copy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 Int64Array = NDArray[np.int64]
 Integers = NDArray[np.signedinteger[Any]]
 
-# Elements. Kernels are compiled for pointers and strides of a multiple of 16 bytes: arrays that
-# began or ended elsewhere would have others compiled in the middle of serving.
+# In elements. Kernels are compiled for pointers and strides that are multiples of 16 bytes; arrays
+# aligned otherwise would cause a compilation while serving.
 ALIGNMENT = 16
 
 
 def widened(table: Integers) -> Integers:
-    """``table`` [rows, columns] with columns of zeros up to a multiple of ``ALIGNMENT``."""
+    """Pad ``table`` [rows, columns] with columns of zeros to a multiple of ``ALIGNMENT``."""
     missing = -table.shape[1] % ALIGNMENT
     return np.pad(table, ((0, 0), (0, missing))) if missing else table
 
 
 def sent_together(arrays: Items[Integers], device: torch.device) -> list[Tensor]:
-    """The ``arrays`` as int32 on ``device``, each aligned, by one copy that the host need not
-    wait for."""
+    """Return the ``arrays`` as int32 on ``device``, each aligned, after one copy that the host does
+    not wait for."""
     ends = np.cumsum([-(-array.size // ALIGNMENT) * ALIGNMENT for array in arrays])
     packed = torch.empty(int(ends[-1]), dtype=torch.int32, pin_memory=device.type == "cuda")
     host = packed.numpy()

@@ -1,4 +1,4 @@
-"""Builds ``Plans``: which contexts are gathered together, and what is masked of them."""
+"""Builds ``Plans``: which contexts are gathered together, and how they are masked."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from engine.attention.layout import (
 from engine.attention.mirror import ContextMirror, MirrorPart
 from engine.attention.packing import Int64Array
 
-# Rows of a masked prefill tile: bounds the mask to TILE x context elements.
+# Rows of a masked prefill tile. It bounds the mask to TILE x context elements.
 TILE = 256
 # Decode rows share one padded gather while padding stays below this share of it.
 MAX_PADDING = 0.4
 
 
 def split_by_length(lengths: Items[int]) -> list[tuple[int, int]]:
-    """Ranges of ``lengths`` (falling) such that padding each range to its longest wastes at most
-    ``MAX_PADDING`` of it. A new range starts only where the rest is worth a gather of its own."""
+    """Split ``lengths`` (decreasing) into ranges such that padding each range to its longest wastes
+    at most ``MAX_PADDING`` of it. A new range starts only if the rest justifies another gather."""
     ranges = []
     first, total = 0, 0
     for i, length in enumerate(lengths):
@@ -73,7 +73,8 @@ class PlanBuilder:
         )
 
     def slots(self, blocks: Int64Array, offsets: Int64Array) -> Tensor:
-        """For ``PagedKVCache.store``: each token's block number and offset in the block."""
+        """Return each token's slot for ``PagedKVCache.store``, given its block number and offset
+        in the block."""
         return self._tensor(self._shape.slots(blocks, offsets).reshape(-1))
 
     def plans(
@@ -83,9 +84,10 @@ class PlanBuilder:
         chunks: Items[PromptChunk],
         row_key: Hashable = None,
     ) -> dict[int | None, WindowPlan]:
-        """``lengths`` [sequences]: context of each decode row, its own token included, falling;
-        ``tables`` [sequences, blocks]: their block tables, padded with anything; ``row_key``
-        identifies the decode rows (for ``ContextMirror``; None: unknown)."""
+        """Return the plan for each sliding window. ``lengths`` [sequences]: the context of each
+        decode row, including its own token, decreasing; ``tables`` [sequences, blocks]: their block
+        tables, with arbitrary padding; ``row_key`` identifies the decode rows (for
+        ``ContextMirror``; None: unknown)."""
         ranges = split_by_length(lengths.tolist())
         parts: Items[MirrorPart] | None = None
         if self._mirror is not None and row_key is not None:
@@ -124,7 +126,7 @@ class PlanBuilder:
         if part is None or part.fills:
             num_blocks = int(np.max(last_blocks - first_blocks)) + 1
             columns = first_blocks[:, None] + np.arange(part.capacity if part else num_blocks)
-            # Padding repeats the row's own last block: whatever other sequences hold stays apart.
+            # Pad with the row's own last block, so that no other sequence's block is read.
             columns = np.minimum(columns, last_blocks[:, None])
             blocks = np.take_along_axis(tables[first:last], columns, axis=1)
             rows = self._tensor(self._shape.rows(blocks).reshape(-1))

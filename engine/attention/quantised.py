@@ -1,7 +1,7 @@
-"""A KV cache of 8-bit floats: half the memory of bfloat16, so twice the contexts.
+"""A KV cache of 8-bit floats: half the memory of bfloat16, so twice as many contexts fit.
 
 Format e4m3 of arXiv 2209.05433 (4 bits of exponent, 3 of mantissa, up to 448). Each head's keys and
-values are divided by a scale of their own before they are rounded; scales are 1 unless set.
+values are divided by a separate scale before they are rounded; scales are 1 unless set.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_E4M3 = 448.0
 
 
 class QuantisedKVCache(PagedKVCache):
-    """See ``PagedKVCache``; what is read back has ``dtype``."""
+    """See ``PagedKVCache``; reads return ``dtype``."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class QuantisedKVCache(PagedKVCache):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        # As bytes: torch copies and gathers these, but not 8-bit floats, on any device.
+        # As bytes: torch cannot copy and gather 8-bit floats on every device.
         super().__init__(
             num_layers=num_layers,
             num_blocks=num_blocks,
@@ -50,11 +50,12 @@ class QuantisedKVCache(PagedKVCache):
         return self._scales[layer]
 
     def set_scales(self, layer: int, scales: Tensor) -> None:
-        """``scales`` [2, kv_heads], positive: of keys and values. Before anything is stored."""
+        """Set the ``scales`` [2, kv_heads] of keys and values; they must be positive. To be called
+        before anything is stored."""
         self._scales[layer] = scales
 
     def store(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """As stored: rounded to 8 bits and back."""
+        """Return keys and values as stored: rounded to 8 bits and back."""
         both = torch.cat((keys, values), dim=1).float()
         scales = self._scales[layer].view(-1, 1)
         narrow = (both / scales).clamp_(-MAX_E4M3, MAX_E4M3).to(E4M3)

@@ -1,6 +1,7 @@
-"""Paged attention in plain torch: correct on any device, and the CPU's own path.
+"""Paged attention in plain torch: correct on any device, and used on CPUs.
 
-Grouped query heads become query rows of their key head, so keys and values are never repeated.
+The query heads of a group become query rows of their key head, so keys and values are never
+repeated.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def paged_attention(
     window: int | None,
     scale: float,
 ) -> Tensor:
-    """Store this step's keys and values, then attend: [tokens, heads * head_dim].
+    """Store this step's keys and values, then attend. Returns [tokens, heads * head_dim].
 
     ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim], in
-    the cache's dtype; token i sees the keys of its sequence up to itself, at most ``window``.
+    the cache's dtype; token i attends to its sequence up to itself, at most ``window`` tokens.
     """
     stored = cache.store(layer, plans.slots, key, value)
     if cache.scales(layer) is not None:
-        # A prompt attends to what later tokens will find in the cache.
+        # A prompt must attend to the same values that later tokens read from the cache.
         key, value = stored[:, : cache.num_kv_heads], stored[:, cache.num_kv_heads :]
     tokens, heads, head_dim = query.shape
     grouped = query.view(tokens, cache.num_kv_heads, -1, head_dim)
@@ -58,7 +59,7 @@ def _decode(
     group: DecodeGroup,
     scale: float,
 ) -> Tensor:
-    """``query`` and result [sequences, kv_heads, query heads of each, head_dim]."""
+    """Attend. ``query`` and result: [sequences, kv_heads, query heads of each, head_dim]."""
     if group.mirror is not None:
         keys, values = cache.mirrored(layer, group.mirror, group.rows, stored)
     elif group.rows is not None:
@@ -77,7 +78,7 @@ def _decode(
 def _tile_context(
     key: Tensor, value: Tensor, cache: PagedKVCache, layer: int, tile: PrefillTile
 ) -> tuple[Tensor, Tensor]:
-    """Keys and values [kv_heads, keys, head_dim] that the tile's tokens may see."""
+    """Return keys and values [kv_heads, keys, head_dim] that the tile's tokens may attend to."""
     end = tile.first_key + tile.num_keys
     if tile.rows is None:
         return (
@@ -91,8 +92,8 @@ def _tile_context(
 def _prefill(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """``query`` and result [tokens, kv_heads, query heads of each, head_dim]. Key heads take the
-    place of the batch; a key head's queries share its keys through a view of stride zero."""
+    """Attend. ``query`` and result: [tokens, kv_heads, query heads of each, head_dim]. Key heads
+    are the batch dimension; a key head's queries share its keys through a view of stride zero."""
     groups = query.shape[2]
     out = scaled_dot_product_attention(
         query.permute(1, 2, 0, 3),

@@ -10,7 +10,7 @@ from engine.attention.packing import Int64Array, sent_together, widened
 
 
 class RowsBuilder:
-    """Of a CPU."""
+    """Builds ``Rows``, for a CPU."""
 
     def build(self, rows: BatchRows) -> BatchTensors:
         sequences = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
@@ -23,7 +23,7 @@ class RowsBuilder:
 
 
 class RaggedBuilder:
-    """Everything reaches the device in one copy."""
+    """Builds ``Ragged``; everything reaches the device in one copy."""
 
     def __init__(self, block_size: int, device: torch.device) -> None:
         self._block_size = block_size
@@ -55,7 +55,7 @@ class RaggedBuilder:
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:
-    """Of the decode rows' sequences and the chunks', as one array."""
+    """Return the block tables of the decode rows and of the chunks as one array."""
     decoding, blocks = len(rows.starts), rows.tables
     if not rows.chunks:
         return blocks

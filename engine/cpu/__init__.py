@@ -1,1 +1,1 @@
-"""The CPU's own path: a Llama-like decoder's whole forward pass in one compiled call."""
+"""Running Llama-like decoders on a CPU: the whole forward pass is one compiled call."""

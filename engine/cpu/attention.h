@@ -1,20 +1,20 @@
 /* Attention of a batch's rows to their sequences' keys and values in the paged cache.
  *
- * Single rows wait for memory: each reads its context once, block by block, for all query heads
- * of a key head (`attend`). A prompt's rows wait for arithmetic: tiles of queries pass by blocks
- * of keys that were packed for the matrix product, with a running softmax (`attend_tile`; after
- * Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al.,
- * "FlashAttention", 2022).
+ * Single rows are limited by memory: each reads its context once, block by block, for all query
+ * heads of a key head (`attend`). A prompt's rows are limited by arithmetic: tiles of queries are
+ * multiplied with blocks of keys that were packed for the matrix product, with a running softmax
+ * (`attend_tile`; after Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018,
+ * and Dao et al., "FlashAttention", 2022).
  */
 #pragma once
 #include <string.h>
 
 #include "model.h"
 
-#define KEYS 64     /* tokens of a block that a tile of queries passes by */
-#define QUERIES 96  /* of a tile, at most */
-#define UNIT 16     /* elements; a head has some of these */
-#define MOST_HEADS 3 /* that a key is read once for, while it is in a register */
+#define KEYS 64     /* tokens in a block that a tile of queries is multiplied with */
+#define QUERIES 96  /* in a tile, at most */
+#define UNIT 16     /* elements; a head's size is a multiple of this */
+#define MOST_HEADS 3 /* that use a key while it is in a register */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
   vec squares = {0};
@@ -31,13 +31,13 @@ INLINE void rotate(float *x, const float *rotation, int head_dim) {
   }
 }
 
-/* Elements of a layer's cache, of either kind. */
+/* The size in bytes of a number of elements of a layer's cache, of either kind. */
 INLINE int64_t bytes_stored(const int kind, int64_t elements) {
   return elements * (kind == BFLOAT16 ? 2 : 4);
 }
 
-/* One vector of a head's elements, from `element` on. A cache of bfloat16 holds UNIT elements at a
- * time such that a shift and a mask make floats of them. */
+/* A vector of a head's elements, starting at `element`. A bfloat16 cache stores UNIT elements in
+ * such an order that a shift and a mask turn them into floats. */
 INLINE vec load_stored(const int kind, const char *from, int64_t element) {
   if (kind == FLOAT32) return load((const float *)from + element);
 #if LANES == 8
@@ -60,7 +60,7 @@ INLINE void store_unit(const int kind, char *to, const float *from, int64_t elem
 #endif
 }
 
-/* One token's key (or value) of a head. */
+/* Stores one token's key (or value) of a head. */
 INLINE char *cached(const model *m, void *cache, const int kind, int64_t block, int value, int head,
                     int slot) {
   int64_t row = (block * 2 + value) * m->kv_heads + head;
@@ -71,7 +71,7 @@ INLINE const int64_t *table_of(const batch *b, int row) {
   return b->tables + b->sequences[row] * b->table_width;
 }
 
-/* Norm and rotate one head of one row; keys and values go to the cache. */
+/* Normalises and rotates one head of one row; stores keys and values in the cache. */
 static void place_head(const model *m, const layer *l, const batch *b, int row, int head,
                        float *qkv) {
   int D = m->head_dim, rotated = m->heads + m->kv_heads;
@@ -109,7 +109,7 @@ static void softmax(float *s, int size, float scale) {
   for (int i = whole; i < size; i++) s[i] *= inverse;
 }
 
-/* Tokens of one block that a row sees: from `slot` on, `count` of them. */
+/* The tokens of one block that a row sees: `count` of them, starting at `slot`. */
 typedef struct {
   int64_t block;
   int slot, count;
@@ -120,8 +120,8 @@ INLINE stretch stretch_at(const model *m, const int64_t *table, int token, int e
   return (stretch){table[token / m->block_size], slot, room < end - token ? room : end - token};
 }
 
-/* Ask for a head's block of keys or values while another is computed with: it lies elsewhere in
- * memory, where the machine does not look ahead by itself. One row of it at each call. */
+/* Prefetches one row of a head's block of keys or values while another block is computed. Blocks
+ * are scattered in memory, where hardware does not prefetch. Each call prefetches one row. */
 INLINE void fetch_row(const char *rows, int64_t row_bytes, int row) {
   for (int64_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(rows + row * row_bytes + at);
 }
@@ -129,7 +129,7 @@ INLINE void fetch_row(const char *rows, int64_t row_bytes, int row) {
 /* to[g][i] = q[g] . keys[i], for G heads and up to four keys. */
 INLINE void dots(const int kind, const int G, const float *q, const char *keys, int count, int D,
                  float *to, int stride) {
-  /* A key that is not there is the first again; its sum goes nowhere. */
+  /* A missing key is replaced by the first; its sum is not used. */
   const int64_t key[4] = {0, count > 1 ? D : 0, count > 2 ? 2 * D : 0, count > 3 ? 3 * D : 0};
   vec dot[MOST_HEADS][4] = {{{0}}};
   for (int d = 0; d < D; d += UNIT)
@@ -152,8 +152,8 @@ INLINE void dots(const int kind, const int G, const float *q, const char *keys, 
   }
 }
 
-/* to[g] += p[g][i] values[i] over the block, for G heads and `width` elements of the values from
- * `d` on. */
+/* to[g] += p[g][i] values[i] over the block, for G heads and `width` elements of the values,
+ * starting at `d`. */
 INLINE void mix(const int kind, const int G, const int width, const float *p, int stride,
                 const char *values, int d, int count, int D, float *to) {
   vec a[MOST_HEADS][2 * UNIT / LANES];
@@ -178,18 +178,18 @@ INLINE void mix(const int kind, const int G, const int width, const float *p, in
 INLINE void mix_block(const int kind, const int G, const float *p, int stride, const char *values,
                       int count, int D, float *to) {
   int d = 0;
-  if (G < 3) /* or there would be more sums than registers */
+  if (G < 3) /* with more heads there would be more sums than registers */
     for (; d + 2 * UNIT <= D; d += 2 * UNIT)
       mix(kind, G, 2 * UNIT, p, stride, values, d, count, D, to);
   for (; d < D; d += UNIT) mix(kind, G, UNIT, p, stride, values, d, count, D, to);
 }
 
-/* How many of the heads that are left to compute with together. */
+/* How many of the remaining heads to compute together. */
 INLINE int heads_at_once(int left) { return left == 3 || left > 4 ? 3 : left == 1 ? 1 : 2; }
 
-/* One row's query heads of key heads first_head .. last_head: out = softmax(q . keys * scale)
- * values. Heads take turns block by block, so that memory is read in the order it lies in, and
- * each asks for its rows of the next block. */
+/* Query heads of one row, of key heads first_head .. last_head: out = softmax(q . keys * scale)
+ * values. Processes all heads block by block, so that memory is read in order, and prefetches each
+ * head's rows of the next block. */
 INLINE void attend_to(const int kind, const model *m, const layer *l, const batch *b, int row,
                       int first_head, int last_head, const float *q, float *out, float *scores) {
   const int D = m->head_dim, group = m->heads / m->kv_heads, longest = b->longest;
@@ -256,7 +256,7 @@ static void attend(const model *m, const layer *l, const batch *b, int row, int 
     attend_to(FLOAT32, m, l, b, row, first_head, last_head, q, out, scores);
 }
 
-/* A thread's scratch memory for `attend_tile`. `wide`: a head's size in whole panels. */
+/* A thread's scratch memory for `attend_tile`. `wide`: a head's size, in whole panels. */
 typedef struct {
   int wide;
   int64_t query_stride, weight_stride;
@@ -288,7 +288,7 @@ static tile_scratch tile_scratch_at(const model *m, float *scratch) {
   return s;
 }
 
-/* Ask for the keys and values of tokens t .. end. */
+/* Prefetches the keys and values of tokens t .. end. */
 INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const int64_t *table,
                          int t, int end, int kv_head) {
   const int64_t row_bytes = bytes_stored(kind, m->head_dim);
@@ -304,8 +304,8 @@ INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const i
   }
 }
 
-/* Tokens t .. end (at most KEYS): keys as panels of tokens, values as panels of elements. Places
- * without a token hold the last again: its weight is zero there. */
+/* Packs tokens t .. end (at most KEYS): keys as panels of tokens, values as panels of elements.
+ * Missing tokens are replaced by the last one: their weight is zero. */
 INLINE void pack_block(const int kind, const model *m, const layer *l, const int64_t *table, int t,
                        int end, int kv_head, const tile_scratch *s) {
   const int D = m->head_dim, places = (end - t + PANEL - 1) / PANEL * PANEL;
@@ -334,9 +334,9 @@ INLINE void pack_block(const int kind, const model *m, const layer *l, const int
             d < D ? load_stored(kind, keys[place] + to_value, d) : (vec){0});
 }
 
-/* A query's scores of a block to its weights, where first <= token < last; elsewhere zeros.
- * `most` and `total`: the largest score so far and the sum of weights relative to it; what was
- * mixed so far is brought down to a new largest score. */
+/* Turns a query's scores of a block into its weights, where first <= token < last; zeros elsewhere.
+ * `most` and `total`: the largest score so far and the sum of weights relative to it; the weighted
+ * sum so far is rescaled when the largest score changes. */
 INLINE void weigh(const tile_scratch *s, int queries, int query, int panels, int first, int last,
                   float *most, float *total) {
   const int places = panels * PANEL, whole = first <= 0 && last >= places;
@@ -373,9 +373,9 @@ INLINE void weigh(const tile_scratch *s, int queries, int query, int panels, int
   *total += sum(all);
 }
 
-/* The `heads` query heads of a key head from `head` on, for adjacent rows of one sequence, at most
- * QUERIES in all. A block of keys begins at a multiple of KEYS, and one that a row does not see
- * changes nothing of it: a row's numbers do not depend on the rows beside it. */
+/* The `heads` query heads of a key head, starting at `head`, for adjacent rows of one sequence, at
+ * most QUERIES in all. A block of keys begins at a multiple of KEYS, and a block that a row does
+ * not see does not change it: a row's results do not depend on the other rows. */
 INLINE void attend_tile(const int kind, const model *m, const layer *l, const batch *b, int row,
                         int rows, int head, int heads, const float *qkv, int64_t qkv_width,
                         float *mixed, int64_t mixed_width, float *scratch) {
@@ -436,14 +436,14 @@ static void attend_chunk(const model *m, const layer *l, const batch *b, int row
     }
 }
 
-/* Floats of scratch memory that a thread needs, in whole lines of the cache: a tile's, or a row's
+/* The floats of scratch memory that a thread needs, in whole cache lines: for a tile or for a row's
  * scores. */
 static int64_t attention_scratch(const model *m, int longest) {
   const int64_t tile = tile_floats(m), row = (int64_t)m->heads * longest;
   return ((tile > row ? tile : row) + 15) / 16 * 16;
 }
 
-/* Rows from `row` on that belong to one sequence. */
+/* Counts the rows, starting at `row`, that belong to one sequence. */
 static int run_of(const batch *b, int row) {
   int last = row + 1;
   while (last < b->rows && b->sequences[last] == b->sequences[row]) last++;
@@ -456,7 +456,7 @@ static int count_runs(const batch *b) {
   return count;
 }
 
-/* One key head's heads of a sequence's rows: norms, rotation, cache. */
+/* One key head's heads of a sequence's rows: normalises, rotates, stores keys and values. */
 static void place_heads(const model *m, const layer *l, const batch *b, int row, int rows,
                         int kv_head, float *qkv, int64_t qkv_width) {
   const int group = m->heads / m->kv_heads;
@@ -468,9 +468,9 @@ static void place_heads(const model *m, const layer *l, const batch *b, int row,
   }
 }
 
-/* All rows' keys and values to the cache, then mixed[i] = what row i (with `kept`: row kept[i])
- * attends to. Key heads have nothing to do with each other: a thread claims some of a sequence's
- * at a time. */
+/* Stores all rows' keys and values, then computes mixed[i], the attention of row i (with `kept`: of
+ * row kept[i]). Key heads are independent of each other: a thread claims some of a sequence's at a
+ * time. */
 static void attend_all(const model *m, const layer *l, const batch *b, const int64_t *kept,
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {

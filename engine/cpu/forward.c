@@ -1,11 +1,11 @@
 /* One forward pass of a Llama-like decoder over a batch of rows, in one call.
  *
- * A row is one token of one sequence. Arithmetic is float32 but for products of bfloat16 pairs
+ * A row is one token of one sequence. Arithmetic is float32, except for products of bfloat16 pairs
  * (linear.h); weights are float32, bfloat16 or int8. Every row attends through its block table to
  * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
  *
- * vectors.h: what a register holds. threads.h: who computes. linear.h: the matrix products, where
- * the time goes. attention.h: the paged cache. model.h: what a pass is given.
+ * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
+ * of the time. attention.h: attention and the paged cache. model.h: the arguments of a pass.
  * Compiled by engine/cpu/library.py.
  */
 #include "attention.h"
@@ -52,7 +52,7 @@ static void forward(const void *task, team *t, int thread) {
     attend_all(m, l, b, kept, t, qkv, qkv_width, mixed, mixed_width, scratch);
     if (kept) {
       rows = b->kept_rows;
-      if (thread == 0) /* rising, so none is overwritten before it was moved */
+      if (thread == 0) /* kept is increasing, so no row is overwritten before it is moved */
         for (int place = 0; place < rows; place++)
           memmove(x + (int64_t)place * m->hidden, x + kept[place] * m->hidden,
                   sizeof(float) * m->hidden);
@@ -91,15 +91,15 @@ int quire_lanes(void) { return LANES; }
 int quire_group(void) { return GROUP; }
 int quire_bf16_products(void) { return BF16_PRODUCTS; }
 
-/* Threads that compute together, for as long as the process lives; NULL: they cannot be started. */
+/* Starts threads that compute together until the process ends; NULL if they cannot be started. */
 void *quire_team(int threads) { return new_team(threads); }
 
-/* Floats of scratch memory that a batch needs. */
+/* The floats of scratch memory that a batch needs. */
 int64_t quire_scratch(const model *m, int rows, int longest, int threads) {
   return scratch_per_row(m) * rows + attention_scratch(m, longest) * threads;
 }
 
-/* The pass over all layers: b->out from b->x. */
+/* Runs all layers: computes b->out from b->x. */
 void quire_forward(void *threads, const model *m, const batch *b) {
   const pass task = {m, b};
   together(threads, forward, &task);

@@ -1,8 +1,8 @@
-"""Compiles ``forward.c`` and its headers once per machine and opens it.
+"""Compiles ``forward.c`` and its headers once per machine and loads the result.
 
 ``python -m engine.cpu.library DIR`` compiles it into DIR for every instruction set level that the
-compiler knows, for an image whose machines have no compiler; ``QUIRE_CPU_LIBRARY_DIR`` names such a
-folder at run time.
+compiler supports, for an image whose machines have no compiler; at run time
+``QUIRE_CPU_LIBRARY_DIR`` names that folder.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-FORWARD_SOURCE = Path(__file__).with_name("forward.c")  # includes the headers beside it
+FORWARD_SOURCE = Path(__file__).with_name("forward.c")  # includes the headers in its folder
 
-# No -ffast-math: infinities mask scores, and sums keep their order.
+# Without -ffast-math: scores are masked with infinities, and sums must keep their order.
 FLAGS = (
     *("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *("-shared", "-fPIC", "-pthread"),
@@ -59,7 +59,7 @@ class LibraryUnavailableError(RuntimeError):
 
 
 class UnknownLevelError(LibraryUnavailableError):
-    """The compiler does not know a level's instructions."""
+    """The compiler does not support a level's instructions."""
 
 
 class LinearStruct(ctypes.Structure):
@@ -124,7 +124,7 @@ class BatchStruct(ctypes.Structure):
 
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
-    per vector, which every size of a model must be a multiple of; ``group``: inputs that share a
+    per vector, of which every size of a model must be a multiple; ``group``: inputs that share a
     scale of an int8 weight; ``bf16_products``: whether it multiplies pairs of bfloat16."""
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class Library:
 
     @functools.cache  # noqa: B019 - a library and its teams live as long as the process
     def team(self, threads: int) -> int:
-        """Threads that compute together. Raises LibraryUnavailableError if they do not start."""
+        """Start threads that compute together. Raises LibraryUnavailableError if that fails."""
         team: int | None = self._team(threads)
         if team is None:
             raise LibraryUnavailableError(f"{threads} threads cannot be started")
@@ -171,7 +171,8 @@ class Library:
 
 @functools.cache
 def library() -> Library:
-    """For this machine, compiled now if it never was. Raises LibraryUnavailableError."""
+    """Return the library for this machine, compiling it if needed. Raises
+    LibraryUnavailableError."""
     levels = levels_for(cpu_flags())
     if prebuilt := os.environ.get("QUIRE_CPU_LIBRARY_DIR"):
         paths = (Path(prebuilt) / file_name(level) for level in levels)
@@ -181,7 +182,8 @@ def library() -> Library:
 
 
 def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
-    """For the best of ``levels`` that the compiler knows; compiled if ``folder`` has none."""
+    """Return the library for the best of ``levels`` that the compiler supports; compile it if it
+    is not in ``folder`` yet."""
     level, *lesser = levels
     path = folder / file_name(level)
     if path.exists():
@@ -198,8 +200,8 @@ def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
 
 
 def levels_for(cpu_flags: Collection[str]) -> list[VectorLevel]:
-    """The levels that a CPU of these flags of /proc/cpuinfo can run, best first. Raises
-    LibraryUnavailableError when there is none."""
+    """Return the levels that a CPU with these flags of /proc/cpuinfo supports, best first. Raises
+    LibraryUnavailableError if there are none."""
     levels = [level for level in LEVELS if level.needs <= set(cpu_flags)]
     if not levels:
         raise LibraryUnavailableError("this CPU has no AVX2")
@@ -207,7 +209,7 @@ def levels_for(cpu_flags: Collection[str]) -> list[VectorLevel]:
 
 
 def cpu_flags() -> list[str]:
-    """Of this machine. Raises LibraryUnavailableError."""
+    """Return this machine's CPU flags. Raises LibraryUnavailableError."""
     if platform.machine() not in ("x86_64", "AMD64"):
         raise LibraryUnavailableError(f"there is no compiled path for {platform.machine()}")
     try:
@@ -218,7 +220,7 @@ def cpu_flags() -> list[str]:
 
 
 def file_name(level: VectorLevel) -> str:
-    """Changes with the sources and the flags, so that no stale file is opened."""
+    """Return a name that depends on the sources and the flags, so that no stale file is loaded."""
     digest = hashlib.sha256(" ".join((*FLAGS, *level.flags)).encode())
     for source in (FORWARD_SOURCE, *sorted(FORWARD_SOURCE.parent.glob("*.h"))):
         digest.update(source.read_bytes())
@@ -226,7 +228,7 @@ def file_name(level: VectorLevel) -> str:
 
 
 def cache_folder() -> Path:
-    """Where this user's compiled files are kept. Raises LibraryUnavailableError."""
+    """Return the folder of this user's compiled files. Raises LibraryUnavailableError."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "quire" / "cpu"
     try:
@@ -240,8 +242,8 @@ def cache_folder() -> Path:
 
 
 def build(level: VectorLevel, path: Path) -> None:
-    """Compile for ``level`` into ``path``, which appears whole or not at all. Raises
-    LibraryUnavailableError, UnknownLevelError where another compiler is all that it takes."""
+    """Compile for ``level`` into ``path``; the file appears complete or not at all. Raises
+    LibraryUnavailableError, or UnknownLevelError if another compiler would do."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise LibraryUnavailableError("there is no C compiler (cc, gcc or clang)")

@@ -1,14 +1,15 @@
 /* Linear maps: y = x W^T + bias for rows of floats.
  *
  * Weights are packed in panels of PANEL outputs, [panels][inputs][PANEL], so that a tile of a few
- * rows and panels lives in registers while the inputs stream by (after Goto and van de Geijn,
+ * rows and panels stays in registers while the inputs stream through (after Goto and van de Geijn,
  * "Anatomy of High-Performance Matrix Multiplication", 2008). Weights smaller than float32 are
- * widened in registers, which is exact; all arithmetic is float32. But for pairs of bfloat16: their
- * inputs are rounded to bfloat16 too, for hardware that multiplies such pairs and adds in float32.
+ * widened in registers, which is exact; all arithmetic is float32. The exception is pairs of
+ * bfloat16, whose inputs are rounded to bfloat16 too, for hardware that multiplies such pairs and
+ * adds in float32.
  *
- * Inputs are taken in blocks, short enough for a block of a panel to stay in the first cache
- * while all rows pass by. Every sum runs over a block, and over the blocks, in one order whatever
- * tile a row falls into: so a row's numbers do not depend on its company.
+ * Inputs are processed in blocks short enough for a block of a panel to stay in the L1 cache while
+ * all rows use it. Every sum is computed over a block, and then over the blocks, in the same order
+ * for any tile, so a row's results do not depend on the other rows.
  */
 #pragma once
 #include <stdlib.h>
@@ -18,8 +19,8 @@
 #include "vectors.h"
 
 #define PANEL (2 * LANES)
-/* A tile of R rows by P panels has 2 R P vectors of sums; two of weights and one of an input are
- * beside them. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
+/* A tile of R rows by P panels has 2 R P vectors of sums, besides two of weights and one of an
+ * input. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
 #if LANES == 16
 #define TILE_ROWS 12      /* of the largest tile */
 #define TWO_PANEL_ROWS 6  /* of the largest tile of two panels */
@@ -27,13 +28,13 @@
 #define TILE_ROWS 6
 #define TWO_PANEL_ROWS 3
 #endif
-#define MAX_ROWS 96    /* of a block of rows */
-#define BLOCK (8192 / PANEL) /* inputs of a block */
+#define MAX_ROWS 96    /* in a block of rows */
+#define BLOCK (8192 / PANEL) /* inputs in a block */
 #define GROUP 64       /* inputs that share a scale; a block of int8 weights is a group */
-#define ROWS_BYTES (256 << 10) /* a block of rows should stay in the second cache */
-#define AHEAD 1024 /* bytes; where weights are read but once, memory is asked this far ahead */
-#define LINE 64    /* bytes that memory gives at a time */
-/* Rows of scratch begin at different places of the first cache, not all at the same. */
+#define ROWS_BYTES (256 << 10) /* a block of rows should stay in the L2 cache */
+#define AHEAD 1024 /* bytes to prefetch ahead where weights are read only once */
+#define LINE 64    /* bytes in a cache line */
+/* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
 #define APART 16
 
 enum { FLOAT32, BFLOAT16, INT8, BFLOAT16_PAIRS, KINDS };
@@ -44,22 +45,22 @@ typedef struct {
   const float *bias;    /* [outputs], or NULL */
   int32_t inputs, outputs;
   int32_t kind;
-  int32_t panel_inputs; /* inputs that a panel has room for; of pairs: even */
+  int32_t panel_inputs; /* inputs that a panel has room for; even for pairs */
 } linear;
 
-/* What becomes of the sums. GATED: outputs are panels of gate and up in turn, y = silu(gate) up. */
+/* What is done with the sums. GATED: panels of gate and up alternate, y = silu(gate) up. */
 enum { STORED, ADDED, GATED };
 
 INLINE int64_t bytes_of(int kind, int64_t inputs) {
   return inputs * PANEL * (kind == FLOAT32 ? 4 : kind == INT8 ? 1 : 2);
 }
 
-/* Where `count` inputs further on are, of a row as the kind of weights wants it. */
+/* The address `count` inputs further on in a row, as stored for this kind of weights. */
 INLINE const void *further(int kind, const void *x, int64_t count) {
   return (const char *)x + count * (kind == BFLOAT16_PAIRS ? 2 : 4);
 }
 
-/* One input's weights of a panel, or two inputs' that are pairs: [PANEL][2], as they lie. */
+/* A panel's weights of one input, or of a pair of inputs: [PANEL][2], as stored. */
 INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
   if (kind == FLOAT32 || kind == BFLOAT16_PAIRS) {
     *low = load((const float *)w);
@@ -76,12 +77,12 @@ INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
 }
 
 /* R rows by P panels over a block of inputs: sums[p][r] += (x[r] . weights of panel p) * scale.
- * `ahead`: where, from each weight read, memory is asked for what comes later; 0: nowhere. */
+ * `ahead`: how far after each weight read to prefetch memory; 0: not at all. */
 INLINE void tile(const int kind, const int R, const int P, const void *x, int64_t stride,
                  const char *w, int64_t panel_bytes, int inputs, int64_t ahead,
                  const float *scales, int64_t panel_scales, float *sums, int64_t panel_sums) {
   const int step = kind == BFLOAT16_PAIRS ? 2 : 1;
-  vec acc[TILE_ROWS][4][2]; /* constant sizes, or they would not live in registers */
+  vec acc[TILE_ROWS][4][2]; /* constant sizes, so that they are kept in registers */
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
@@ -155,8 +156,8 @@ typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int6
 EACH(TILE)
 static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /* panels, rows */
 
-/* sums[panels][rows][PANEL] += those of `count` panels from `panel` on. x: floats; of pairs:
- * bfloat16. */
+/* sums[panels][rows][PANEL] += those of the `count` panels that start at `panel`. x: floats; for
+ * pairs: bfloat16. */
 static void sum_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
                        int rows, float *sums) {
   const int kind = l->kind, block = kind == INT8 ? GROUP : BLOCK;
@@ -171,7 +172,7 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
       const int inputs = l->inputs - k < block ? l->inputs - k : block;
       const char *from = w + bytes_of(kind, k);
       const float *scale = kind == INT8 ? scales + k / GROUP * PANEL : NULL;
-      /* Of one panel's tiles the first fetches the next block while the others compute. */
+      /* The first of a panel's tiles prefetches the next block while the others compute. */
       int64_t ahead = wide > 1 ? AHEAD : bytes_of(kind, block);
       for (int r = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left; left--, ahead = 0) {
         const int height = (rows - r + left - 1) / left;
@@ -183,7 +184,7 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
   }
 }
 
-/* A panel's sums, plus bias, to y; or added to what is there. */
+/* Stores a panel's sums, plus bias, in y, or adds them to it. */
 static void put(const linear *l, int panel, const float *sums, int rows, int added, float *y,
                 int64_t stride) {
   const int first = panel * PANEL, width = l->outputs - first;
@@ -201,7 +202,7 @@ static void put(const linear *l, int panel, const float *sums, int rows, int add
   }
 }
 
-/* Two panels' sums, a gate's and the outputs that it lets through. */
+/* Stores the result of two panels' sums, of gate and up. */
 static void put_gated(const linear *l, int panel, const float *sums, int rows, float *y,
                       int64_t stride, int width) {
   const float *gates = sums, *ups = sums + (int64_t)rows * PANEL;
@@ -217,20 +218,20 @@ static void put_gated(const linear *l, int panel, const float *sums, int rows, f
   }
 }
 
-/* Room for 16-bit values, the thread's own. It is kept, as the threads are. */
+/* This thread's buffer for 16-bit values. It is never freed, as the threads never end. */
 static uint16_t *own_room(int64_t values) {
   static _Thread_local uint16_t *room;
   static _Thread_local int64_t size;
   if (size < values) {
     free(room);
     room = malloc(sizeof(*room) * values);
-    if (!room) abort(); /* nothing can go on without a few megabytes */
+    if (!room) abort(); /* without a few megabytes nothing can continue */
     size = values;
   }
   return room;
 }
 
-/* Rows rounded to bfloat16, `to_stride` values apart; what a pair has beyond a row is zero. */
+/* Rounds rows to bfloat16, `to_stride` values apart; the padding of an odd pair is zero. */
 static void round_rows(const float *x, int64_t stride, int rows, int inputs, uint16_t *to,
                        int64_t to_stride) {
   for (int r = 0; r < rows; r++, x += stride, to += to_stride) {
@@ -242,8 +243,7 @@ static void round_rows(const float *x, int64_t stride, int rows, int inputs, uin
   }
 }
 
-/* y[r] = what becomes of x[r] W^T + bias, for the panels that this thread gets hold of. `width`:
- * of y. */
+/* y[r] = the result of x[r] W^T + bias, for the panels that this thread claims. `width`: of y. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
   const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
@@ -252,7 +252,7 @@ static void apply(const linear *l, team *t, const float *x, int64_t in_stride, i
   int first, last, most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
   most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
   uint16_t *room = NULL;
-  int in_room = -1; /* first of the rows that are rounded there */
+  int in_room = -1; /* first of the rows that are in the buffer, rounded */
   float sums[2 * MAX_ROWS * PANEL];
   while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
     for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {

@@ -1,4 +1,4 @@
-"""A Llama-like decoder run by ``forward.c`` on a CPU, one call a step.
+"""A Llama-like decoder that ``forward.c`` runs on a CPU, one call per step.
 
 Weights and the KV cache are float32 or bfloat16."""
 
@@ -24,7 +24,7 @@ _CACHE_KINDS = {torch.float32: WeightKind.FLOAT32, torch.bfloat16: WeightKind.BF
 
 
 def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
-    """Whether the compiled pass knows this model's parts and its sizes fill whole vectors."""
+    """Whether the compiled pass supports this model and its sizes fill whole vectors."""
     sizes = (config.hidden_size, config.intermediate_size)
     return (
         config.rope is not None
@@ -35,7 +35,7 @@ def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
 
 
 class CompiledLlama:
-    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` in float32 up to
+    """See ``engine.model.decoder.Decoder``. Computes what ``LlamaModel`` does in float32, up to
     rounding; with ``bf16_products`` the inputs of each linear map are rounded to bfloat16."""
 
     layout_type = Rows
@@ -51,8 +51,8 @@ class CompiledLlama:
         quantised: bool = False,
         bf16_products: bool = False,
     ) -> None:
-        """``quantised``: the matrices in int8. ``bf16_products``: those whose values are bfloat16
-        multiply rounded inputs, in hardware; ``library`` must have such products."""
+        """``quantised``: store the matrices in int8. ``bf16_products``: for matrices of bfloat16
+        values, round the inputs and multiply in hardware; ``library`` must support it."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         if bf16_products and not library.bf16_products:

@@ -1,13 +1,13 @@
-/* What a pass is given. Mirrored by engine/cpu/library.py. */
+/* The arguments of a pass. Mirrored by engine/cpu/library.py. */
 #pragma once
 #include "linear.h"
 
 typedef struct {
-  linear qkv, output, gate_up, down; /* gate_up: panels of gate and up take turns */
+  linear qkv, output, gate_up, down; /* gate_up: panels of gate and up alternate */
   const float *input_norm, *post_norm; /* [hidden] */
   const float *qk_norm; /* [heads + kv_heads][head_dim], or NULL */
   void *cache;          /* [blocks][2][kv_heads][block_size][head_dim] */
-  int32_t window;       /* tokens seen at most; 0: all */
+  int32_t window;       /* tokens visible at most; 0: all */
   float scale;
 } layer;
 
@@ -22,11 +22,11 @@ typedef struct {
 typedef struct {
   int32_t rows, kept_rows, table_width, longest;
   float *x;                  /* [rows][hidden], embeddings in, overwritten */
-  const float *rotations;    /* [rows][head_dim], cosine and sine of each pair in turn */
+  const float *rotations;    /* [rows][head_dim], cosine and sine of each pair, alternating */
   const int64_t *positions;  /* [rows] */
-  const int64_t *sequences;  /* [rows], which table is the row's; a sequence's rows are adjacent */
+  const int64_t *sequences;  /* [rows], index of the row's table; a sequence's rows are adjacent */
   const int64_t *tables;     /* [sequences][table_width], block numbers */
-  const int64_t *kept;       /* [kept_rows], rows whose final states are wanted, rising */
+  const int64_t *kept;       /* [kept_rows], rows whose final states are needed, increasing */
   float *out;                /* [kept_rows][hidden], final states, normalised */
   float *scratch;            /* quire_scratch() floats */
 } batch;

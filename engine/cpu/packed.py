@@ -1,4 +1,4 @@
-"""Weights as ``linear.h`` reads them: panels of outputs, inputs in turn."""
+"""Weights in the format of ``linear.h``: panels of outputs, each ordered by input."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class WeightKind(IntEnum):
 class PackedWeight:
     """A linear map [out, in] in panels [panels, in, panel]; outputs beyond ``out`` are zeros.
 
-    A float32 weight whose values all are bfloat16 values, as those of most checkpoints, is kept
-    in bfloat16: half the bytes to read at each step, and the same products to the last bit. There,
-    outputs i and i + panel / 2 of a panel lie side by side. With ``bf16_products`` such a weight is
-    [panels, in / 2, panel, 2] instead, pairs of inputs side by side, and ``linear.h`` rounds the
-    inputs to bfloat16 before it multiplies: only for a library that has such products. An odd
-    ``in`` is padded with zeros. ``quantised``: in int8, with scales [panels, groups, panel].
+    A float32 weight whose values are all bfloat16 values, as in most checkpoints, is stored in
+    bfloat16: half the bytes to read in each step, and identical products. Outputs i and
+    i + panel / 2 of such a panel are adjacent. With ``bf16_products`` such a weight is
+    [panels, in / 2, panel, 2] instead, with pairs of inputs adjacent, and ``linear.h`` rounds the
+    inputs to bfloat16 before it multiplies; the library must support such products. An odd ``in``
+    is padded with zeros. ``quantised``: in int8, with scales [panels, groups, panel].
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PackedWeight:
 
 
 def _in_panels(values: Tensor, panel: int) -> Tensor:
-    """[out, n] as [panels, n, panel]."""
+    """Reshape [out, n] to [panels, n, panel]."""
     outputs, columns = values.shape
     panels = -(-outputs // panel)
     padded = functional.pad(values, (0, 0, 0, panels * panel - outputs))
@@ -74,7 +74,7 @@ def _in_panels(values: Tensor, panel: int) -> Tensor:
 
 
 def _floats(packed: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
-    """``packed``: float32 [panels, in, panel]."""
+    """Pack float weights. ``packed``: float32 [panels, in, panel]."""
     halved = packed.to(torch.bfloat16)
     if not bool((halved == packed).all()):
         return WeightKind.FLOAT32, packed.contiguous()
@@ -88,7 +88,8 @@ def _floats(packed: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
 
 
 def interleaved(gate: Tensor, up: Tensor, panel: int) -> Tensor:
-    """Rows of two equal weights (or biases), each padded to whole panels, panels in turn."""
+    """Interleave the rows of two weights (or biases) of equal size panel by panel, each padded to
+    whole panels."""
     rows = gate.shape[0]
     panels = -(-rows // panel)
     padding = [0, 0] * (gate.dim() - 1) + [0, panels * panel - rows]

@@ -1,4 +1,4 @@
-/* A team of threads that runs the same code side by side. */
+/* A team of threads that run the same code in parallel. */
 #pragma once
 #include <pthread.h>
 #include <sched.h>
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* What a team computes: `run(task, team, thread)` in every thread. */
+/* A team's work: `run(task, team, thread)` in every thread. */
 typedef struct team team;
 typedef void (*work)(const void *task, team *t, int thread);
 
@@ -15,7 +15,7 @@ struct team {
   work run;
   const void *task;
   atomic_int arrived, sense; /* of the barrier */
-  atomic_int claimed;        /* parts of the work between two barriers that somebody has */
+  atomic_int claimed;        /* parts of the work between two barriers that were claimed */
   atomic_int round, finished;
   pthread_mutex_t lock;
   pthread_cond_t begin;
@@ -27,7 +27,7 @@ static inline void pause_a_little(void) {
 #endif
 }
 
-/* All threads wait here for each other. `sense` is the thread's own, 0 when its work begins. */
+/* Waits until all threads arrive. `sense` is the thread's own, 0 when its work begins. */
 static void barrier(team *t, int *sense) {
   if (t->count == 1) {
     atomic_store(&t->claimed, 0);
@@ -40,22 +40,22 @@ static void barrier(team *t, int *sense) {
     atomic_store(&t->sense, *sense);
     return;
   }
-  /* Others may have been put off their core: spin a little, then let go of ours. */
+  /* Other threads may not be running: spin for a moment, then yield this core. */
   for (int spins = 0; atomic_load(&t->sense) != *sense; spins++) {
     pause_a_little();
     if (spins > 4000) sched_yield();
   }
 }
 
-/* The part of 0..total that falls to one of the threads. */
+/* One thread's share of 0..total. */
 static inline void share(int total, int threads, int thread, int *first, int *last) {
   *first = (int)((int64_t)total * thread / threads);
   *last = (int)((int64_t)total * (thread + 1) / threads);
 }
 
-/* The next parts of 0..total that nobody has: `least` of them or a multiple, up to `most`. 0: there
- * are none. One such division of work fits between two barriers. Pieces shrink towards the end,
- * so that all threads end together, also where one is put off its core for a while. */
+/* Claims the next parts of 0..total: `least` of them or a multiple, up to `most`. Returns 0 if none
+ * are left. Allows one such division of work between two barriers. Pieces shrink towards the end,
+ * so that all threads finish together, even if one of them is descheduled for a while. */
 static inline int claim(team *t, int total, int least, int most, int *first, int *last) {
   const int left = total - atomic_load(&t->claimed);
   int wanted = t->count == 1 ? total : left / (2 * t->count) / least * least;
@@ -75,7 +75,7 @@ static void *wait_for_work(void *argument) {
   team *t = own.t;
   free(argument);
   for (int seen = 0;;) {
-    /* The next step mostly follows at once; only then is it worth waiting awake. */
+    /* The next step usually follows at once; only then is spinning worthwhile. */
     for (int spins = 0; spins < 20000 && atomic_load(&t->round) == seen; spins++) pause_a_little();
     if (atomic_load(&t->round) == seen) {
       pthread_mutex_lock(&t->lock);
@@ -89,7 +89,7 @@ static void *wait_for_work(void *argument) {
   return NULL;
 }
 
-/* A team that lives as long as the process. NULL when its threads cannot be started. */
+/* Creates a team that lives until the process ends. NULL if its threads cannot be started. */
 static team *new_team(int threads) {
   if (threads < 1 || threads > 512) return NULL;
   team *t = calloc(1, sizeof(team));
@@ -107,7 +107,7 @@ static team *new_team(int threads) {
   return t;
 }
 
-/* Run the task in all threads, this one among them; back when all are done. */
+/* Runs the task in all threads, including this one; returns when all are done. */
 static void together(team *t, work run, const void *task) {
   t->run = run;
   t->task = task;

@@ -1,4 +1,4 @@
-/* Vectors of floats, as wide as the machine's registers, in GCC's vector types. */
+/* Vectors of floats as wide as the machine's registers, in GCC's vector types. */
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-/* A build for tests may ask for wider vectors than the machine's registers; GCC divides them. */
+/* A test build may set wider vectors than the machine's registers; GCC splits them. */
 #ifndef LANES
 #if defined(__AVX512F__)
 #define LANES 16
@@ -21,7 +21,7 @@
 #define FILLS_AVX2 1
 #endif
 
-/* Whether pairs of bfloat16 can be multiplied: by hardware, or, in a build for tests, without. */
+/* Whether pairs of bfloat16 can be multiplied: in hardware, or in software in a test build. */
 #if defined(__AVX512BF16__) || defined(EMULATED_BF16_PRODUCTS)
 #define BF16_PRODUCTS 1
 #else
@@ -32,10 +32,10 @@
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
-/* As they lie in memory, at any address. */
+/* The same types in memory, at any alignment. */
 typedef float memory_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t memory_ivec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-/* As many of 16 bits. */
+/* As many 16-bit integers as a vector has floats. */
 typedef uint16_t memory_halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 #if LANES == 16
@@ -60,7 +60,7 @@ INLINE vec choose(ivec mask, vec yes, vec no) {
   return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
 }
 
-/* As many int8 as floats fit a vector. GCC has no good code of its own for it. */
+/* As many int8 as a vector has floats. GCC generates poor code for this conversion. */
 INLINE vec load_int8(const void *p) {
 #if defined(FILLS_AVX512)
   return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
@@ -73,7 +73,7 @@ INLINE vec load_int8(const void *p) {
 #endif
 }
 
-/* The same, in a register: used twice, a compiler would rather read memory twice. */
+/* Keeps a value in a register: a compiler would rather read memory twice. */
 INLINE vec held(vec v) {
 #if defined(FILLS_AVX512) || defined(FILLS_AVX2)
   __asm__("" : "+v"(v));
@@ -95,12 +95,12 @@ INLINE float sum(vec v) {
   return v[0];
 }
 
-/* As many bfloat16 as floats fit a vector: a float's upper half. */
+/* As many bfloat16 as a vector has floats; a bfloat16 is the upper half of a float. */
 INLINE vec load_bfloat16(const void *p) {
   return (vec)(__builtin_convertvector(*(const memory_halves *)p, ivec) << 16);
 }
 
-/* Floats rounded to bfloat16, to nearest, ties to even; what is not a number stays so. */
+/* Rounds floats to bfloat16, to nearest, ties to even; NaN stays NaN. */
 INLINE uvec to_bfloat16(vec x) {
   const uvec bits = (uvec)x, odd = (bits >> 16) & 1, number = (uvec)(x == x);
   const uvec rounded = (bits + 0x7fff + odd) >> 16, quiet = (bits >> 16) | 0x40;
@@ -125,8 +125,8 @@ INLINE void trade_corners(vec v[LANES], const int size, const ivec upper, const 
     }
 }
 
-/* Rows of a square become its columns: single elements trade places across the diagonal, then
- * squares of two by two, and so on. */
+/* Transposes a square: swaps single elements across the diagonal, then squares of two by two, and
+ * so on. */
 INLINE void transpose(vec v[LANES]) {
   trade_corners(v, 1, (ivec){EACH_LANE(UPPER_LANE, 1)}, (ivec){EACH_LANE(LOWER_LANE, 1)});
   trade_corners(v, 2, (ivec){EACH_LANE(UPPER_LANE, 2)}, (ivec){EACH_LANE(LOWER_LANE, 2)});
@@ -136,28 +136,28 @@ INLINE void transpose(vec v[LANES]) {
 #endif
 }
 
-/* Two adjacent bfloat16, in every element. */
+/* Repeats two adjacent bfloat16 in every element. */
 INLINE ivec splat_pair(const uint16_t *p) {
   int32_t pair;
   memcpy(&pair, p, sizeof(pair));
   return pair + (ivec){0};
 }
 
-/* Floats too small to be normal, as zeros of their sign. */
+/* Replaces subnormal floats by zeros of the same sign. */
 INLINE vec flushed(vec x) {
   const ivec magnitude = (ivec)x & 0x7fffffff;
   return choose(magnitude < 0x00800000, (vec)((ivec)x & INT32_MIN), x);
 }
 
-/* sums + weights . activations, whose elements are pairs of bfloat16: what VDPBF16PS computes.
- * It multiplies and adds the upper of each pair, then the lower, each time rounding the sum once, to
- * nearest, ties to even. Denormal inputs count as zeros, denormal sums become zeros. */
+/* sums + weights . activations, whose elements are pairs of bfloat16: what VDPBF16PS computes. It
+ * multiplies and adds the upper of each pair, then the lower, rounding each sum once, to nearest,
+ * ties to even. Subnormal inputs count as zeros, subnormal sums become zeros. */
 #if defined(__AVX512BF16__)
 INLINE vec dot_pairs(vec sums, ivec weights, ivec activations) {
   return (vec)_mm512_dpbf16_ps((__m512)sums, (__m512bh)weights, (__m512bh)activations);
 }
 #else
-/* Not inline: it need not be fast, but compile fast. */
+/* Not inlined: it need not be fast, but must compile fast. */
 static __attribute__((noinline, unused)) vec dot_pairs(vec sums, ivec weights, ivec activations) {
   const int32_t upper = (int32_t)0xffff0000;
   vec w = flushed((vec)(weights & upper)), a = flushed((vec)(activations & upper));
@@ -191,7 +191,7 @@ INLINE vec vector_exp(vec x) {
   return p * (vec)bits;
 }
 
-/* to[i] = the sum of v[i]'s elements, in one order for all four. */
+/* to[i] = the sum of v[i]'s elements, added in the same order for all four. */
 INLINE void sums_of_four(const vec v[4], float *to) {
 #if LANES == 16
   for (int i = 0; i < 4; i++) to[i] = sum(v[i]);

@@ -1,1 +1,1 @@
-"""Running a model on a GPU by our own kernels."""
+"""Running a model on a GPU with Quire's own kernels."""

@@ -1,4 +1,4 @@
-"""Which kernels attend: one table, so that others can take their place."""
+"""The attention kernels in use: one table, so that others can replace them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class RaggedAttention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AttentionKernels:
-    """``decode`` for sequences with one row in the batch, ``ragged`` for those with more. Both
-    write their rows of ``out`` and no others."""
+    """``decode`` handles sequences with one row in the batch, ``ragged`` those with more. Each
+    writes only its own rows of ``out``."""
 
     decode: DecodeAttention
     ragged: RaggedAttention
@@ -66,7 +66,8 @@ class AttentionKernels:
         window: int | None,
         scales: Tensor | None,
     ) -> Tensor:
-        """[rows, heads * head_dim] for ``query`` [rows, heads, head_dim] of a whole batch."""
+        """Attend for a whole batch: ``query`` [rows, heads, head_dim]. Returns
+        [rows, heads * head_dim]."""
         out = query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
         decodes = tables.decode_lengths.shape[0]
         if decodes:

@@ -1,4 +1,4 @@
-"""Whether the kernels can run here. Imports no triton."""
+"""Whether the kernels can run here. Does not import triton."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 
 from engine.architecture.config import ModelConfig
 
-# The widest head that a tile holds.
+# The widest head that fits a tile.
 _MAX_HEAD_DIM = 256
 
 
 class KernelsUnavailableError(RuntimeError):
-    """Kernels cannot run; the message says why."""
+    """The kernels cannot run; the message says why."""
 
 
 def require_triton(device: torch.device) -> None:
-    """Raises KernelsUnavailableError unless kernels run on ``device``: on a GPU by triton, on a CPU
-    only through triton's interpreter."""
+    """Raise KernelsUnavailableError if kernels cannot run on ``device``. A GPU needs triton; a CPU
+    can only run them in triton's interpreter."""
     if importlib.util.find_spec("triton") is None:
         raise KernelsUnavailableError("triton is not installed")
     if device.type == "cuda":
@@ -31,5 +31,5 @@ def require_triton(device: torch.device) -> None:
 
 
 def kernels_fit(config: ModelConfig) -> bool:
-    """Whether the kernels' decoder knows this model's parts."""
+    """Whether the kernels support this model."""
     return config.rope is not None and config.head_dim <= _MAX_HEAD_DIM

@@ -14,18 +14,19 @@ _COARSE = 16
 
 
 def padded_sizes(largest: int) -> list[int]:
-    """Batch sizes to have steps for: 1, 2, 4, 8, then multiples of 16, up to ``largest`` or the
-    next above."""
+    """Return the batch sizes to prepare steps for: 1, 2, 4, 8, then multiples of 16, up to
+    ``largest`` or the next size above it."""
     sizes = [size for size in _FINE if size < largest]
     coarse = range(_COARSE, largest + _COARSE, _COARSE) if largest > _FINE[-1] else ()
     return [*sizes, *coarse] if coarse else [*sizes, largest]
 
 
 def graph_replay(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
-    """``step`` itself, or on a GPU the replay of what it did once for each of ``sizes``.
+    """Return ``step`` itself, or on a GPU a step that replays a recording of it for each of
+    ``sizes``.
 
-    ``step(size)`` must read and write the same memory whenever it is called, and do no harm when
-    called to warm up. Largest first: the smaller ones then fit into the memory of the larger.
+    ``step(size)`` must read and write the same memory on every call, and be harmless when called
+    to warm up. The largest size comes first, so that smaller ones fit into its memory.
     """
     if device.type != "cuda":
         return step
@@ -35,12 +36,12 @@ def graph_replay(step: GraphStep, sizes: Items[int], device: torch.device) -> Gr
     for size in sorted(sizes, reverse=True):
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            step(size)  # compiles kernels and sets up libraries, which no graph may record
+            step(size)  # compiles kernels and initialises libraries, which cannot be recorded
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
             step(size)
         graphs[size] = graph
-    # What the steps to warm up left on that stream is of no use to any other.
+    # Free what the warm-up cached for that stream: no other stream can use it.
     torch.cuda.empty_cache()
     return lambda size: graphs[size].replay()

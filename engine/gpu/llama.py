@@ -1,7 +1,7 @@
-"""A Llama-like decoder of fused kernels and plain matrix products.
+"""A Llama-like decoder of fused kernels and matrix products.
 
-Nine launches a layer: four products, QK norm with rotary embedding and the way into the cache,
-attention (and its merge), the gate, and each addition to the residual with the norm that follows.
+Each layer takes nine launches: four products, QK norm with rotary embedding and storing in the
+cache, attention (and its merge), the gate, and two residual additions with the norm that follows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.weights.weights import WeightSource
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """``weight`` [out, in] and ``bias`` [out], if there is one."""
+    """``weight`` [out, in], and ``bias`` [out] if there is one."""
 
     weight: Tensor
     bias: Tensor | None
@@ -51,7 +51,7 @@ class KernelLayer:
 
 
 class KernelLlama:
-    """See ``engine.model.decoder.Decoder``. Numbers are those of ``LlamaModel`` up to rounding."""
+    """See ``engine.model.decoder.Decoder``. Computes what ``LlamaModel`` does, up to rounding."""
 
     layout_type = Ragged
 
@@ -122,7 +122,8 @@ class KernelLlama:
         return self.narrow_logits(hidden).float()
 
     def narrow_logits(self, hidden: Tensor) -> Tensor:
-        """The same before they are made float32, [rows, vocabulary] in the model's dtype."""
+        """Return the logits before conversion to float32, [rows, vocabulary] in the model's
+        dtype."""
         return linear(hidden, self._head)
 
 
@@ -139,7 +140,7 @@ def _layer(config: ModelConfig, source: WeightSource, number: int) -> KernelLaye
 
     qk_norm = None
     if config.qk_norm:
-        # One row for each head, all queries' alike and all keys'.
+        # One row per head; all query heads share one norm, and all key heads another.
         qk_norm = fused_qk_norm(config, source, attention)[[0, config.num_heads]]
     return KernelLayer(
         input_norm=source.tensor(prefix + "input_layernorm.weight"),

@@ -93,7 +93,7 @@ class Ledger:
         """Report that a sequence has started to run."""
         entry = self._entries[sequence.uid]
         self._outboxes[entry.connection].admitted.append(
-            Admitted(entry.handle, now, sequence.num_cached_tokens)
+            Admitted(entry.handle, now, sequence.num_cached_tokens, sequence.prefix_miss)
         )
 
     def token(self, entry: Entry, sampled: SampledToken) -> None:

@@ -119,7 +119,7 @@ class BatchBuilder:
         decode = [place for place, item in enumerate(scheduled) if item.num_tokens == 1]
         chunks = [place for place, item in enumerate(scheduled) if item.num_tokens != 1]
         key = tuple(_identity(scheduled[place].sequence) for place in decode)
-        # The same sequences may stand at other places of a plan, behind or before a chunk.
+        # The same sequences may have other positions in the plan, before or after a chunk.
         if (
             key != self._key
             or decode != self._decode

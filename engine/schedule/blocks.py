@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -26,12 +27,17 @@ class BlockPool:
       *active* (held ``ref_count`` times, with or without a key);
     - a key names at most one block, and a block has at most one key;
     - ``allocate`` takes free blocks first, then the least recently released cached block.
+
+    ``on_evicted`` is called with each cached block whose key is dropped, and that key.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(
+        self, num_blocks: int, on_evicted: Callable[[int, bytes], None] = lambda block, key: None
+    ) -> None:
         if num_blocks < 1:
             raise ValueError(f"a pool of {num_blocks} blocks")
         self.num_blocks = num_blocks
+        self._on_evicted = on_evicted
         # Popped from the end, so that low numbers are used first and memory is touched in order.
         self._free = list(range(num_blocks - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # least recently released first
@@ -61,10 +67,7 @@ class BlockPool:
             block = self._free.pop()
         elif self._cached:
             block, _ = self._cached.popitem(last=False)
-            key = self._keys[block]
-            assert key is not None, "a cached block without a key"
-            del self._by_key[key]
-            self._keys[block] = None
+            self._evict(block)
         else:
             raise OutOfBlocksError(f"all {self.num_blocks} KV-cache blocks are held")
         self._ref_counts[block] = 1
@@ -91,29 +94,34 @@ class BlockPool:
             else:
                 self._cached[block] = None
 
-    def name(self, block: int, key: bytes) -> None:
+    def name(self, block: int, key: bytes) -> bool:
         """Record that an active block now has the contents ``key``.
 
-        Does nothing if another block already has them (the first is kept: sequences may be sharing
+        Returns False if another block already has them (the first is kept: sequences may be sharing
         it), or if this block already has that key.
         """
         if self._ref_counts[block] == 0:
             raise ValueError(f"block {block} is not held")
         if key in self._by_key:
-            return
+            return False
         if self._keys[block] is not None:
             raise ValueError(f"block {block} already holds other contents")
         self._keys[block] = key
         self._by_key[key] = block
+        return True
 
     def forget_cached(self) -> int:
         """Free every cached block; return their number."""
         blocks = list(self._cached)
         for block in blocks:
-            key = self._keys[block]
-            assert key is not None, "a cached block without a key"
-            del self._by_key[key]
-            self._keys[block] = None
+            self._evict(block)
         self._cached.clear()
         self._free.extend(reversed(blocks))
         return len(blocks)
+
+    def _evict(self, block: int) -> None:
+        key = self._keys[block]
+        assert key is not None, "a cached block without a key"
+        del self._by_key[key]
+        self._keys[block] = None
+        self._on_evicted(block, key)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 from array import array
 
+from engine.messages import PrefixMiss, PrefixMissReason
 from engine.schedule.blocks import BlockPool
+from engine.schedule.prefix_misses import PrefixMisses, first_block_group
 from engine.step.sequence import Sequence
 
 _DIGEST_BYTES = 16
@@ -24,18 +26,26 @@ def root_hash(salt: str) -> bytes:
 
 def block_hash(parent: bytes, token_ids: list[int]) -> bytes:
     """Return the name of a block with ``token_ids`` that follows the prefix named ``parent``."""
-    return hashlib.blake2b(parent + array("i", token_ids).tobytes(), digest_size=16).digest()
+    return _chained(parent, array("i", token_ids).tobytes())
+
+
+def _chained(parent: bytes, packed: bytes) -> bytes:
+    return hashlib.blake2b(parent + packed, digest_size=_DIGEST_BYTES).digest()
+
+
+_NO_SALT = root_hash("")
 
 
 class PrefixCache:
-    """Finds and keeps prefixes in a pool's blocks. Does nothing if disabled.
+    """Finds and keeps prefixes in the blocks of its ``pool``. Does nothing if disabled.
 
     A sequence's blocks are released last to first (``release``), so that the pool, which reuses the
     least recently released block, drops the ends of prefixes before their beginnings.
     """
 
-    def __init__(self, pool: BlockPool, block_size: int, *, enabled: bool = True) -> None:
-        self.pool = pool
+    def __init__(self, num_blocks: int, block_size: int, *, enabled: bool = True) -> None:
+        self.misses = PrefixMisses(num_blocks)
+        self.pool = BlockPool(num_blocks, self.misses.evicted)
         self.block_size = block_size
         self.enabled = enabled
 
@@ -50,7 +60,7 @@ class PrefixCache:
         blocks: list[int] = []
         find = self.pool.find
         for index in range((sequence.num_tokens - 1) // self.block_size):
-            block = find(self._hash(sequence, index))
+            block = find(self._names(sequence, index + 1)[index])
             if block is None:
                 break
             blocks.append(block)
@@ -60,26 +70,56 @@ class PrefixCache:
         """Name the blocks filled by a sequence's tokens [before, after), which are now computed."""
         if not self.enabled:
             return
+        names = self._names(sequence, after // self.block_size)
+        table, request_id = sequence.block_table, sequence.request_id
+        name, named = self.pool.name, self.misses.named
         for index in range(before // self.block_size, after // self.block_size):
-            self.pool.name(sequence.block_table[index], self._hash(sequence, index))
+            if not name(table[index], names[index]):
+                continue
+            if index:
+                named(table[index], names[index - 1], request_id)
+            elif sequence.cache_salt:
+                named(table[0], first_block_group(self._unsalted(sequence)), request_id)
+
+    def explain(self, sequence: Sequence, num_found: int) -> PrefixMiss:
+        """Return why ``match`` found no more than ``num_found`` blocks of a sequence."""
+        if not self.enabled:
+            return PrefixMiss(PrefixMissReason.OFF)
+        if sequence.needs_whole_prompt:
+            return PrefixMiss(PrefixMissReason.WHOLE_PROMPT)
+        if num_found >= (sequence.num_tokens - 1) // self.block_size:
+            return PrefixMiss(PrefixMissReason.SHORT)
+        names = self._names(sequence, num_found + 1)
+        name = names[num_found]
+        if num_found:
+            return self.misses.of_follower(name, names[num_found - 1])
+        unsalted = self._unsalted(sequence) if sequence.cache_salt else name
+        is_known = self.pool.find(unsalted) is not None
+        return self.misses.of_first(name, unsalted, is_known_unsalted=is_known)
 
     def release(self, blocks: list[int]) -> None:
         """Release a sequence's blocks."""
         for block in reversed(blocks):
             self.pool.release(block)
 
-    def _hash(self, sequence: Sequence, index: int) -> bytes:
-        """Return the name of the sequence's block ``index``. Names are computed once, in order;
-        those of a prompt once for all choices of a request."""
-        hashes, of_prompt = sequence.block_hashes, sequence.prompt_hashes
-        if len(hashes) <= index:
-            hashes.extend(of_prompt[len(hashes) : index + 1])
-        while len(hashes) <= index:
-            parent = hashes[-1] if hashes else root_hash(sequence.cache_salt)
-            start = len(hashes) * self.block_size
-            end = start + self.block_size
-            name = block_hash(parent, sequence.token_ids[start:end])
-            if end <= sequence.num_prompt_tokens:
-                of_prompt.append(name)
-            hashes.append(name)
-        return hashes[index]
+    def _unsalted(self, sequence: Sequence) -> bytes:
+        """Return the name that the sequence's first block would have without a salt."""
+        return block_hash(_NO_SALT, sequence.token_ids[: self.block_size])
+
+    def _names(self, sequence: Sequence, count: int) -> list[bytes]:
+        """Return the names of the sequence's blocks, at least of the first ``count``. Names are
+        computed once, in order; those of a prompt once for all choices of a request."""
+        names, of_prompt = sequence.block_hashes, sequence.prompt_hashes
+        if len(names) < count:
+            names.extend(of_prompt[len(names) : count])
+        known = len(names)
+        if known < count:
+            size = self.block_size
+            parent = names[-1] if names else root_hash(sequence.cache_salt)
+            packed = array("i", sequence.token_ids[known * size : count * size]).tobytes()
+            width = len(packed) // (count - known)
+            for start in range(0, len(packed), width):
+                parent = _chained(parent, packed[start : start + width])
+                names.append(parent)
+            of_prompt.extend(names[len(of_prompt) : sequence.num_prompt_tokens // size])
+        return names

@@ -26,8 +26,8 @@ from bisect import bisect_left, insort
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from engine.messages import EngineCounters, WaitingReason
-from engine.schedule.blocks import BlockCounts, BlockPool
+from engine.messages import EngineCounters, PrefixMissReason, WaitingReason
+from engine.schedule.blocks import BlockCounts
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
@@ -62,6 +62,7 @@ class _Draft:
         return StepPlan(tuple(self.items.values()), tuple(self.admitted))
 
 
+_MISSED = {reason: f"prefix_missed_{reason.value}" for reason in PrefixMissReason}
 _rank = operator.attrgetter("rank")
 
 
@@ -90,8 +91,8 @@ class Scheduler:
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         # The longest sequence that can run if it has the whole cache to itself.
         self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
-        self.pool = BlockPool(num_kv_blocks)
-        self.prefix = PrefixCache(self.pool, block_size, enabled=enable_prefix_caching)
+        self.prefix = PrefixCache(num_kv_blocks, block_size, enabled=enable_prefix_caching)
+        self.pool = self.prefix.pool
         self._counters = counters or EngineCounters()
         self._num_generated = 0  # tokens that the counters lack
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
@@ -133,6 +134,7 @@ class Scheduler:
         """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
         out, which keep their blocks. Empty only if there is no other work."""
         draft = _Draft(self.max_num_batched_tokens)
+        self.prefix.misses.now = now
         prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items:
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
@@ -211,6 +213,7 @@ class Scheduler:
             sequence.num_cached_tokens = min(
                 sequence.num_computed_tokens, sequence.num_prompt_tokens
             )
+            self._explain_miss(sequence, len(hits))
             draft.admitted.append(sequence)
         if sequence.num_computed_tokens > sequence.max_computed_tokens:
             # Also after a preemption: another sequence may have computed more of the prompt
@@ -221,6 +224,12 @@ class Scheduler:
             sequence.max_computed_tokens = sequence.num_computed_tokens
         remaining = len(sequence.token_ids) - sequence.num_computed_tokens
         draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
+
+    def _explain_miss(self, sequence: Sequence, num_found: int) -> None:
+        miss = sequence.prefix_miss = self.prefix.explain(sequence, num_found)
+        missed = sequence.num_prompt_tokens - sequence.num_cached_tokens
+        field = _MISSED[miss.reason]
+        setattr(self._counters, field, getattr(self._counters, field) + missed)
 
     def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
         """Allocate blocks for the sequence's next tokens; return how many tokens fit.

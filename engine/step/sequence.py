@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.messages import Embed, SamplingParams
+from engine.messages import Embed, PrefixMiss, SamplingParams
 from engine.step.grammar_state import GrammarState
 
 # How often a running sequence may be preempted for a later one of higher priority.
@@ -37,6 +37,7 @@ class Sequence:
     prompt_hashes: list[bytes] = field(default_factory=list)  # shared by a request's choices
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
+    prefix_miss: PrefixMiss | None = None  # at first admission
     num_preemptions: int = 0
     num_overtaken: int = 0  # of those, for a sequence that came later
     max_computed_tokens: int = 0  # high-water mark; tokens below it are recomputed

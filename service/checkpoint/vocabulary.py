@@ -24,11 +24,11 @@ class UnsupportedTokenizerError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """``token_bytes[id]`` are the bytes a token shows as by itself; an id that is no token is
-    empty. ``token_text[id]`` is the same as text; a byte-level token that is no text by itself
-    (part of a character) has "\ufffd". ``byte_fallback`` maps the byte tokens of a
-    SentencePiece-like vocabulary to their byte (empty if it has none) and is None for byte-level
-    ones. ``strip_start`` makes the first piece of a text from ``token_text``."""
+    """``token_bytes[id]``: the bytes of a single token; empty for an id without a token.
+    ``token_text[id]``: the same as text; "\ufffd" for a byte-level token that is only part of a
+    character. ``byte_fallback`` maps the byte tokens of a SentencePiece-like vocabulary to their
+    byte (empty if it has none) and is None for byte-level ones. ``strip_start`` converts a
+    ``token_text`` to the first piece of a text."""
 
     token_bytes: tuple[bytes, ...]
     token_text: tuple[str, ...]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from service.constraint.anchors import full_match_regex
 from service.constraint.flat import CannotFlattenError, flat_regex
 from service.constraint.lark import literal, pattern, quoted
 from service.constraint.request import Grammar, Regex, ToolShape
@@ -19,7 +19,7 @@ _BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
 
 
 def is_binding(tool: ToolShape) -> bool:
-    """True if a call that cannot be held to the tool's schema must be rejected."""
+    """True if a request must be rejected when the tool's schema cannot be enforced."""
     return tool.strict or tool.custom
 
 
@@ -43,7 +43,7 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """Return one argument's schema as a schema of its own, with the definitions from ``root``."""
+    """Return one argument's schema as a separate schema, with the definitions from ``root``."""
     schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
     for keyword in ("$defs", "definitions"):
         if keyword in root:
@@ -53,7 +53,10 @@ def argument_schema(part: Any, root: JsonObject) -> JsonObject:
 
 def check_text(schema: JsonObject, param: str) -> None:
     """Raise InvalidRequestError for keywords that cannot be enforced on bare text."""
-    for keyword in sorted(_BEYOND_TEXT & schema.keys()):
+    beyond = _BEYOND_TEXT & schema.keys()
+    if isinstance(regex := schema.get("pattern"), str) and full_match_regex(regex) is None:
+        beyond |= {"pattern"}
+    for keyword in sorted(beyond):
         raise InvalidRequestError(
             f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
             param=f"{param}.{keyword}",
@@ -77,7 +80,9 @@ def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> s
         return " | ".join(map(literal, texts)) or _NOTHING
     shapes: list[str] = []
     if isinstance(regex := schema.get("pattern"), str):
-        shapes.append(pattern("|".join(map(_searched, _alternatives(regex)))))
+        whole = full_match_regex(regex)
+        if whole is not None:
+            shapes.append(pattern(whole))
     least, most = schema.get("minLength"), schema.get("maxLength")
     if isinstance(least, int) or isinstance(most, int):
         bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
@@ -85,26 +90,6 @@ def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> s
     if not shapes:
         return None
     return " & ".join([*shapes, f"~/(?s:.*){quoted(close)}(?s:.*)/"])
-
-
-def _alternatives(regex: str) -> list[str]:
-    """What stands between the bars of a regex that are in no group and no class."""
-    found = [""]
-    depth = 0
-    for part in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", regex, re.DOTALL):
-        depth += (part == "(") - (part == ")")
-        if part == "|" and depth == 0:
-            found.append("")
-        else:
-            found[-1] += part
-    return found
-
-
-def _searched(regex: str) -> str:
-    """A regex for the whole of every text in which this one, without bars, finds something."""
-    begins, ends = regex.startswith("^"), re.search(r"(?<!\\)(?:\\\\)*\$\Z", regex) is not None
-    bare = regex[int(begins) : len(regex) - int(ends)]
-    return f"{'' if begins else '(?s:.*)'}(?:{bare}){'' if ends else '(?s:.*)'}"
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

@@ -201,8 +201,8 @@ class CallTerms:
         return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
 
     def _elements(self, body: ElementsBody, tool: ToolShape) -> str:
-        """Values other than text are written as JSON, because nested elements cannot be held to a
-        schema."""
+        """Values other than text are written as JSON, because a schema cannot be enforced on nested
+        elements."""
         space, mark = self._space, self._spelled(body.mark)
 
         def written(key: str, value: str, is_text: bool) -> str:

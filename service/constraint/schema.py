@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from service.constraint.anchors import full_match_regex, is_verbose
 from service.constraint.closed import closed
 from service.errors import InvalidRequestError
 
@@ -244,8 +245,8 @@ class _Reader:
                 self.stood_in_for.append(f"{path}.pattern")
             else:
                 self._leave_out(
-                    "The pattern cannot be enforced: lookaround, backreferences and word "
-                    "boundaries are not supported.",
+                    "The pattern cannot be enforced: lookaround, backreferences, word boundaries "
+                    "and anchors in the middle are not supported.",
                     f"{path}.pattern",
                 )
         if not isinstance(declared, str) or declared in _FORMATS:
@@ -342,15 +343,17 @@ def _listed(schema: dict[str, Any], keyword: str) -> list[Any]:
 
 
 # In the syntax of Rust's regex crate: escapes, character classes, and group openings.
-_REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?<?[=!])", re.DOTALL)
+_REGEX_PARTS = re.compile(r"\\(.)|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|(\(\?<?[=!])", re.DOTALL)
 
 
 def can_match(regex: str) -> bool:
     """True if the pattern has nothing that an automaton cannot match."""
-    return not any(
+    if any(
         part[2] or (part[1] is not None and part[1] in "123456789kbB")
         for part in _REGEX_PARTS.finditer(regex)
-    )
+    ):
+        return False
+    return is_verbose(regex) or full_match_regex(regex) is not None
 
 
 def _is_about_strings(schema: dict[str, Any]) -> bool:

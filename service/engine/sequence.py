@@ -14,6 +14,7 @@ from engine.messages import (
     Finished,
     FinishReason,
     Generate,
+    PrefixMiss,
     PromptLogprobs,
     Submit,
     TokenLogprobs,
@@ -89,6 +90,7 @@ class EngineSequence:
     vector: bytes | None = None  # little-endian float32
     generated: list[int] = field(default_factory=list)
     cached_tokens: int = 0
+    prefix_miss: PrefixMiss | None = None
     first_scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None
@@ -107,6 +109,7 @@ class EngineSequence:
         if self.first_scheduled_time is None:
             self.first_scheduled_time = admitted.time
             self.cached_tokens = admitted.cached_tokens
+            self.prefix_miss = admitted.prefix_miss
 
     def add_prompt_logprobs(self, piece: PromptLogprobs) -> None:
         """Add prompt logprobs; after a hand-over they start again at the beginning of the

@@ -150,7 +150,7 @@ class Connections:
             idle.append((since, descriptor))
             if now - since >= timeout:
                 self._end(descriptor)
-        scarce = len(self._open) > self._most - self._spare
+        scarce = self._is_scarce(len(self._open))
         if scarce:
             idle.sort()
             for _, descriptor in idle[: max(self._spare, len(idle) // 2)]:
@@ -166,7 +166,8 @@ class Connections:
         present = set(map(int, os.listdir(_DESCRIPTORS)))
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
-        is_full = again or self._is_scarce() or self._brief_looks >= _BRIEF_LOOKS
+        possible = len(self._open) + len(self._others)  # the others' descriptors may be reused
+        is_full = again or self._is_scarce(possible) or self._brief_looks >= _BRIEF_LOOKS
         if is_full:
             self._others.clear()
         self._brief_looks = 0 if is_full else self._brief_looks + 1
@@ -185,8 +186,9 @@ class Connections:
             if not self._peers[address].requests:
                 del self._peers[address]
 
-    def _is_scarce(self) -> bool:
-        return len(self._open) + len(self._others) > self._most - self._spare
+    def _is_scarce(self, connections: int) -> bool:
+        """True if with this many open connections too few more can be accepted."""
+        return connections > self._most - self._spare
 
     def _forget(self, descriptor: int) -> _Connection | None:
         known = self._open.pop(descriptor, None)

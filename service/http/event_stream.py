@@ -132,7 +132,7 @@ class _EventStreamResponse(ASGIResponse):
         long."""
         loop = asyncio.get_running_loop()
         interval = min(self._patience, self._keep_alive or self._patience) / 2
-        seen, since = 0, loop.time()  # writes begun, and since when there were no more
+        seen, since = 0, loop.time()  # writes begun, and the time of the last one
         while True:
             done, _ = await asyncio.wait(
                 (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED

@@ -3,7 +3,7 @@
 Granian's own servers either start a separate process for the app, and stop accepting as soon as
 they are asked to stop, or (``granian.server.embed``) use a runtime that never notices a client that
 stalls and then leaves: its response waits forever. Here the same worker runs on granian's
-multi-threaded runtime, on our event loop, and stops when we say so; until then it accepts
+multi-threaded runtime, on our event loop, and stops on request; until then it accepts
 connections, so that the app itself can reject requests with a reason. The worker, its scheduler and
 its lifespan protocol are not public in granian: the version is pinned, and tests check what is
 used.

@@ -114,7 +114,7 @@ class FormatTags:
         return table
 
     def stops(self, spans: TokenSpans) -> Stops:
-        """Return the tags that end a call which has no end of its own."""
+        """Return the tags that end a call without a closing tag."""
 
         def kind(tag: str, offset: int) -> Stop:
             if tag not in self.one_token:

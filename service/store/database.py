@@ -75,7 +75,7 @@ class Database:
 
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
-            # What advanced-alchemy would raise in their place is none of ``FAILURES``.
+            # Unwrapped, because ``FAILURES`` does not include advanced-alchemy's own exceptions.
             responses = ResponseRepository(session=session, wrap_exceptions=False)
             row = await responses.get_one_or_none(id=response_id)
             if row is None:

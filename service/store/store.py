@@ -183,7 +183,7 @@ class ResponseStore:
         if owned:
             del self._pending[response_id]
             self._running.discard(response_id)
-            self._deleted.add(response_id)  # it may be on its way to the database right now
+            self._deleted.add(response_id)  # it may be being written to the database right now
             self._tell(response_id)
         async with self._asked() as database:
             stored = await database.delete(response_id, owner)

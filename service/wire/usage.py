@@ -41,7 +41,7 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
 
 def running_usage(prompt: int, told: int) -> bytes:
     """Return only the counts, as JSON, for a chunk of one choice: the tokens of its prompt, and how
-    many of its own have been sent by then."""
+    many tokens of the choice have been sent so far."""
     return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % (
         prompt,
         told,

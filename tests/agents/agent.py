@@ -1,4 +1,4 @@
-"""A coding agent as a person would start it, kept in a home of its own, with a proxy to nowhere."""
+"""A coding agent started as a user would, with a separate home and a proxy to nowhere."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 from tests.agents.witness import Seen, Witness, witness
 from tests.e2e.quire_server import QuireServer, until
 
-# In every prompt of the task itself; what an agent asks beside it has another prompt.
+# In every prompt of the task itself; an agent's other requests have other prompts.
 MARK = "QUIRE-TASK"
 TASK = f"{MARK}: write hello.py so that it prints hello, run it, and keep its output in out.txt"
 CALM = "A small program"

@@ -90,7 +90,7 @@ def test_a_client_comes_to_its_end(
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
-        # No proxy, no key and no settings of whoever runs the tests.
+        # No proxy, no key and no settings of the user who runs the tests.
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -108,7 +108,7 @@ def recorded() -> Callable[[str], dict[str, Any]]:
 def test_open_webuis_first_message_is_answered(
     servers: dict[str, QuireServer], recorded: Callable[[str], dict[str, Any]]
 ) -> None:
-    """It offers 36 tools of its own, more than pocket's context holds; the README says how to
+    """It offers 36 tools itself, more than fit into pocket's context; the README says how to
     switch them off."""
     body = recorded("open_webui_first_message")
     plain = {name: value for name, value in body.items() if name != "tools"}

@@ -79,7 +79,7 @@ def rendered_cases(helm4: Helm4) -> Callable[[str], dict[str, str]]:
 
 @pytest.fixture
 def manifests(case: str, rendered_cases: Callable[[str], dict[str, str]]) -> list[Manifest]:
-    """The objects of ``case``; that both Helms make the same ones is a test of its own."""
+    """Return the objects of ``case``; a separate test checks that both Helms render the same."""
     return objects(rendered_cases(case))
 
 

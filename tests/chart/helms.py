@@ -1,7 +1,7 @@
-"""Two real Helms behind one face: the 3.6 binary (the oldest we answer for) and the 4.2 SDK.
+"""Two real Helms with one interface: the 3.6 binary (the oldest supported) and the 4.2 SDK.
 
-Both come from package registries and are used by tests alone. Helm 4 runs in a process of its own:
-its Go runtime installs signal handlers, which are not wanted in the process that runs pytest.
+Both come from package registries and are only used by tests. Helm 4 runs in a separate process,
+because its Go runtime installs signal handlers, which must not affect the process that runs pytest.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_it_runs_as_the_numeric_user_that_the_chart_names() -> None:
     assert int(group) == defaults["runAsGroup"] > 0
 
 
-def test_the_supervisor_is_process_1_and_hears_sigterm() -> None:
+def test_the_supervisor_is_process_1_and_receives_sigterm() -> None:
     stage = last_stage()
     assert json.loads(stage["ENTRYPOINT"]) == ["quire"]
     assert json.loads(stage["CMD"]) == ["serve", "--host", "0.0.0.0"]  # noqa: S104  a container

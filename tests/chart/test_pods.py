@@ -44,7 +44,7 @@ def test_a_rollout_does_not_give_up_while_a_model_may_still_load(server: Manifes
     assert server["spec"]["progressDeadlineSeconds"] > seconds_probed(startup) + grace
 
 
-def test_every_pod_is_asked_for_start_readiness_and_life(manifests: list[Manifest]) -> None:
+def test_every_pod_has_startup_readiness_and_liveness_probes(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
         container = server_container(each)
         port = container["ports"][0]["name"]
@@ -161,7 +161,7 @@ def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) 
         assert [port["targetPort"] for port in service["spec"]["ports"]] == list(listening)
 
 
-def test_grpc_has_a_port_only_where_one_is_asked_for(helm: Helm) -> None:
+def test_grpc_has_a_port_only_if_one_is_configured(helm: Helm) -> None:
     def ports(values: Values) -> list[tuple[str, int, str | None]]:
         rendered = objects(helm.render(values))
         [service] = [each for each in rendered if each["kind"] == "Service"]
@@ -277,7 +277,7 @@ def test_labels_of_ones_own_never_change_what_selects_the_pods(helm: Helm) -> No
     assert labels["team"] == "ml"
 
 
-def test_pods_spread_by_their_own_labels_unless_told_otherwise(helm: Helm) -> None:
+def test_pods_spread_by_their_own_labels_by_default(helm: Helm) -> None:
     base = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     other = {"matchLabels": {"app": "other"}}
     rendered = objects(

@@ -76,7 +76,7 @@ def test_a_base_url_may_have_its_version_or_not(server: ForeignServer, suffix: s
 
 
 @pytest.mark.parametrize("url", ["ftp://host", "http://", "file:///etc/passwd"])
-def test_what_is_no_http_url_is_refused_at_once(url: str) -> None:
+def test_a_url_that_is_not_http_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="not an http"):
         ChatClient(url)
 
@@ -89,7 +89,7 @@ def test_what_is_no_http_url_is_refused_at_once(url: str) -> None:
         (500, '{"error": "text"}', "500 Internal Server Error"),
     ],
 )
-def test_a_refusal_is_told_in_the_servers_words_if_it_has_any(
+def test_a_refusal_is_shown_in_the_servers_words_if_it_has_any(
     server: ForeignServer, status: int, body: str, said: str
 ) -> None:
     server.replies[CHAT] = lambda exchange: exchange.answer(status, body)
@@ -131,7 +131,7 @@ def test_closing_the_stream_closes_the_connection(server: ForeignServer) -> None
     assert left.get(timeout=20) == b""
 
 
-def test_a_server_that_is_not_there_or_is_another_thing_is_told(server: ForeignServer) -> None:
+def test_an_unreachable_or_unsuitable_server_is_reported(server: ForeignServer) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -18,13 +18,13 @@ def test_a_terminal_obeys_nothing_that_a_model_says() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_whatever_is_said_is_printed_without_control_characters(text: str) -> None:
+def test_everything_is_printed_without_control_characters(text: str) -> None:
     shown = printable(text)
     shown.encode()
     assert not [c for c in shown if unicodedata.category(c) == "Cc" and c not in "\t\n"]
 
 
-def test_what_people_write_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = "Grüße,\n\tworld! שלום 你好 👩‍👩‍👧 ½ …"
     assert printable(text) == text
 

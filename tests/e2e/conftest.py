@@ -15,7 +15,7 @@ def grpc_port() -> int:
 
 @pytest.fixture(scope="session")
 def server(grpc_port: int) -> Iterator[QuireServer]:
-    """The product as `make serve` starts it, with the embedded model, and gRPC beside HTTP."""
+    """The product as `make serve` starts it, with the embedded model, HTTP and gRPC."""
     with QuireServer("--grpc-port", str(grpc_port)) as running:
         yield running
 

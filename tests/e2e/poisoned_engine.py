@@ -1,6 +1,6 @@
-"""``python -m tests.e2e.poisoned_engine``: the engine, which dies of some requests.
+"""``python -m tests.e2e.poisoned_engine``: an engine that dies of certain requests.
 
-They are marked by their ``max_tokens``, so that whoever sends one again sends the same.
+They are marked by their ``max_tokens``, so that a client's retry has the same effect.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def test_a_tool_loop_ends_in_an_answer(claude: anthropic.Anthropic) -> None:
     assert "11" in block.text
 
 
-def test_the_sdk_s_tool_runner_goes_on_without_a_thread(claude: anthropic.Anthropic) -> None:
+def test_the_sdk_s_tool_runner_works_without_a_thread(claude: anthropic.Anthropic) -> None:
     """It asks the server to keep the conversation, and sends it whole once that is refused."""
     degrees = {"Paris": "18", "London": "11"}
 
@@ -259,7 +259,7 @@ def test_the_prompt_is_the_one_that_chat_makes(
     assert counted.input_tokens == usage.prompt_tokens
 
 
-def test_what_does_nothing_here_is_named_in_a_header(claude: anthropic.Anthropic) -> None:
+def test_ignored_fields_are_named_in_a_header(claude: anthropic.Anthropic) -> None:
     reply = claude.messages.with_raw_response.create(
         messages=HELLO,
         tools=[{"type": "web_search_20250305", "name": "web_search"}],

@@ -1,4 +1,4 @@
-"""SIGTERM while answers are streaming: they finish, newcomers are told when to come back."""
+"""SIGTERM while answers are streaming: they finish, and new requests get a Retry-After."""
 
 from __future__ import annotations
 

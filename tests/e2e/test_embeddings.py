@@ -39,7 +39,7 @@ def client(minilm: QuireServer) -> openai.OpenAI:
 def test_the_vectors_are_sentence_transformers_own(client: openai.OpenAI) -> None:
     oracle = SentenceTransformer(str(MODEL_DIR), device="cpu")
     expected = oracle.encode(TEXTS, normalize_embeddings=True)
-    # It cuts long texts without a word; here that is asked for.
+    # It truncates long texts silently; here the request does so explicitly.
     reply = client.embeddings.create(
         model="minilm", input=TEXTS, extra_body={"truncate_prompt_tokens": -1}
     )

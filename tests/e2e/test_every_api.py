@@ -32,7 +32,7 @@ DEGREES = {"Paris": 18, "London": 11}
 
 @dataclass
 class Answer:
-    """What one was told, whatever the API. ``ended`` is the API's own word."""
+    """What a client received, for any API. ``ended`` is the API's own term."""
 
     ended: str | None
     reasoning: str = ""
@@ -290,7 +290,7 @@ def test_one_question_has_one_answer_in_every_api(server: QuireServer, question:
 
 @EACH_API
 @EITHER
-def test_a_prompt_asked_again_is_told_as_cached(
+def test_a_repeated_prompt_is_reported_as_cached(
     server: QuireServer, ask: Ask, stream: bool
 ) -> None:
     question = Question(f"Say hello, {ask.__name__} {stream}! " * 6)
@@ -299,7 +299,7 @@ def test_a_prompt_asked_again_is_told_as_cached(
     assert first.cached_tokens < again.cached_tokens < again.prompt_tokens
 
 
-def test_reasoning_is_counted_alike_by_both_openai_apis(client: openai.OpenAI) -> None:
+def test_reasoning_is_counted_in_the_same_way_by_both_openai_apis(client: openai.OpenAI) -> None:
     chat = client.chat.completions.create(
         model="pocket",
         messages=[{"role": "user", "content": "Hello!"}],

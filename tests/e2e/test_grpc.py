@@ -1,4 +1,4 @@
-"""gRPC with the embedded model, from the product as it is started, beside HTTP."""
+"""gRPC with the embedded model, from the product as a user starts it, along with HTTP."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_reasoning_comes_before_the_answer_and_apart_from_it(stub: QuireStub) ->
     assert "<think>" not in said.text + said.reasoning
 
 
-def test_an_answer_has_the_form_that_was_asked_for(stub: QuireStub) -> None:
+def test_an_answer_has_the_requested_form(stub: QuireStub) -> None:
     form = pb.StructuredOutputs(schema_json=json.dumps(PERSON))
     [said] = ask(
         stub, "Tell me about Ada.", temperature=0.7, structured_outputs=form, max_tokens=400

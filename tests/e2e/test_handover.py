@@ -1,4 +1,4 @@
-"""An engine that dies is a pause: what it was at goes on in the next one, to the same end."""
+"""When an engine dies, its requests pause and continue in the next one to the same end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Near(float):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, float) and abs(self - other) < 1e-3
 
-    __hash__ = None  # type: ignore[assignment]  # what is near is no key
+    __hash__ = None  # type: ignore[assignment]  # approximate equality cannot be hashed
 
 
 class Clients:
@@ -201,7 +201,7 @@ async def ask_all_while_the_engine_fails(server: QuireServer, number: signal.Sig
 
 
 @pytest.mark.timeout(300)
-async def test_every_request_goes_on_in_the_next_engine_to_the_same_end() -> None:
+async def test_every_request_continues_in_the_next_engine_to_the_same_end() -> None:
     with QuireServer() as server:
         expected = await ask_all(server)
         counted = server.total("quire_handovers_total")

@@ -1,7 +1,7 @@
 """The clients that JavaScript programs use, against the product as a user starts it.
 
-Each script in ``javascript/`` drives one client, or a family of them. Its checks are tests here, by
-their names as they stand in the script: a name with a ``${variable}`` stands for several checks.
+Each script in ``javascript/`` drives one client, or a family of them. Its checks are tests here,
+named as in the script: a name with a ``${variable}`` covers several checks.
 """
 
 from __future__ import annotations

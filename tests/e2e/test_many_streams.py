@@ -1,4 +1,4 @@
-"""Sixty-four clients at once: every one gets its own answer whole, and nothing is left behind."""
+"""Sixty-four clients at once: every one gets its own complete answer, and nothing leaks."""
 
 from __future__ import annotations
 

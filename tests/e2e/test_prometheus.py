@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the product, and PromQL over what it kept tells the truth."""
+"""A real Prometheus scrapes the product, and PromQL over its data gives the right figures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def query(url: str, expression: str) -> float | None:
 
 
 @pytest.mark.debian
-def test_prometheus_counts_what_the_client_was_told(
+def test_prometheus_counts_what_the_client_received(
     prometheus: str, server: QuireServer, client: openai.OpenAI
 ) -> None:
     generated = "sum(quire_generated_tokens_total)"

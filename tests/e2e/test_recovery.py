@@ -120,7 +120,7 @@ def calls() -> dict[str, Call]:
 
 @dataclass
 class Crowd:
-    """``count`` clients that each ask one thing after another, until told to stop."""
+    """Run ``count`` clients that send one request after another until stopped."""
 
     callers: Callers
     expected: dict[str, Any]
@@ -224,8 +224,8 @@ def test_twenty_kills_in_three_minutes_under_32_streams() -> None:
 
 @pytest.mark.timeout(300)
 async def test_only_the_poison_fails_and_its_retries_kill_nothing() -> None:
-    """At its tenth token, beside greedy, seeded and constrained streams, tools and a beam search.
-    (``tests/service/engine/test_suspects.py`` has other poisons.)"""
+    """At its tenth token, together with greedy, seeded and constrained streams, tools and a beam
+    search. (``tests/service/engine/test_suspects.py`` has other poisons.)"""
     server = QuireServer()
     server.module = "tests.e2e.poisoned_cli"
     with server:

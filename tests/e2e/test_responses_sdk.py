@@ -226,7 +226,7 @@ def test_reasoning_comes_back_sealed_and_an_altered_seal_is_refused(client: open
     assert caught.value.param == "input[1].encrypted_content"
 
 
-def test_what_is_stored_can_be_listed_and_deleted(client: openai.OpenAI) -> None:
+def test_stored_responses_can_be_listed_and_deleted(client: openai.OpenAI) -> None:
     first = ask(client, input="Hello!")
     second = ask(client, previous_response_id=first.id, input="Thanks!")
     listed = list(client.responses.input_items.list(second.id, order="asc", limit=1))
@@ -242,7 +242,7 @@ def test_what_is_stored_can_be_listed_and_deleted(client: openai.OpenAI) -> None
     assert client.responses.retrieve(second.id).id == second.id
 
 
-def test_what_was_not_to_be_stored_is_not(client: openai.OpenAI) -> None:
+def test_a_response_with_store_false_is_not_stored(client: openai.OpenAI) -> None:
     response = ask(client, input="Hello!", store=False)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(response.id)
@@ -317,7 +317,7 @@ def test_a_stored_stream_that_broke_is_read_on_from_where_it_broke(client: opena
         ({"input": [{"type": "item_reference", "id": "msg_none"}]}, 404, "input[0].id"),
     ],
 )
-def test_what_is_unsound_is_refused_in_openai_s_shape(
+def test_an_invalid_request_is_refused_in_openai_s_format(
     server: QuireServer, body: dict[str, Any], status: int, param: str | None
 ) -> None:
     got, reply = server.post("/v1/responses", {"model": "pocket", **body})
@@ -372,7 +372,7 @@ AGENTS = {
         }
     ],
 }
-# As such a tool comes: a grammar, and nothing that asks for its call.
+# A typical tool of this kind: a grammar, and nothing that requires a call.
 EXEC = {
     "type": "custom",
     "name": "exec",

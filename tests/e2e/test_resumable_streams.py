@@ -48,7 +48,7 @@ ENDS = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
-    """Two keys; what nobody reads ends soon."""
+    """Two keys; unread streams end soon."""
     folder: Path = tmp_path_factory.mktemp("store")
     with QuireServer(
         *("--api-key", KEY, "--api-key", OTHER_KEY),
@@ -154,7 +154,7 @@ def test_another_key_does_not_find_the_stream_or_the_response(guarded: QuireServ
     assert Reader(guarded, "DELETE", path).status == 200
 
 
-def test_what_nobody_reads_is_stopped_and_its_blocks_are_free(guarded: QuireServer) -> None:
+def test_an_unread_answer_is_stopped_and_its_blocks_are_freed(guarded: QuireServer) -> None:
     before = guarded.total("quire_requests_total", outcome="client_gone")
     reader = begin(guarded, "chat", max_tokens=3900, n=8)
     reader.event()

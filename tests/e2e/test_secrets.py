@@ -58,7 +58,7 @@ def family_of(server: QuireServer) -> dict[int, str]:
 
 
 def use_everything(server: QuireServer) -> list[str | bytes]:
-    """What clients are told, also by the processes that start only when they are needed."""
+    """Collect what clients receive, also from processes that start only on demand."""
     key = {"authorization": f"Bearer {CANARIES['priority_api_key']}"}
     assert server.get("/v1/models")[0] == 401
     assert server.get("/v1/models", {"authorization": f"Bearer {CANARIES['api_key']}"})[0] == 200

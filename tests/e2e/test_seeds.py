@@ -1,4 +1,4 @@
-"""A seed is a promise: the same tokens, whoever else is there and whatever happens between."""
+"""A seed always gives the same tokens, regardless of other requests and interruptions."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def converse(server: QuireServer, word: str) -> str:
             {"role": "tool", "tool_call_id": call["id"], "content": "found"}
             for call in message["tool_calls"]
         )
-        # What an agent asks beside its work must not move the script on.
+        # An agent's other requests must not advance the script.
         assert chat(server, "What is your name?")["message"]["content"] == "I am nobody."
 
 
@@ -149,7 +149,7 @@ def test_metrics_move_as_with_a_model(simulated: QuireServer) -> None:
 
 def test_another_family_s_directory_brings_its_tokens_and_its_format(tmp_path: Path) -> None:
     directory = write_tiny_checkpoint(tmp_path / "family")
-    (directory / "config.json").unlink()  # shapes and weights are not asked for
+    (directory / "config.json").unlink()  # shapes and weights are not needed
     fields = {
         "reasoning_content": {"open": "[THINK]", "close": "[/THINK]", "content": "text"},
         "content": {"close": "<|im_end|>", "content": "text"},

@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for, from the product as it is started, by the SDK."""
+"""Answers in the requested form, from the product as a user starts it, with the SDK."""
 
 from __future__ import annotations
 
@@ -130,7 +130,9 @@ def test_a_completion_takes_a_form_too(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("thinking", [False, True], ids=["at once", "after thinking"])
-def test_a_required_call_is_made_whatever_was_said(client: openai.OpenAI, thinking: bool) -> None:
+def test_a_required_call_is_made_regardless_of_the_conversation(
+    client: openai.OpenAI, thinking: bool
+) -> None:
     answer = ask(
         client, "Hello!", tools=[WEATHER, CLOCK], tool_choice="required", thinking=thinking
     )

@@ -51,7 +51,7 @@ def values_alone(token_ids: list[int]) -> list[int]:
 
 
 def continue_alone(prompt: list[int], num_tokens: int, vocab_size: int) -> list[int]:
-    """The first ``num_tokens`` that this model generates behind a prompt, stops ignored."""
+    """Return the first ``num_tokens`` that this model generates after a prompt, ignoring stops."""
     token_ids = list(prompt)
     for _ in range(num_tokens):
         token_ids.append(_next_token(values_alone(token_ids), vocab_size))
@@ -126,8 +126,8 @@ class CheckingRunner:
             raise RuntimeError("the step failed")
 
     def forward(self, plan: StepPlan, tokens: dict[int, list[int]]) -> dict[int, int]:
-        """Write the values of all planned tokens; what each sequence that samples goes on with.
-        ``tokens``: by uid, those of ``token_ids`` without anything pending."""
+        """Write the values of all planned tokens; return the next token of each sequence that
+        samples. ``tokens``: by uid, those of ``token_ids`` without anything pending."""
         self.plans.append(plan)
         assert plan.scheduled, "an empty plan"
         assert plan.num_tokens <= self.max_num_batched_tokens

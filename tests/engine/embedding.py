@@ -1,4 +1,4 @@
-"""A real engine core over a real model, asked for vectors."""
+"""A real engine core with a real model, for tests of vectors."""
 
 from __future__ import annotations
 

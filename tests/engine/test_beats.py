@@ -41,7 +41,7 @@ def run_step(beats: EngineBeats, clock: Clock, tokens: int, seconds: float, prog
     beats.turned(progress, is_idle=False)
 
 
-def test_a_turn_that_gets_nowhere_is_no_beat() -> None:
+def test_an_iteration_without_progress_is_not_a_beat() -> None:
     page = Page()
     beats = EngineBeats(page)
     beats.turned(0, is_idle=True)
@@ -81,7 +81,7 @@ def test_one_step_that_was_held_up_is_forgotten() -> None:
     assert page[Sign.ALLOWED_SECONDS] == pytest.approx(STEP_MARGIN * 0.01)
 
 
-def test_where_steps_are_short_nothing_is_measured() -> None:
+def test_short_steps_are_not_measured() -> None:
     page, clock = Page(), Clock()
     beats = EngineBeats(page, clock)
     beats.ready(measures_steps=False)
@@ -91,7 +91,7 @@ def test_where_steps_are_short_nothing_is_measured() -> None:
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_the_core_counts_what_it_gets_done_and_tells_of_each_step_before(ahead: bool) -> None:
+def test_the_core_counts_its_work_and_announces_each_step(ahead: bool) -> None:
     planned: list[int] = []
     runner = CheckingRunner(ahead=ahead)
     core = EngineCore(runner, max_num_seqs=4, max_num_batched_tokens=8, on_planned=planned.append)

@@ -50,6 +50,6 @@ def test_a_model_must_be_named() -> None:
         msgspec.convert({}, EngineConfig)
 
 
-def test_the_settings_of_a_group_stand_together_in_the_order_of_the_documentation() -> None:
+def test_the_settings_of_a_group_are_adjacent_in_the_order_of_the_documentation() -> None:
     groups = [group for group, _ in groupby(options(EngineConfig), key=lambda each: each.group)]
     assert groups == ["Model", "Hardware", "Batching", "KV cache"]

@@ -21,5 +21,5 @@ from engine.step.grammar_state import GrammarError
         (RuntimeError(), UNTOLD),
     ],
 )
-def test_only_what_is_written_for_the_sender_is_told(error: Exception, message: str) -> None:
+def test_only_messages_written_for_the_sender_are_shown(error: Exception, message: str) -> None:
     assert told(error) == message

@@ -51,7 +51,7 @@ PROMPTS = st.one_of(
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody might submit."""
+    """Anything that a client might submit."""
 
     connection: int
     prompt: list[int]
@@ -83,7 +83,7 @@ WISHES = st.builds(
 
 @dataclass
 class Told:
-    """All that a submission was told."""
+    """Everything that was sent for a submission."""
 
     submit: Submit
     expected: tuple[list[int], FinishReason]  # what running alone yields
@@ -190,7 +190,7 @@ class EngineLaws(RuleBasedStateMachine):
     @rule(connection=st.sampled_from(CONNECTIONS), really=st.integers(0, 5))
     def disconnect(self, connection: int, really: int) -> None:
         if really < 5:
-            return  # rare, or nothing would live long enough to tell a tale
+            return  # rarely, or no engine would live long enough to test anything
         self.core.disconnect(connection)
         self.connected.discard(connection)
         for key in [key for key in self.told if key[0] == connection]:
@@ -291,7 +291,7 @@ class EngineLaws(RuleBasedStateMachine):
         counters = self.core.scheduler.counters
         assert counters.tokens_generated == self.tokens_heard
         admitted = [told for told in self.told.values() if told.admitted]
-        whole = all(told.token_ids for told in admitted)  # nobody left while in its prompt
+        whole = all(told.token_ids for told in admitted)  # none left during its prompt
         if whole and not self.anyone_left:
             assert counters.prompt_tokens_computed + counters.prompt_tokens_cached == sum(
                 len(told.submit.prompt_token_ids) for told in admitted

@@ -50,7 +50,7 @@ def test_the_kernel_is_asked_to_kill_this_process_with_its_parent(
     assert ends == []
 
 
-def test_who_comes_too_late_to_die_with_its_parent_ends_at_once(
+def test_a_process_whose_parent_is_already_gone_ends_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ends: list[int] = []

@@ -101,7 +101,7 @@ SUBMITS = st.builds(
 
 
 @given(SUBMITS | st.builds(Abort, st.lists(st.integers(0, 2**63 - 1))))
-def test_what_is_sent_to_the_engine_arrives_equal(message: Submit | Abort) -> None:
+def test_messages_to_the_engine_arrive_equal(message: Submit | Abort) -> None:
     (body,) = FrameReader().feed(encode_frame(message))
     assert decode_to_engine(body) == message
 
@@ -123,7 +123,7 @@ def test_what_is_sent_to_the_engine_arrives_equal(message: Submit | Abort) -> No
         ),
     ],
 )
-def test_what_the_engine_sends_arrives_equal(message: FromEngine) -> None:
+def test_messages_from_the_engine_arrive_equal(message: FromEngine) -> None:
     (body,) = FrameReader().feed(encode_frame(message))
     assert decode_from_engine(body) == message
 

@@ -118,12 +118,12 @@ def test_a_wrong_variable_is_named() -> None:
         parse(environ={"QUIRE_PORT": "0"})
 
 
-def test_a_value_out_of_bounds_is_caught_whoever_made_the_namespace() -> None:
+def test_a_value_out_of_bounds_in_a_namespace_is_refused() -> None:
     with pytest.raises(OptionError, match="--port: Expected `int` >= 1"):
         from_namespace(Settings, argparse.Namespace(name="x", port=0))
 
 
-def test_attributes_that_are_no_field_are_left_alone() -> None:
+def test_attributes_that_are_not_fields_are_ignored() -> None:
     assert from_namespace(Settings, argparse.Namespace(name="x", command="serve")).name == "x"
 
 
@@ -148,7 +148,7 @@ def test_arguments_name_only_what_differs_from_the_defaults() -> None:
     assert to_argv(Settings(name="-x", on=False)) == ["--name=-x", "--no-on"]
 
 
-def test_help_tells_meaning_bounds_default_and_variable_under_its_heading() -> None:
+def test_help_shows_meaning_bounds_default_and_variable_under_a_heading() -> None:
     text = help_text(Settings, "wide settings")
     assert "wide settings:" in text
     assert "A port. (>= 1, <= 65535; default: 8000; QUIRE_PORT)" in text
@@ -190,7 +190,7 @@ def test_secrets_go_by_environment_and_everything_else_by_arguments() -> None:
     assert secret_environment(Guarded()) == {}
 
 
-def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("one,two\nthree\n")
     (tmp_path / "seal").write_text("a long seal\n")
     environ = {
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_used_is_named_and_not_quoted(
     assert content is None or content.decode(errors="replace") not in str(raised.value)
 
 
-def test_a_variable_beside_its_file_is_refused() -> None:
+def test_a_variable_and_its_file_together_are_refused() -> None:
     with pytest.raises(OptionError, match="QUIRE_SEAL or QUIRE_SEAL_FILE, not both"):
         environment_defaults(Guarded, {"QUIRE_SEAL": "a long seal", "QUIRE_SEAL_FILE": "/x"})
 

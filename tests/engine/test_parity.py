@@ -99,7 +99,7 @@ def assert_logprobs(expected: Tensor, token_ids: list[int], found: list[TokenLog
     assert len(found) == len(token_ids)
     for row, token_id, logprobs in zip(expected, token_ids, found, strict=True):
         assert logprobs.logprob == pytest.approx(row[token_id].item(), abs=1e-4)
-        # Two tokens closer to each other than rounding may stand in either order.
+        # Two tokens that differ by less than rounding may be in either order.
         own = row[token_id]
         assert (row > own + 1e-4).sum() < logprobs.rank <= (row >= own - 1e-4).sum()
         best = row.topk(len(logprobs.top)).values.tolist()

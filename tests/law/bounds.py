@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands in a request, and the type it has there."""
+    """The path of a value in a request, and its type there."""
 
     steps: tuple[Step, ...]
     type: inspect.Type
@@ -86,7 +86,7 @@ class Bound:
 
 
 def bounds_of(struct: type[msgspec.Struct]) -> list[Bound]:
-    """Every body that the bounds of ``struct`` ask for."""
+    """Yield every body that the bounds of ``struct`` require."""
     found: list[Bound] = []
     for place in _places(cast(inspect.StructType, inspect.type_info(struct)), (), 0):
         found.append(Bound(place))
@@ -147,7 +147,7 @@ def _options(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _built(steps: tuple[Step, ...], bound: Bound, at: int, budget: int, before: Any) -> Any:
-    """The value behind ``steps``; ``at``: the position of the first of them in the whole path.
+    """Return the value at ``steps``; ``at``: the position of the first step in the whole path.
     ``before``: what the valid request has there, from which other fields are taken."""
     if not steps:
         return _longest(bound.place.type, budget if bound.many is None else min(budget, 64))

@@ -1,9 +1,9 @@
-"""Streams that run beside costly requests, and the gaps between their tokens.
+"""Streams that run along with costly requests, and the gaps between their tokens.
 
     python -m tests.law.companion PORT STREAMS
 
-It streams until a line comes on its standard input, then prints the gaps, in seconds, as a JSON
-list. It is a process of its own, so that the requests' sender does not hold it up.
+It streams until a line arrives on standard input, then prints the gaps, in seconds, as a JSON list.
+It is a separate process, so that the requests' sender does not delay it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.law.routes import Route
 from tests.law.rpc import Call
 from tests.service.tiny_model import write_tiny_model
 
-# As wide as the largest models' vectors are, and no more work than that asks for.
+# Vectors as wide as those of the largest models, with as little other work as possible.
 _WIDE = {"hidden_size": 4096, "intermediate_size": 64, "num_hidden_layers": 1}
 
 ServerOf = Callable[[Route | Call], LawServer]
@@ -38,7 +38,7 @@ def pooling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LawServ
 
 @pytest.fixture
 def server_of(request: pytest.FixtureRequest) -> ServerOf:
-    """The server that answers what is asked for."""
+    """The server that answers the requests."""
 
     def found(asked: Route | Call) -> LawServer:
         name = "pooling_server" if asked.pools else "server"

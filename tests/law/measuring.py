@@ -39,7 +39,7 @@ _STATUSES = {code: status for status, code in reversed(STATUS_CODES.items())} | 
     grpc.StatusCode.UNKNOWN: 500,
 }
 _AT_ONCE = 4
-# Some ask for more tokens than anybody waits for.
+# Some request more tokens than a test can wait for.
 _PATIENCE_SECONDS = 10
 _TOGETHER = 24
 MOST_HELD_SECONDS = 0.05

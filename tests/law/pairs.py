@@ -1,9 +1,9 @@
-"""Bodies that hold every pair of a request's fields at their bounds, many pairs a body.
+"""Bodies that contain every pair of a request's fields at their bounds, many pairs per body.
 
-A field whose largest value is large shares its body with each other such field alone, so that both
-are as large as may be, and with the small fields in groups. A group stands for its pairs only where
-the server answers it as it answers the large field by itself: whoever sends it halves it otherwise,
-down to single pairs, for one field that is refused would hide what the others cost.
+A field whose largest value is large shares a body with each other such field alone, so that both
+are as large as possible, and with the small fields in groups. A group covers its pairs only if the
+server answers it as it answers the large field by itself: otherwise the sender halves it, down to
+single pairs, because one refused field would hide the cost of the others.
 """
 
 from __future__ import annotations

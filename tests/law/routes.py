@@ -1,7 +1,7 @@
-"""Which struct each route reads, and a small valid request of it to vary.
+"""Which struct each route reads, and a small valid request to vary.
 
-Where a route reads parts of its body one by one (Responses' items and tools), each kind of part has
-a row of its own, with the place where it stands in the body.
+If a route reads parts of its body one by one (Responses' items and tools), each kind of part has a
+separate row, with its place in the body.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Route:
 
     @property
     def pools(self) -> bool:
-        """Whether it asks for vectors."""
+        """Whether it requests vectors."""
         return self.struct in POOLING
 
     @property
@@ -196,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-# Paths of what is stored, asked for in tests/law/test_stored.py, and of what is asked for just so.
+# Paths of stored responses, which tests/law/test_stored.py covers, and of requests without a body.
 STORED = (
     "/v1/responses/{response_id:str}",
     "/v1/responses/{response_id:str}/cancel",
@@ -212,7 +212,7 @@ WITHOUT_BODY = tuple(
 
 
 def uncovered_paths() -> set[str]:
-    """Of the application's routes, those that nothing here asks for."""
+    """Return the application's routes that no row covers."""
     paths = {path for route in application.HANDLERS for path in route.paths}
     return paths - {route.path for route in ROUTES} - set(STORED) - set(WITHOUT_BODY)
 

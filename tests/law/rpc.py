@@ -267,7 +267,7 @@ class _Filler:
                 return float(1e6 if most is None else most)
             case FieldDescriptor.CPPTYPE_ENUM:
                 return one.enum_type.values[-1].number
-        # An id of a token that there is, where many are sent: one that is none is refused at once.
+        # A valid token id, where many are sent: an invalid one is refused at once.
         if "ids" in one.name and self._many is not None:
             return 5
         most = getattr(kind, "le", None)

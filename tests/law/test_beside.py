@@ -1,7 +1,7 @@
-"""What streams notice of costly requests beside them: a table of figures, one row a request.
+"""The effect of costly requests on other streams: a table of figures, one row per request.
 
-The gaps are those that a client sees, so they hold what a busy machine adds; that is why this is
-no test of the ordinary run. ``pytest -m slow -s tests/law/test_beside.py`` prints the table.
+The gaps are those that a client sees, so they include what a busy machine adds; therefore this is
+not part of the ordinary run. ``pytest -m slow -s tests/law/test_beside.py`` prints the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STREAMS = 4
 LEAST_SECONDS = 4.0
 # More than twice the gap without them, where that is short: what a busy machine's scheduling adds.
 ALLOWED_SECONDS = 0.03
-# A model's own time for prompts is none of the service's: here prompts take none.
+# A model's own time for prompts does not count as the service's: here prompts take no time.
 SIMULATION = f"simulated:instant,step=5ms,context=131072,output=8,tokenizer={MODEL_DIR}"
 
 
@@ -125,8 +125,8 @@ MOST_AT_ONCE = 32
 
 
 def beside(server: LawServer, work: Callable[[], Any]) -> tuple[float, Any]:
-    """The streams' p99 gap, in seconds, while ``work`` goes on (some seconds at least), and what
-    it returns."""
+    """Return the streams' p99 gap, in seconds, while ``work`` runs (some seconds at least), and
+    its result."""
     command = [sys.executable, "-m", "tests.law.companion", str(server.port), str(STREAMS)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -143,13 +143,13 @@ def beside(server: LawServer, work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_streams_beside_it_go_on(server: LawServer, name: str) -> None:
+def test_other_streams_continue(server: LawServer, name: str) -> None:
     asked = REQUESTS[name]
     asks = asked(server) if callable(asked) else asked
     check(server, name, lambda: server.cost_of(asks, at_once=MOST_AT_ONCE))
 
 
-def test_streams_beside_a_template_that_does_not_end_go_on(
+def test_other_streams_continue_while_a_template_does_not_end(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     model = tmp_path_factory.mktemp("models") / "endless"
@@ -161,7 +161,7 @@ def test_streams_beside_a_template_that_does_not_end_go_on(
         check(server, "a template that does not end", lambda: server.cost_of(asks))
 
 
-def test_streams_beside_headers_that_grow_when_they_are_read_go_on(server: LawServer) -> None:
+def test_other_streams_continue_while_headers_grow_as_they_are_read(server: LawServer) -> None:
     """Thirty requests, each naming one entry of HTTP/2's table four thousand times: 16 MB a request
     out of a few kB."""
     check(server, "headers that grow", lambda: server.cost_while(lambda: swell(server.port)))

@@ -36,7 +36,7 @@ def asks(route: Route, size: int) -> Iterator[tuple[str, Ask]]:
 
 
 def within(route: Route, bound: Bound, size: int) -> bytes:
-    """A body that is not refused for its size alone, whatever else had to stand in it."""
+    """Return a body that is small enough not to be refused for its size alone."""
     while True:
         body = body_of(route.struct, bound, route.base, size)
         data = encoded(route.place(limited(route, body)))
@@ -53,12 +53,12 @@ def test_every_struct_that_is_decoded_has_a_route_here() -> None:
     assert set(decoded_structs()) <= {route.struct for route in ROUTES}
 
 
-def test_every_path_of_the_application_is_asked_for_here() -> None:
+def test_every_path_of_the_application_is_covered_here() -> None:
     assert not uncovered_paths()
 
 
-def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> None:
-    """Of one that is refused whatever stands in a field, no figure would mean anything."""
+def test_the_request_that_is_varied_is_answered(server_of: ServerOf) -> None:
+    """If a request is refused with any value in a field, its figures would mean nothing."""
     refused = {}
     for pools in (False, True):
         asked = [one for one in (*ROUTES, *rpc.CALLS) if one.pools is pools]
@@ -71,12 +71,14 @@ def test_what_is_varied_is_a_request_that_is_answered(server_of: ServerOf) -> No
 
 
 @pytest.mark.parametrize("route", DISTINCT, ids=lambda route: route.id)
-def test_a_field_at_its_bound_holds_up_nobody(server_of: ServerOf, route: Route) -> None:
+def test_a_field_at_its_bound_does_not_block_other_requests(
+    server_of: ServerOf, route: Route
+) -> None:
     server_of(route).hold_to_the_law(asks(route, BYTES))
 
 
 @pytest.mark.parametrize("call", rpc.CALLS, ids=lambda call: call.id)
-def test_a_field_of_a_message_at_its_bound_holds_up_nobody(
+def test_a_message_field_at_its_bound_does_not_block_other_requests(
     server_of: ServerOf, call: rpc.Call
 ) -> None:
     server_of(call).hold_to_the_law(rpc.asks(call, BYTES))
@@ -85,7 +87,7 @@ def test_a_field_of_a_message_at_its_bound_holds_up_nobody(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("call", rpc.CALLS, ids=lambda call: call.id)
-def test_a_field_of_the_largest_message_holds_up_nobody(
+def test_a_field_of_the_largest_message_does_not_block_other_requests(
     server_of: ServerOf, call: rpc.Call
 ) -> None:
     server_of(call).hold_to_the_law(itertools.chain(rpc.asks(call, LARGEST), rpc.repeats(call)))
@@ -94,14 +96,18 @@ def test_a_field_of_the_largest_message_holds_up_nobody(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.id)
-def test_a_field_of_the_largest_body_holds_up_nobody(server_of: ServerOf, route: Route) -> None:
+def test_a_field_of_the_largest_body_does_not_block_other_requests(
+    server_of: ServerOf, route: Route
+) -> None:
     server_of(route).hold_to_the_law(asks(route, LARGEST))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("route", DISTINCT, ids=lambda route: route.id)
-def test_two_fields_at_their_bounds_hold_up_nobody(server_of: ServerOf, route: Route) -> None:
+def test_two_fields_at_their_bounds_do_not_block_other_requests(
+    server_of: ServerOf, route: Route
+) -> None:
     """Every pair of the request's fields of which one may be large."""
     pairs = Pairs(route, MOST_BYTES).send_all(server_of(route).hold_to_the_law)
     print(f"{pairs} pairs")

@@ -151,7 +151,7 @@ POOLING_CASES: dict[str, list[Ask]] = {
 
 
 @pytest.mark.parametrize("name", POOLING_CASES)
-def test_making_vectors_holds_up_nobody(pooling_server: LawServer, name: str) -> None:
+def test_making_vectors_does_not_block_other_requests(pooling_server: LawServer, name: str) -> None:
     cost = pooling_server.cost_of(POOLING_CASES[name])
     print(cost.figures())
     assert cost.statuses == [200]
@@ -159,11 +159,11 @@ def test_making_vectors_holds_up_nobody(pooling_server: LawServer, name: str) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_preparing_it_holds_up_nobody(server: LawServer, name: str) -> None:
+def test_preparing_it_does_not_block_other_requests(server: LawServer, name: str) -> None:
     server.cost_of(CASES[name]).check()
 
 
-def test_a_long_history_holds_up_nobody(server: LawServer) -> None:
+def test_a_long_history_does_not_block_other_requests(server: LawServer) -> None:
     text = "word " * 20_000
     first = {"input": text, "max_output_tokens": 1, "store": True}
     status, stored = server.post(RESPONSES, first)
@@ -176,7 +176,9 @@ def test_a_long_history_holds_up_nobody(server: LawServer) -> None:
     assert b"word word" in item
 
 
-def test_thousands_of_references_to_a_long_item_hold_up_nobody(server: LawServer) -> None:
+def test_thousands_of_references_to_a_long_item_do_not_block_other_requests(
+    server: LawServer,
+) -> None:
     first = {"input": "word " * 20_000, "max_output_tokens": 1, "store": True}
     _, stored = server.post(RESPONSES, first)
     item = f"msg_{stored['id'].removeprefix('resp_')}_i0"

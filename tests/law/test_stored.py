@@ -86,7 +86,7 @@ def _created(server: LawServer, body: dict[str, Any]) -> str:
 
 
 def places(events: int) -> Iterator[str]:
-    """Where a stream is gone on with: from its start, within it, at its end and behind that."""
+    """Where a stream is resumed: from its start, within it, at its end and after that."""
     yield ""
     for number in (0, events // 2, events, _BEYOND):
         yield f"starting_after={number}"
@@ -116,7 +116,9 @@ def test_a_long_stream_is_gone_on_with_from_anywhere(server: LawServer, stored: 
     check(server, [_get(again, "stream=true", place) for place in places(stored.events)], {200})
 
 
-def test_a_long_answer_is_had_again_and_cancelled(server: LawServer, stored: Stored) -> None:
+def test_a_long_answer_can_be_retrieved_again_and_cancelled(
+    server: LawServer, stored: Stored
+) -> None:
     path = f"{RESPONSES}/{stored.answer}"
     asks = [_get(path), _get(path, "stream=true"), Ask(f"{path}/cancel")]
     check(server, asks, {200, 400})
@@ -124,7 +126,7 @@ def test_a_long_answer_is_had_again_and_cancelled(server: LawServer, stored: Sto
         check(server, [Ask(f"{RESPONSES}/{one}", method="DELETE")], {200})
 
 
-def test_what_is_asked_without_a_body_holds_up_nobody(server: LawServer) -> None:
+def test_a_request_without_a_body_does_not_block_other_requests(server: LawServer) -> None:
     """Beside a stream: holds are measured while there is one."""
     stream = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
     check(

@@ -14,7 +14,7 @@ from observability.outcomes import OUTCOMES, ROUTES
 
 
 @pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)
-def test_metric_names_tell_kind_and_unit(metric: Metric) -> None:
+def test_metric_names_include_kind_and_unit(metric: Metric) -> None:
     assert metric.name.startswith("quire_")
     assert metric.help.endswith(".")
     assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)

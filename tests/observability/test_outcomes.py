@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.messages import WaitingReason
+from engine.messages import PrefixMissReason, WaitingReason
 from observability.outcomes import (
     OUTCOMES,
+    PREFIX_MISS_REASONS,
     ROUTES,
     WAITING_REASONS,
     Outcome,
@@ -18,6 +19,7 @@ from observability.outcomes import (
 
 def test_the_engine_and_the_table_have_the_same_reasons() -> None:
     assert list(WAITING_REASONS) == list(map(str, WaitingReason))
+    assert list(PREFIX_MISS_REASONS) == list(map(str, PrefixMissReason))
 
 
 def test_an_unknown_outcome_is_never_taken_for_an_answer() -> None:
@@ -34,7 +36,7 @@ def test_a_refusal_or_an_error_is_named_as_one(outcome: Outcome) -> None:
     assert outcome.sentence.endswith(".")
 
 
-def test_what_is_not_declared_is_no_outcome() -> None:
+def test_an_undeclared_name_is_not_an_outcome() -> None:
     for name in ("", "STOP", "refused", "error:internal ", *OutcomeGroup):
         assert not is_outcome(name)
 

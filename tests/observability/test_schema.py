@@ -1,4 +1,4 @@
-"""Spans and log fields bear the names that OpenTelemetry gives them, each once and explained."""
+"""Spans and log fields have the names that OpenTelemetry gives them, each once and explained."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ def test_processes_are_found() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(process_modules()))
-def test_every_process_of_ours_shows_its_stacks_when_asked(module: str) -> None:
+def test_every_process_writes_its_stacks_on_request(module: str) -> None:
     source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
     assert "    write_stacks_on_sigusr1()\n" in source
 
 
-def test_the_stack_is_written_and_the_process_goes_on() -> None:
+def test_the_stack_is_written_and_the_process_continues() -> None:
     code = (
         "import sys\n"
         "from observability.stacks import write_stacks_on_sigusr1\n"

@@ -38,7 +38,7 @@ def test_an_unclosed_thought_is_content():
     assert answer.finish_reason == "length"
 
 
-def test_a_call_that_is_no_json_has_no_arguments():
+def test_a_call_that_is_not_json_has_no_arguments():
     [call] = parse("<tool_call>\n{oops\n</tool_call>").tool_calls
     assert call.arguments is None
 

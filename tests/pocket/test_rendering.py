@@ -53,7 +53,7 @@ def test_tokens_of_the_pieces_are_tokens_of_the_whole(tokenizer, documents):
         assert ids == tokenizer(render.text(document), add_special_tokens=False)["input_ids"]
 
 
-def test_thinking_is_off_unless_asked_for(tokenizer):
+def test_thinking_is_off_unless_requested(tokenizer):
     messages = [{"role": "user", "content": "Hello!"}]
     default, on = (
         tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **extra)

@@ -103,7 +103,7 @@ class RunningService:
             *("-m", "service.worker", "--socket", str(self.engine_socket)),
             *("--model-dir", str(self.model), "--port", str(self.port)),
             *("--served-model-name", "tiny", "--log-format", "json"),
-            *("--engine-restart-timeout", "0"),  # nobody starts an engine but the test
+            *("--engine-restart-timeout", "0"),  # only the test starts engines
             *self._worker_args,
         )
         self._started.append(self.worker)

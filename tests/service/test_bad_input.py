@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an OpenAI-shaped error, and nobody else notices."""
+"""Whatever a client sends, it gets an OpenAI-shaped error, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def assert_is_openai_shaped(body: Any) -> None:
 
 
 class Onlooker:
-    """A client whose stream goes on for as long as the bad requests come."""
+    """A client whose stream continues for as long as the bad requests come."""
 
     def __init__(self, service: RunningService) -> None:
         self._service = service
@@ -258,7 +258,7 @@ def test_fifty_megabytes_are_refused_without_being_kept(
 @pytest.mark.parametrize(
     "arguments", [r'{"a": "\ud800"}', "[" * 100_000, "not JSON"], ids=["surrogate", "deep", "text"]
 )
-def test_arguments_that_are_no_json_object_are_shown_as_they_are(
+def test_arguments_that_are_not_a_json_object_are_shown_verbatim(
     service: RunningService, arguments: str
 ) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}

@@ -47,7 +47,7 @@ def test_version_and_help_name_the_commands() -> None:
         assert re.search(rf"^    {command}\s", shown, re.MULTILINE)
 
 
-def test_serves_help_tells_each_flag_its_bounds_default_and_variable() -> None:
+def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> None:
     shown = " ".join(quire("serve", "--help").stdout.split())
     for words in (
         "--port N",
@@ -80,7 +80,7 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert words in done.stderr
 
 
-def test_a_directory_that_is_no_model_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path: Path) -> None:
     done = quire("serve", str(tmp_path))
     assert done.returncode == 1
     assert "config.json" in done.stderr
@@ -103,7 +103,7 @@ def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
 # --- chat ---------------------------------------------------------------------------------------
 
 
-def test_chat_answers_each_line_and_tells_tokens_and_speed(server: QuireServer) -> None:
+def test_chat_answers_each_line_and_shows_tokens_and_speed(server: QuireServer) -> None:
     before = len(chat_lines(server))
     # Greedy: random weights then repeat themselves and never choose to stop.
     command = ["chat", "--base-url", server.url, "--max-tokens", "7", "--temperature", "0"]
@@ -112,7 +112,7 @@ def test_chat_answers_each_line_and_tells_tokens_and_speed(server: QuireServer) 
     said = re.findall(r"\[7 tokens, first after \d+ ms, then [\d.]+ tokens/s\]", done.stdout)
     assert len(said) == 2
     prompts = prompt_tokens_of_two(server, before)
-    assert prompts[1] > prompts[0]  # the second question bears the first and its answer
+    assert prompts[1] > prompts[0]  # the second question includes the first and its answer
 
 
 def test_chat_starts_afresh_on_new(server: QuireServer) -> None:
@@ -196,5 +196,5 @@ def test_without_streamlit_the_dashboard_says_how_to_get_it(tmp_path: Path) -> N
     done = quire("dashboard", environ={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 1
     assert "make dashboard" in done.stderr
-    # There is no package of our name in any registry, and no one shall be told to fetch one.
+    # There is no package of this name in any registry, and users must not be advised to fetch one.
     assert f"{sys.executable} -m pip install streamlit httpx" in done.stderr

@@ -16,7 +16,7 @@ TOOLS = (ToolDefinition(name="f", parameters=SCHEMA), ToolDefinition(name="g", d
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", NamedTool("f")])
-def test_tools_are_told_where_they_may_be_called(choice: Any) -> None:
+def test_tools_are_in_the_prompt_if_they_may_be_called(choice: Any) -> None:
     talk = Conversation(messages=[], tools=TOOLS, tool_choice=choice)
     assert talk.template_tools() == [
         {"type": "function", "function": {"name": "f", "parameters": SCHEMA}},
@@ -30,7 +30,7 @@ def test_tools_are_told_where_they_may_be_called(choice: Any) -> None:
     [Conversation(messages=[]), Conversation(messages=[], tools=TOOLS, tool_choice="none")],
     ids=["no tools", "no calls"],
 )
-def test_tools_that_may_not_be_called_are_not_told(talk: Conversation) -> None:
+def test_tools_that_may_not_be_called_are_not_in_the_prompt(talk: Conversation) -> None:
     assert not talk.calls_tools
     assert talk.template_tools() is None
     assert talk.tool_schemas() is None
@@ -59,7 +59,7 @@ def test_arguments_are_the_object_that_they_hold(arguments: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("text", ["not json", "[1]", "1", '"a"', r'{"a": "\ud800"}', "[" * 100_000])
-def test_arguments_that_are_no_object_stay_text(text: str) -> None:
+def test_arguments_that_are_not_an_object_stay_text(text: str) -> None:
     assert call_arguments(text) == text
 
 

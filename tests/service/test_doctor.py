@@ -63,7 +63,7 @@ def test_each_gpu_is_named_with_its_memory() -> None:
     assert "CUDA 13.0" in found["torch"].detail
 
 
-def test_the_cpus_vector_extensions_are_told() -> None:
+def test_the_cpus_vector_extensions_are_reported() -> None:
     finding = doctor.cpu_finding(CPUINFO)
     assert "Some CPU" in finding.detail
     assert finding.detail.endswith("avx2 avx512f")

@@ -43,6 +43,6 @@ def test_a_body_has_openais_four_fields() -> None:
     }
 
 
-def test_a_wait_is_told_only_where_it_is_known() -> None:
+def test_retry_after_is_sent_only_if_the_wait_is_known() -> None:
     assert "retry-after" not in errors.OverloadedError("busy").headers()
     assert errors.OverloadedError("busy", retry_after=3).headers()["retry-after"] == "3"

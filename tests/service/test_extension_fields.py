@@ -28,7 +28,7 @@ def chat(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("side", "kept"), [("left", slice(-5, None)), ("right", slice(5))])
-def test_a_prompt_is_cut_to_the_tokens_asked_for(
+def test_a_prompt_is_cut_to_the_requested_number_of_tokens(
     service: RunningService, side: str, kept: slice
 ) -> None:
     ids = load_checkpoint(service.model).tokenizer.encode("one two three", add_special_tokens=True)
@@ -57,7 +57,7 @@ def test_minus_one_cuts_a_conversation_to_the_context(service: RunningService) -
     assert answer["usage"]["prompt_tokens"] == card["max_model_len"] - 1
 
 
-def test_what_leaves_nothing_of_a_prompt_is_refused(service: RunningService) -> None:
+def test_truncation_that_leaves_nothing_of_a_prompt_is_refused(service: RunningService) -> None:
     status, answer = service.post(CHAT, chat(truncate_prompt_tokens=0))
     assert (status, answer["error"]["param"]) == (400, "truncate_prompt_tokens")
 
@@ -78,7 +78,7 @@ def test_an_echoed_chat_answer_begins_with_the_message_it_continues(
 # --- the answer ----------------------------------------------------------------------------------
 
 
-def test_timings_are_told_where_asked_and_in_order(service: RunningService) -> None:
+def test_timings_are_sent_on_request_and_in_order(service: RunningService) -> None:
     _, answer = service.post(CHAT, chat(timings=True))
     timings = answer["timings"]
     assert 0 <= timings["queue_ms"] <= timings["time_to_first_token_ms"] <= timings["total_ms"]
@@ -102,7 +102,7 @@ def _events(service: RunningService, path: str, body: Any) -> list[dict[str, Any
         ("/v1/responses", {"model": "tiny", "input": "Once", "max_output_tokens": 4}),
     ],
 )
-def test_every_api_tells_the_same_timings_whole_and_streamed(
+def test_every_api_reports_the_same_timings_whole_and_streamed(
     service: RunningService, path: str, body: dict[str, Any]
 ) -> None:
     _, answer = service.post(path, {**body, "timings": True})
@@ -243,7 +243,7 @@ def test_a_beam_search_streams_its_answer_at_the_end(service: RunningService) ->
         ({"response_format": {"type": "json_object"}}, "use_beam_search"),
     ],
 )
-def test_what_a_beam_search_cannot_do_is_refused_by_name(
+def test_fields_that_beam_search_does_not_support_are_refused_by_name(
     service: RunningService, fields: dict[str, Any], param: str
 ) -> None:
     status, answer = service.post(CHAT, chat(use_beam_search=True, **fields))
@@ -323,7 +323,7 @@ LOOSE = {
 SETS = "properties.a.uniqueItems"
 
 
-def test_what_of_a_schema_cannot_be_enforced_is_reported_or_refused_where_strict(
+def test_unenforceable_parts_of_a_schema_are_reported_or_if_strict_refused(
     service: RunningService,
 ) -> None:
     def form(**strict: Any) -> dict[str, Any]:
@@ -358,7 +358,7 @@ def test_a_schema_whose_grammar_is_impossible_is_eased_unless_it_is_strict(
     assert (status, answer["error"]["param"]) == (400, "response_format.json_schema.schema")
 
 
-def test_tokens_may_be_told_by_their_ids(service: RunningService) -> None:
+def test_tokens_may_be_shown_by_their_ids(service: RunningService) -> None:
     ask = {"logprobs": True, "top_logprobs": 1, "return_token_ids": True}
     _, answer = service.post(CHAT, chat(**ask, return_tokens_as_token_ids=True))
     [choice] = answer["choices"]

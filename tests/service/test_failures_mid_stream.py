@@ -110,7 +110,7 @@ def test_a_killed_engine_ends_every_apis_streams_as_failed(own: RunningService) 
     assert own.post("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
 
 
-# --- faults of our own, in the app itself, against the real engine ------------------------------
+# --- bugs in the app itself, with the real engine -------------------------------------------------
 
 
 @pytest.fixture

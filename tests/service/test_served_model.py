@@ -1,4 +1,4 @@
-"""What the argument of ``quire serve`` stands for."""
+"""How the argument of ``quire serve`` is resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One API worker, started as the supervisor starts it, with no engine behind it."""
+"""One API worker, started as the supervisor starts it, without an engine."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_sigterm_without_requests_ends_it_at_once_with_status_0(
 
 
 def test_it_ends_when_its_parent_ends(checkpoint: Path, tmp_path: Path) -> None:
-    """The parent told here is one that is gone already."""
+    """The parent given here is already gone."""
     gone = subprocess.Popen(["true"])
     gone.wait()
     with worker(checkpoint, tmp_path, f"--parent-pid={gone.pid}") as running:

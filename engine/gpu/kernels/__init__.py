@@ -1,1 +1,1 @@
-"""Triton kernels. Importing one needs triton; ``engine.gpu.triton`` tells whether it is there."""
+"""Triton kernels. They need triton to import; ``engine.gpu.availability`` checks that first."""

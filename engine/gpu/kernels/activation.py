@@ -34,8 +34,8 @@ def _gated(
 
 
 def gated(gate_up: Tensor, activation: str) -> Tensor:
-    """[rows, inner] of ``gate_up`` [rows, 2 * inner], gate first, in its dtype; ``activation`` is
-    one of ``engine.model.layers.ACTIVATIONS``."""
+    """Return the gated values [rows, inner] of ``gate_up`` [rows, 2 * inner], gate first, in its
+    dtype; ``activation`` is one of ``engine.model.layers.ACTIVATIONS``."""
     rows, inner = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty(rows, inner, dtype=gate_up.dtype, device=gate_up.device)
     block = min(_BLOCK, triton.next_power_of_2(inner))

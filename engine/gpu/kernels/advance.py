@@ -1,4 +1,4 @@
-"""The decode rows' state on the device: from one step to the next, and when rows come and go."""
+"""The state of decode rows on the device: advances it after a step and updates changed rows."""
 
 import triton
 import triton.language as tl
@@ -49,10 +49,10 @@ def advance(
     *,
     block_size: int,
 ) -> None:
-    """Each row's next token: ``counters`` int32 [rows], the position computed last, goes up by
-    one, and ``positions``, ``lengths`` and ``slots`` (int32 [rows]) follow it and the row's block
-    table in ``tables`` int32 [rows, blocks]. A counter below -1: the row is padding, with length
-    0 and slot -1."""
+    """Advance each row to its next token: ``counters`` int32 [rows], the last computed position,
+    increases by one; ``positions``, ``lengths`` and ``slots`` (int32 [rows]) are set from it and
+    the row's block table in ``tables`` int32 [rows, blocks]. A counter below -1 marks the row as
+    padding, with length 0 and slot -1."""
     rows = counters.shape[0]
     block = min(_BLOCK, max(16, triton.next_power_of_2(rows)))
     _advance[(triton.cdiv(rows, block),)](
@@ -87,7 +87,7 @@ def _place_rows(
     HEADER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Words go as they are: what holds 64 bits comes as pairs of them."""
+    """Copies words unchanged: a 64-bit value arrives as a pair of them."""
     row = tl.program_id(0)
     record = records + row.to(tl.int64) * record_stride
     source = tl.load(record + 1)
@@ -116,11 +116,11 @@ def place_rows(
     sampling: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
     tables: Tensor,
 ) -> None:
-    """Row i becomes what ``records`` int32 [rows, HEADER + blocks] says.
+    """Set row i from ``records`` int32 [rows, HEADER + blocks].
 
-    A record: the row's newest token, or, if the next word is not negative, the place in
-    ``previous`` (int32) where that stands; the counter (see ``advance``); the bits of its sampling
-    parameters as ``engine.sampling.device.SamplingTensors`` holds them; its block table.
+    A record consists of the row's newest token, or, if the next word is not negative, its index in
+    ``previous`` (int32); the counter (see ``advance``); the bits of its sampling parameters in the
+    format of ``engine.sampling.device.SamplingTensors``; its block table.
     """
     rows, width = records.shape
     _place_rows[(rows,)](

@@ -1,8 +1,9 @@
-"""Attention of rows that stand alone, one per sequence, over the paged KV cache.
+"""Decode attention, one row per sequence, over the paged KV cache.
 
-A sequence's keys are split among several programs and their results merged by log-sum-exp
-(Flash-Decoding; the merge as in arXiv 2501.01005, section 2.2). The query heads that share a key
-head are the rows of one tile (grouped-query attention, arXiv 2305.13245), so each key is read once.
+A sequence's keys are split among several programs whose results are merged by log-sum-exp
+(Flash-Decoding; the merge is that of arXiv 2501.01005, section 2.2). The query heads that share a
+key head are the rows of one tile (grouped-query attention, arXiv 2305.13245), so each key is read
+once.
 """
 
 import torch
@@ -52,8 +53,9 @@ def _attend_split(
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """One split of one sequence and key head. With ``SPLITS`` 1 ``partial`` is the result itself,
-    else [rows, heads, SPLITS, HEAD_DIM] float32 with ``partial_lse`` [rows, heads, SPLITS]."""
+    """Compute one split of one sequence and key head. With ``SPLITS`` 1, ``partial`` is the result
+    itself; otherwise it is [rows, heads, SPLITS, HEAD_DIM] float32 with ``partial_lse``
+    [rows, heads, SPLITS]."""
     row = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)
@@ -131,7 +133,7 @@ def _merge_splits(
     SPLITS: tl.constexpr,
     HAS_SINKS: tl.constexpr,
 ):
-    """Weighs the splits of one row and head by their sums of exponentials."""
+    """Merge the splits of one row and head, weighted by their sums of exponentials."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     splits = tl.arange(0, SPLITS)
@@ -147,7 +149,7 @@ def _merge_splits(
     mass = tl.sum(weights, 0)
     if HAS_SINKS:
         mass = mass + tl.exp2(sink - top)
-    # An empty split's numbers were written as zeros, but its weight alone would do.
+    # An empty split holds zeros, but need not be read: its weight is zero.
     loads = (lse > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
     parts = tl.load(partial + slots[:, None] * HEAD_DIM + dims[None, :], mask=loads, other=0.0)
     result = tl.sum(parts * weights[:, None], 0) / tl.where(mass > 0, mass, 1.0)
@@ -170,15 +172,15 @@ def decode_attention(
     tiles: DecodeTiles | None = None,
     splits: int | None = None,
 ) -> Tensor:
-    """[rows, heads * head_dim] in ``query``'s dtype: row i attends to its whole context.
+    """Attend from each row to its whole context: [rows, heads * head_dim] in ``query``'s dtype.
 
     ``query`` [rows, heads, head_dim], of any stride between rows; ``blocks`` [blocks, 2, kv_heads,
-    block_size, head_dim]: one layer of the cache, which holds this step's keys already;
+    block_size, head_dim]: one layer of the cache, which must already hold this step's keys;
     ``tables`` int32 [rows or more, blocks]; ``lengths`` int32 [rows or more]: tokens of each
-    context, the row's own included; 0: the row is padding and its result 0. ``window``: how many
-    of the last tokens are seen; ``soft_cap``: scores become cap * tanh(score / cap); ``sinks``
-    [heads]: scores of an extra key without a value; ``scales`` float32 [2, kv_heads]: what stored
-    keys and values are to be multiplied by. ``tiles`` and ``splits`` stand in for the table.
+    context, including the row's own; 0: the row is padding and its result 0. ``window``: how many
+    of the last tokens are visible; ``soft_cap``: scores become cap * tanh(score / cap); ``sinks``
+    [heads]: scores of an extra key without a value; ``scales`` float32 [2, kv_heads]: the factors
+    of stored keys and values. ``tiles`` and ``splits`` override the table's.
     """
     rows, heads, head_dim = query.shape
     kv_heads = blocks.shape[2]
@@ -218,7 +220,7 @@ def decode_attention(
 
 
 def _new_partial(query: Tensor, splits: int) -> tuple[Tensor, Tensor]:
-    """Room for each split's result and log-sum-exp."""
+    """Allocate each split's result and log-sum-exp."""
     rows, heads, head_dim = query.shape
     shape = (rows, heads, splits)
     return (

@@ -1,5 +1,4 @@
-"""Two repairs of Triton's interpreter (3.6 to 3.8), without which it computes other numbers than a
-GPU."""
+"""Two fixes for Triton's interpreter (3.6 to 3.8), whose results otherwise differ from a GPU's."""
 
 from typing import Any
 
@@ -18,14 +17,14 @@ _TYPES = {
 
 
 def repair() -> None:
-    """To be called once, before a kernel runs."""
+    """Apply the fixes. To be called once, before a kernel runs."""
     _allow_loop_bounds()
     _round_to_nearest()
 
 
 def _allow_loop_bounds() -> None:
-    """Let kernels loop up to a number they have loaded: it becomes a loop's bound by
-    ``int(array)``, which NumPy 2.4 refuses for an array with a dimension."""
+    """Allow a loop bound that a kernel loaded: the interpreter calls ``int(array)`` on it, which
+    NumPy 2.4 refuses for an array with a dimension."""
     patch_tensor = interpreter._patch_lang_tensor
 
     def patched(tensor: Any, scope: Any) -> None:
@@ -36,8 +35,8 @@ def _allow_loop_bounds() -> None:
 
 
 def _round_to_nearest() -> None:
-    """Let torch convert floats: the interpreter cuts them off for bfloat16, and for 8 bits loses
-    what a rounded mantissa carries over."""
+    """Let torch convert floats: the interpreter truncates to bfloat16, and for 8-bit floats loses
+    the carry of a rounded mantissa."""
     convert = interpreter._convert_float
 
     def rounded(values: NDArray[Any], source: Any, target: Any, rounding: Any) -> NDArray[Any]:

@@ -1,7 +1,7 @@
-"""How kernels are launched: the pinned table of tile sizes, and what the device is.
+"""How kernels are launched: the fixed table of tile sizes, and properties of the device.
 
-Nothing is tuned while serving: a shape's entry is looked up here. ``python -m bench.gpu --tune``
-tries others on the device it runs on and prints the better ones.
+Nothing is tuned while serving: each shape's entry is looked up here. ``python -m bench.gpu --tune``
+tries others on the device it runs on and prints the best ones.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from torch import Tensor
 from engine.gpu.kernels.interpreter import repair
 from engine.gpu.kernels.types import triton_type
 
-# triton.jit reads TRITON_INTERPRET when a kernel is defined, so it cannot change later.
+# triton.jit reads TRITON_INTERPRET when a kernel is defined, so it cannot change afterwards.
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 if INTERPRETED:
     repair()
-# What a CPU through the interpreter pretends to be, so that grids have the shape they have there.
+# Multiprocessors assumed for a CPU that runs the interpreter; grids are sized by this number.
 _INTERPRETED_SMS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeTiles:
-    """``keys``: keys of a tile. ``programs_per_sm``: how many programs the splits are to make at
-    most, per multiprocessor: more of them balance unequal contexts, fewer need less merging."""
+    """``keys``: keys per tile. ``programs_per_sm``: the most programs per multiprocessor that the
+    splits may create: more balance unequal contexts better, fewer need less merging."""
 
     keys: int
     warps: int
@@ -36,7 +36,7 @@ class DecodeTiles:
 
 @dataclass(frozen=True, slots=True)
 class RaggedTiles:
-    """``rows``: query rows (tokens times the query heads of a key head) of a tile."""
+    """``rows``: query rows (tokens times the query heads of a key head) per tile."""
 
     rows: int
     keys: int
@@ -44,8 +44,8 @@ class RaggedTiles:
     stages: int
 
 
-# By (padded head dimension, bytes of an element that is multiplied). Chosen for sm_90; none takes
-# more than the 99 KiB of shared memory that smaller devices of today give a program.
+# By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all fit the 99 KiB of
+# shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
     (16, 2): DecodeTiles(128, 4, 3),
     (32, 2): DecodeTiles(128, 4, 3),
@@ -71,17 +71,18 @@ RAGGED: dict[tuple[int, int], RaggedTiles] = {
     (256, 4): RaggedTiles(16, 16, 8, 2),
 }
 MAX_SPLITS = 64
-# A tile of a matrix product has at least so many rows on the tensor cores.
+# The fewest rows of a matrix product on the tensor cores.
 MIN_ROWS = 16
 
 
 def padded(size: int) -> int:
-    """The next power of two, at least 16: the sides that a tile can have."""
+    """Return the next power of two, at least 16: the possible sizes of a tile."""
     return max(MIN_ROWS, int(triton.next_power_of_2(size)))
 
 
 def dot_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What matrix products are computed from. The interpreter has no bfloat16 arithmetic."""
+    """Return the dtype of operands of matrix products; the interpreter does not support bfloat16
+    arithmetic."""
     return torch.float32 if INTERPRETED else dtype
 
 
@@ -95,15 +96,15 @@ def ragged_tiles(head_dim: int, dtype: torch.dtype) -> RaggedTiles:
 
 @cache
 def num_sms(device: torch.device) -> int:
-    """Multiprocessors."""
+    """Return the device's number of multiprocessors."""
     if device.type != "cuda":
         return _INTERPRETED_SMS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int:
-    """Into how many pieces each context is cut. Knows no lengths, so that a captured graph's grid
-    holds for any; a power of two."""
+    """Return into how many pieces each context is split, a power of two. Does not depend on the
+    lengths, so that a captured graph's grid fits any."""
     wanted = sms * programs_per_sm // max(1, batch * kv_heads)
     if wanted <= 1:
         return 1
@@ -111,7 +112,7 @@ def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int
 
 
 def warps_for(elements: int) -> int:
-    """Warps for a program that treats ``elements`` at once, row by row."""
+    """Return the number of warps for a program that processes ``elements`` at once, row by row."""
     return min(16, max(1, int(triton.next_power_of_2(elements)) // 256))
 
 
@@ -124,7 +125,8 @@ def attention_constants(
     sinks: Tensor | None,
     scales: Tensor | None,
 ) -> dict[str, Any]:
-    """What both attention kernels are compiled for; arguments as of ``decode_attention``."""
+    """Return the compile-time constants of both attention kernels; for the arguments see
+    ``decode_attention``."""
     heads, head_dim = query.shape[1:]
     kv_heads, block_size = blocks.shape[2:4]
     return {
@@ -142,7 +144,7 @@ def attention_constants(
 
 
 def row_stride(x: Tensor) -> int:
-    """Elements between rows, whose own elements are adjacent."""
+    """Return the number of elements between rows; those of one row must be contiguous."""
     if x.stride(-1) != 1:
         raise ValueError("a row's elements must be adjacent")
     return x.stride(0)

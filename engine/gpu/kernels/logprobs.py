@@ -33,9 +33,9 @@ def _token_logprobs(logits, tokens, logprobs, ranks, stride, vocabulary, BLOCK: 
 
 
 def gather_logprobs(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """float32 and int32 [rows]: the log-probability of ``tokens`` (integers [rows]) under the
-    softmax of ``logits`` [rows, vocabulary], and its rank: 1 for the most likely, tokens of equal
-    logits share the best. Rows need one finite logit."""
+    """Return float32 and int32 [rows]: the log-probability of ``tokens`` (integers [rows]) under
+    the softmax of ``logits`` [rows, vocabulary], and its rank: 1 for the most likely; tokens with
+    equal logits share the best rank. Each row needs a finite logit."""
     rows, vocabulary = logits.shape
     logprobs = torch.empty(rows, dtype=torch.float32, device=logits.device)
     ranks = torch.empty(rows, dtype=torch.int32, device=logits.device)

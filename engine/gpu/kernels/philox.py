@@ -1,4 +1,4 @@
-"""The random numbers of ``engine.sampling.random``, on the device and to the last bit.
+"""The random numbers of ``engine.sampling.random`` on the device, identical to the last bit.
 
 Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
@@ -9,8 +9,8 @@ import triton.language as tl
 
 @triton.jit
 def uniform(seed, position):
-    """float64 in [0, 1), the 53 bits that ``engine.sampling.random.uniforms`` gives for int64
-    ``seed`` (its bits are those of the unsigned one) and ``position`` of at least 0."""
+    """Return the float64 in [0, 1) that ``engine.sampling.random.uniforms`` returns, with 53 random
+    bits, for int64 ``seed`` (read as unsigned) and ``position``, which must be at least 0."""
     low = 0xFFFFFFFF
     key = seed.to(tl.uint64, bitcast=True)
     counter = position.to(tl.int64).to(tl.uint64, bitcast=True)

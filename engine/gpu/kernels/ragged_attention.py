@@ -1,8 +1,9 @@
-"""Attention of pieces of any number of sequences over the paged KV cache: prompts, parts of
-prompts, single tokens, mixed.
+"""Attention for any number of sequences over the paged KV cache: any mix of prompts, parts of
+prompts and single tokens.
 
 A tile holds consecutive tokens of one sequence, times the query heads of one key head. Keys that
-every row of a tile sees are read without masks; only the diagonal and a window's edge need them.
+are visible to every row of a tile are read without masks; only the diagonal and a window's edge
+need them.
 """
 
 import triton
@@ -48,7 +49,8 @@ def _attend_ragged(
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """One tile of one sequence and key head. The last tiles have the most keys: they come first."""
+    """Compute one tile of one sequence and key head. The last tiles have the most keys, so they
+    start first."""
     TOKENS: tl.constexpr = ROWS // GROUP
     kv_head = tl.program_id(0)
     sequence = tl.program_id(1)
@@ -71,7 +73,7 @@ def _attend_ragged(
     if HAS_SCALES:
         scale = scale * tl.load(scales + kv_head)
 
-    # Positions of the tile's first and last token, and the tiles of keys that all its rows see.
+    # Positions of the tile's first and last token, and the tiles of keys visible to all its rows.
     first = length - count + skipped
     last = tl.minimum(first + TOKENS, length) - 1
     first_tile = tl.maximum(first - WINDOW + 1, 0) // KEYS if WINDOW > 0 else 0
@@ -86,7 +88,7 @@ def _attend_ragged(
     positions = length - count + tokens
     table = tables + sequence.to(tl.int64) * table_stride
     head_offset = kv_head * (BLOCK_SIZE * HEAD_DIM)
-    # In turn: the window's edge, what all see, the diagonal.
+    # In order: the window's edge, what all rows see, the diagonal.
     for part in tl.static_range(3):
         if part != 0 or WINDOW > 0:
             begin = first_tile if part == 0 else (first_full if part == 1 else end_full)
@@ -144,12 +146,12 @@ def ragged_attention(
     out: Tensor | None = None,
     tiles: RaggedTiles | None = None,
 ) -> Tensor:
-    """[tokens, heads * head_dim]: each token attends to its sequence up to itself.
+    """Attend from each token to its sequence up to itself. Returns [tokens, heads * head_dim].
 
     ``query`` [tokens, heads, head_dim]; ``cu_seqlens`` int32 [sequences + 1]: sequence i has rows
-    [cu_seqlens[i], cu_seqlens[i + 1]), which are the last tokens of its context of ``lengths[i]``
-    (int32 [sequences]); ``longest``: the most rows that a sequence has. The rest is as for
-    ``decode_attention``. Rows of ``out`` that no sequence has are left alone.
+    [cu_seqlens[i], cu_seqlens[i + 1]), the last tokens of its context of ``lengths[i]`` (int32
+    [sequences]); ``longest``: the most rows of any sequence. For the other arguments see
+    ``decode_attention``. Rows of ``out`` that belong to no sequence are not written.
     """
     _, heads, head_dim = query.shape
     kv_heads = blocks.shape[2]

@@ -1,4 +1,4 @@
-"""Residual addition and root mean square normalisation (arXiv 1910.07467) in one pass."""
+"""Residual addition and RMS normalisation (arXiv 1910.07467) in one pass."""
 
 import torch
 import triton
@@ -29,8 +29,8 @@ def _add_rms_norm(
     if ADDS:
         rest = residual + row * residual_stride + places
         values = values + tl.load(rest, mask=exists, other=0.0).to(tl.float32)
-        # Normalised is what is kept, not what was rounded off: a step computed again from the
-        # residual gives the same.
+        # Normalise the rounded sum, which is what is stored: recomputing from the residual must
+        # give the same result.
         rounded = values.to(residual.dtype.element_ty)
         tl.store(rest, rounded, mask=exists)
         values = rounded.to(tl.float32)
@@ -63,11 +63,11 @@ def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> T
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """``x`` [rows, size] normalised over its rows and times ``weight`` [size], in x's dtype."""
+    """Normalise ``x`` [rows, size] over its rows, times ``weight`` [size], in x's dtype."""
     return _launch(x, None, weight, eps)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Adds ``x`` [rows, size] to ``residual`` in place and returns that normalised, both in their
-    own dtype; the sum is rounded to the residual's."""
+    """Add ``x`` [rows, size] to ``residual`` in place and return the normalised sum. Each keeps its
+    dtype; the sum is rounded to the residual's."""
     return _launch(x, residual, weight, eps)

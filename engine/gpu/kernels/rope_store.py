@@ -1,8 +1,7 @@
-"""Between the projections and attention: QK norm, rotary embedding and the way into the KV cache,
-in one pass over queries, keys and values.
+"""QK norm, rotary embedding and storing in the KV cache, in one pass over queries, keys and values.
 
-Rotary embedding: arXiv 2104.09864, of adjacent pairs (``engine.architecture.rope`` folds the
-checkpoint's order into the weights); normalised queries and keys: arXiv 2010.04245.
+Rotary embedding: arXiv 2104.09864, of adjacent pairs (``engine.architecture.rope`` reorders the
+checkpoint's weights accordingly); normalised queries and keys: arXiv 2010.04245.
 """
 
 import triton
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from engine.gpu.kernels.launch import padded, warps_for
 
-# Heads treated by one program.
+# Heads per program.
 _HEADS = 8
 # The largest finite value of an 8-bit float with 4 exponent bits (arXiv 2209.05433).
 _MAX_E4M3 = tl.constexpr(448.0)
@@ -66,7 +65,7 @@ def _norm_rope_store(
         x = tl.where(turns[:, None], tl.reshape(turned, [HEADS, DIM]), x)
     tl.store(places, x.to(qkv.dtype.element_ty), mask=exists & is_query[:, None])
     slot = tl.load(slots + row).to(tl.int64)
-    cached = heads - NUM_HEADS  # keys' heads, then values'
+    cached = heads - NUM_HEADS  # the keys' heads, then the values'
     if HAS_SCALES:
         inverse = 1.0 / tl.load(scales + cached, mask=(cached >= 0) & (cached < 2 * KV_HEADS))
         x = tl.minimum(tl.maximum(x * inverse[:, None], -_MAX_E4M3), _MAX_E4M3)
@@ -88,14 +87,14 @@ def norm_rope_store(
     eps: float = 0.0,
     scales: Tensor | None = None,
 ) -> None:
-    """Normalise and turn queries and keys, store keys and values.
+    """Normalise and rotate queries and keys; store keys and values.
 
     ``qkv`` [rows, heads + 2 * kv_heads, head_dim]: queries, keys, values; queries are overwritten.
     ``blocks`` [blocks, 2, kv_heads, block_size, head_dim]: one layer of the cache; ``slots`` int32
-    [rows]: block * block_size + place in it; negative: the row is stored nowhere. ``rotations``
-    float32 [positions, head_dim / 2, 2]: cosine and sine of every pair. ``norm_weight``
-    [2, head_dim]: of queries and keys. ``scales`` float32 [2, kv_heads]: what the stored are
-    divided by, for an 8-bit cache.
+    [rows]: block * block_size + offset; negative: the row is not stored. ``rotations`` float32
+    [positions, head_dim / 2, 2]: cosine and sine of every pair. ``norm_weight`` [2, head_dim]: of
+    queries and keys. ``scales`` float32 [2, kv_heads]: divisors of stored keys and values, for an
+    8-bit cache.
     """
     rows, all_heads, head_dim = qkv.shape
     _, _, kv_heads, block_size, _ = blocks.shape

@@ -1,16 +1,16 @@
-"""The next token of every row, on the device and without a sort.
+"""Samples the next token of every row, on the device and without a sort.
 
-What ``engine.sampling.sampler.draw`` defines: temperature, min-p, top-k, top-p, then the token at
-a quantile, in order of token ids. Each filter keeps the tokens at or above one of the row's own
-values, so they come down to one threshold, the highest of three, and ties stay or go together as
-they do there. A threshold is the largest value v for which enough lies at or above v: enough
-tokens for top-k, enough probability for top-p. Both only fall as v grows, so bisection over the
-values finds it: over the integers that order as floats do, and always to values that are there,
-so that it ends at the exact one.
+It implements ``engine.sampling.sampler.draw``: temperature, min-p, top-k, top-p, then the token at
+a quantile, in order of token ids. Each filter keeps the tokens at or above one of the row's values,
+so the filters reduce to one threshold, the highest of three, and equal values are kept or dropped
+together, as they are there. A threshold is the largest value v such that enough lies at or above v:
+enough tokens for top-k, enough probability for top-p. Both decrease as v grows, so a bisection
+finds it. The bisection runs over integers that order as floats do and always moves to values that
+occur, so that it ends at the exact one.
 
-Probabilities are summed as whole numbers of 2^-44 of the likeliest token's: such sums are exact,
-whatever the order, so a row gives the same token in any launch. Tokens less likely than that are
-never drawn (the reference could, once in 10^13 draws).
+Probabilities are summed as integer multiples of 2^-44 of the likeliest token's. Such sums are exact
+in any order, so a row gets the same token in any launch. Less likely tokens are never drawn (the
+reference might, once in 10^13 draws).
 """
 
 import torch
@@ -23,8 +23,8 @@ from engine.gpu.kernels.philox import uniform
 from engine.sampling.device import SamplingTensors
 
 _BLOCK = 2048
-# Tokens this much less likely (as a logarithm) than the likeliest are looked at only where the
-# others are not enough.
+# Tokens less likely than the likeliest by this much (as a logarithm) are considered only if the
+# others do not suffice.
 _NEAR = tl.constexpr(16.0)
 _UNIT = tl.constexpr(17592186044416.0)  # 2^44
 _FAR = tl.constexpr(1 << 40)  # beyond any key
@@ -32,14 +32,14 @@ _FAR = tl.constexpr(1 << 40)  # beyond any key
 
 @triton.jit
 def _key(x):
-    """Integers that order as floats do; both zeros are one."""
+    """Return integers that order as floats do; both zeros map to the same one."""
     bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64)
 
 
 @triton.jit
 def _weight(x, top):
-    """Probabilities relative to the likeliest token's, as whole numbers."""
+    """Return probabilities relative to the likeliest token's, as integers."""
     return (tl.exp(x - top) * _UNIT).to(tl.int64)
 
 
@@ -51,7 +51,7 @@ def _scaled(values, places, count, temperature):
 
 @triton.jit
 def _largest(logits, vocabulary, BLOCK: tl.constexpr):
-    """The highest logit (NaN if any is none) and the first token that has it."""
+    """Return the highest logit (NaN if any logit is NaN) and the first token that has it."""
     peaks = tl.full([BLOCK], float("-inf"), tl.float32)
     tokens = tl.zeros([BLOCK], tl.int32)
     broken = tl.zeros([BLOCK], tl.int32)
@@ -71,8 +71,9 @@ def _largest(logits, vocabulary, BLOCK: tl.constexpr):
 def _gather_candidates(
     logits, values, ids, vocabulary, temperature, floor, cut, top, BLOCK: tl.constexpr
 ):
-    """Writes the scaled logits of at least ``cut`` to ``values`` and their tokens to ``ids``, in
-    order; returns their number, their weight, and that of all from ``floor`` on."""
+    """Write the scaled logits that are at least ``cut`` to ``values`` and their tokens to ``ids``,
+    in order. Returns their number, their weight, and the weight of all that are at least
+    ``floor``."""
     count = 0
     near = tl.zeros([BLOCK], tl.int64)
     whole = tl.zeros([BLOCK], tl.int64)
@@ -89,14 +90,14 @@ def _gather_candidates(
         tl.store(values + target, x, mask=kept)
         tl.store(ids + target, places, mask=kept)
         count += tl.sum(found, 0)
-    tl.debug_barrier()  # what one thread wrote others will read
+    tl.debug_barrier()  # threads read what others wrote
     return count, tl.sum(near, 0), tl.sum(whole, 0)
 
 
 @triton.jit
 def _threshold(values, count, wanted, top, BY_WEIGHT: tl.constexpr, BLOCK: tl.constexpr):
-    """The largest key of ``values`` [count] at or above which ``wanted`` tokens, or so much
-    weight, lie. All of them must hold that much."""
+    """Return the largest key such that at least ``wanted`` tokens, or that much weight, of
+    ``values`` [count] lie at or above it. In total there must be that much."""
     high = _key(top)
     low = high - high - 2147483648
     while low < high:
@@ -127,7 +128,7 @@ def _kept_weight(values, places, count, temperature, top, threshold):
 
 @triton.jit
 def _kept_mass(values, count, temperature, top, threshold, BLOCK: tl.constexpr):
-    """The sum of the weights of at least ``threshold``."""
+    """Return the sum of the weights of values at or above ``threshold``."""
     sums = tl.zeros([BLOCK], tl.int64)
     for first in range(0, count, BLOCK):
         places = first + tl.arange(0, BLOCK)
@@ -137,8 +138,8 @@ def _kept_mass(values, count, temperature, top, threshold, BLOCK: tl.constexpr):
 
 @triton.jit
 def _quantile(values, count, temperature, top, threshold, fraction, BLOCK: tl.constexpr):
-    """The place in ``values`` where the weights of at least ``threshold``, summed in order, pass
-    ``fraction`` of their sum."""
+    """Return the index in ``values`` at which the running sum of the weights at or above
+    ``threshold`` passes ``fraction`` of their total."""
     total = _kept_mass(values, count, temperature, top, threshold, BLOCK)
     goal = tl.minimum((fraction * total.to(tl.float64)).to(tl.int64), total - 1)
     before = total - total
@@ -227,11 +228,12 @@ def sample(
     tokens: Tensor | None = None,
     bests: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """int32 and float32 [rows]: a token for each row of ``logits`` [rows, vocabulary], float32 or
-    narrower, and the row's highest logit: where that is not finite, the token means nothing.
+    """Return int32 and float32 [rows]: a token for each row of ``logits`` [rows, vocabulary],
+    float32 or narrower, and the row's highest logit; if that is not finite, the token is
+    meaningless.
 
-    ``positions`` (integers [rows]): the place in its sequence that each token will have. ``tokens``
-    and ``bests`` take the results, where given.
+    ``positions`` (integers [rows]): the position in its sequence that each token will have.
+    ``tokens`` and ``bests``: where to write the results, if given.
     """
     rows, vocabulary = logits.shape
     device = logits.device

@@ -1,7 +1,7 @@
-"""Attention of one tile of query rows over a range of a sequence's keys, read where they lie.
+"""Attention of one tile of query rows to a range of a sequence's keys, read in place.
 
 Online softmax: Milakov and Gimelshein, arXiv 1805.02867; tiled attention: FlashAttention, arXiv
-2205.14135. Scores are kept times log2(e), so that exponentials are powers of two.
+2205.14135. Scores are multiplied by log2(e), so that exponentials are powers of two.
 """
 
 import triton
@@ -36,12 +36,12 @@ def attend_tiles(
     MASKED: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Adds the keys of tiles [first_tile, end_tile), ``KEYS`` keys each, to a running softmax.
+    """Add the keys of tiles [first_tile, end_tile), ``KEYS`` keys each, to a running softmax.
 
     ``query`` [rows, DIM]; ``total`` float32 [rows, DIM], ``peak`` and ``mass`` float32 [rows]: the
     weighted sum of values so far, the highest score, the sum of weights. A row at ``positions``
     sees keys up to its position, before ``end``, and within ``WINDOW`` (0: no limit). With
-    ``MASKED`` False all of them are seen by every row. ``table``: the sequence's block numbers.
+    ``MASKED`` False every row sees all of them. ``table``: the sequence's block numbers.
     ``cache`` [blocks, 2, kv_heads, BLOCK_SIZE, HEAD_DIM]; ``head_offset``: where the head's keys
     begin in a block.
     """
@@ -71,7 +71,7 @@ def attend_tiles(
                 seen = seen & (keys[None, :] > positions[:, None] - WINDOW)
             scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(peak, tl.max(scores, 1))
-        # A row that has seen nothing yet: any finite number keeps its weights at 0.
+        # For a row that has seen no key yet: any finite number keeps its weights at 0.
         level = tl.where(higher == float("-inf"), 0.0, higher)
         weights = tl.exp2(scores - level[:, None])
         fades = tl.exp2(peak - level)

@@ -1,4 +1,4 @@
-{{/* What a schema cannot say: values that contradict each other. Each message begins with the key. */}}
+{{/* Checks that a schema cannot express: contradicting values. Each message begins with the key. */}}
 
 {{- define "quire.check" -}}
 {{- $name := include "quire.fullname" . -}}

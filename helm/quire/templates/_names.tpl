@@ -27,7 +27,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of one component: (dict "root" $ "component" "server"). */}}
+{{/* The labels that select the pods of one component: (dict "root" $ "component" "server"). */}}
 {{- define "quire.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "quire.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -41,16 +41,16 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{/* Labels of a component's pods: podLabels add to them and never change what selects the pods. The
-chart's version is not among them, so a new chart alone replaces no pod. */}}
+{{/* Labels of a component's pods: podLabels adds to them and cannot change those that select the
+pods. They do not include the chart's version, so a new chart alone does not replace pods. */}}
 {{- define "quire.podLabels" -}}
 {{- $own := include "quire.selectorLabels" . | fromYaml -}}
 {{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion -}}
 {{- toYaml (merge $own .root.Values.podLabels) -}}
 {{- end -}}
 
-{{/* An image reference: (dict "root" $ "override" (dict …)), override's filled keys first. A
-repository, tag or digest of its own never meets the other image's digest. */}}
+{{/* An image reference: (dict "root" $ "override" (dict …)); keys set in override win. A repository,
+tag or digest from override is never combined with the other image's digest. */}}
 {{- define "quire.image" -}}
 {{- $own := .root.Values.image -}}
 {{- $override := .override | default dict -}}

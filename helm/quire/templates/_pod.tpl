@@ -25,8 +25,8 @@ capabilities:
 readOnlyRootFilesystem: {{ .Values.securityContext.readOnlyRootFilesystem }}
 {{- end -}}
 
-{{/* Top of a pod's spec. Service links are off because a Service named "quire" would otherwise put
-QUIRE_PORT=tcp://… into every pod of its namespace, and the server reads QUIRE_PORT. */}}
+{{/* The beginning of a pod's spec. Service links are off because a Service named "quire" would set
+QUIRE_PORT=tcp://… in every pod of its namespace, and the server reads QUIRE_PORT. */}}
 {{- define "quire.podIdentity" -}}
 serviceAccountName: {{ include "quire.serviceAccountName" . }}
 automountServiceAccountToken: false
@@ -51,7 +51,7 @@ securityContext:
 {{- with $placement }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
-{{/* The two places a process may write to when the root is read-only. */}}
+{{/* The two directories that are writable when the root is read-only. */}}
 {{- define "quire.writableVolumes" -}}
 - name: home
   emptyDir: {}

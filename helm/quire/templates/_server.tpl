@@ -1,4 +1,4 @@
-{{/* What the server container is started with. */}}
+{{/* The server container: arguments, environment, resources, probes. */}}
 
 {{/* A value as one command-line word. Numbers from a values file arrive as floats, and a large one
 would be written with an exponent. */}}
@@ -10,7 +10,7 @@ would be written with an exponent. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The arguments as a YAML list. A null value is the server's own default: no flag. */}}
+{{/* The arguments as a YAML list. For a null value the flag is omitted, so the server's default applies. */}}
 {{- define "quire.serverArgs" -}}
 {{- $values := .Values -}}
 {{- $args := list "serve" -}}
@@ -98,7 +98,7 @@ would be written with an exponent. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Requests and limits with the GPU among them. */}}
+{{/* Requests and limits, including GPUs. */}}
 {{- define "quire.serverResources" -}}
 {{- $resources := deepCopy .Values.resources -}}
 {{- $gpu := .Values.gpu.resourceName -}}

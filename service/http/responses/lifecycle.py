@@ -19,7 +19,7 @@ from service.wire.responses.request import ResponsesRequest
 
 class Storage(enum.Enum):
     NONE = "none"
-    IF_POSSIBLE = "if possible"  # an answer that cannot be stored says so
+    IF_POSSIBLE = "if possible"  # if an answer cannot be stored, it reports that
     REQUIRED = "required"  # an answer that cannot be stored is a failure
 
 
@@ -104,7 +104,7 @@ class ResponseLifecycle:
         return history_of(self.record) if ended and not self._is_stored else None
 
     async def begin(self) -> None:
-        """Store the response before its run starts, so that any replica can be asked for it.
+        """Store the response before its run starts, so that any replica can return it.
 
         Raises StoreUnavailableError.
         """

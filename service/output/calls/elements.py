@@ -14,7 +14,6 @@ from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Waiting
 
 _MAX_DEPTH = 64
-_SPACE = re.compile(r"\s+")
 _KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
@@ -109,8 +108,7 @@ def _string(
 
     while True:
         yield from _to_mark(source, body, emit)
-        space: list[str] = []
-        yield from source.run(_SPACE, space.append)
+        space = yield from source.white_space()
         if (yield from source.accept(f"</{key}>")):
             marked = False
         elif (yield from source.at(body.call_close, *siblings)):
@@ -119,7 +117,7 @@ def _string(
             yield from source.until(">", emit=_ignore)
             marked = False
         else:
-            emit(body.mark + "".join(space))  # it is the text's own
+            emit(body.mark + space)  # it belongs to the text
             continue
         sink.arguments('"')
         return marked
@@ -133,10 +131,10 @@ def _element(
     children: list[tuple[str, _Element]] = []
     marked = False
     while True:
-        space: list[str] = []
+        space = ""
         if not marked:
             yield from _to_mark(source, body, pieces.append)
-            yield from source.run(_SPACE, space.append)
+            space = yield from source.white_space()
         marked = False
         if (yield from source.accept(f"</{key}>")):
             break
@@ -147,7 +145,7 @@ def _element(
             yield from source.until(">", emit=_ignore)
             break
         if depth >= _MAX_DEPTH or not (yield from source.accept("<")):
-            pieces.append(body.mark + "".join(space))
+            pieces.append(body.mark + space)
             continue
         name = (yield from source.text_until(">", limit=MAX_NAME_CHARS)).strip()
         child = yield from _element(source, body, name, depth + 1)

@@ -29,7 +29,7 @@ def read_parameters(
     *,
     inner: bool = False,
 ) -> Waiting:
-    """Read one call, or if calls have tags of their own, all calls up to ``close``. ``inner``: the
+    """Read one call, or if each call has its own tags, all calls up to ``close``. ``inner``: the
     surrounding tag is missing."""
     made = False
     while True:

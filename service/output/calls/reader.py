@@ -104,8 +104,8 @@ def _stands(source: Source, tags: tuple[str, ...]) -> Generator[None, None, bool
 
 
 def resumes_at(tags: ToolCallTags, tools: ToolSchemas) -> tuple[str, ...]:
-    """Return the texts with which another call begins after a malformed one, for formats whose
-    calls have no tags of their own."""
+    """Return the texts with which another call begins after a malformed one, for formats that do
+    not put each call in tags."""
     match tags.body:
         case JsonBody() as body:
             return tuple(f"{{{dumps(key)}:" for key in first_keys(body, tools))

@@ -111,6 +111,12 @@ class Source:
             self._read.append(text)
         return text
 
+    def white_space(self) -> Generator[None, None, str]:
+        """Consume white space, if there is any, and return it."""
+        pieces: list[str] = []
+        yield from self.run(_SPACE, pieces.append)
+        return "".join(pieces)
+
     def space(self) -> Waiting:
         """Consume white space. Raises EndOfTextError if nothing follows it."""
         while True:

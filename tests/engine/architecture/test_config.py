@@ -84,7 +84,7 @@ def test_null_means_absent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["Qwen2ForCausalLM", "Qwen3ForCausalLM"])
-def test_qwen_slides_only_where_it_is_told(tmp_path: Path, family: str) -> None:
+def test_qwen_uses_a_sliding_window_only_if_configured(tmp_path: Path, family: str) -> None:
     sliding = {"architectures": [family], "sliding_window": 9, "max_window_layers": 3}
     assert load(tmp_path, **sliding).sliding_windows == (None,) * 4
     assert load(tmp_path, use_sliding_window=True, **sliding).sliding_windows == (
@@ -108,7 +108,7 @@ def test_the_checkpoints_dtype_is_read_under_either_name(tmp_path: Path, key: st
     assert load(tmp_path, **{key: "bfloat16"}).dtype == "bfloat16"
 
 
-def test_an_unserved_architecture_is_told_what_is_served(tmp_path: Path) -> None:
+def test_an_unsupported_architecture_is_refused_with_the_supported_ones(tmp_path: Path) -> None:
     message = refusal(tmp_path, architectures=["MambaForCausalLM"])
     assert "MambaForCausalLM is not supported" in message
     assert all(name in message for name in ARCHITECTURES)
@@ -159,13 +159,13 @@ def test_a_bad_field_is_named(tmp_path: Path, changes: dict[str, Any], named: st
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000, '"text"', "\x00"])
-def test_a_file_that_is_no_json_object_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_json_object_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ConfigError, match=r"config\.json"):
         load_model_config(tmp_path)
 
 
-def test_a_missing_directory_and_a_missing_file_are_told_apart(tmp_path: Path) -> None:
+def test_a_missing_directory_and_a_missing_file_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a directory"):
         load_model_config(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"cannot read .*config\.json"):

@@ -47,7 +47,9 @@ def test_every_served_encoder_is_known_as_one(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "content", ['{"architectures": ["LlamaForCausalLM"]}', "{}", '{"architectures": 3}', "{", None]
 )
-def test_what_is_no_encoder_or_cannot_be_read_is_none(content: str | None, tmp_path: Path) -> None:
+def test_an_unreadable_or_other_model_is_not_an_encoder(
+    content: str | None, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     assert not is_encoder(tmp_path)

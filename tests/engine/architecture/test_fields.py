@@ -1,4 +1,4 @@
-"""A field is read if it has the type and bounds asked for; anything else names file and field."""
+"""A field must have the required type and bounds; an error names the file and the field."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_whole_numbers_are_read_however_json_writes_them() -> None:
         ([], lambda f: f.section("x"), "an object"),
     ],
 )
-def test_what_does_not_fit_names_file_field_and_what_was_expected(
+def test_a_mismatch_names_file_field_and_expectation(
     value: object, read: Callable[[ConfigFields], object], expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -79,7 +79,7 @@ def test_one_token_id_or_several() -> None:
     assert fields(x=[7, 0]).token_ids("x") == (7, 0)
 
 
-def test_a_section_tells_where_it_is() -> None:
+def test_an_error_in_a_section_names_the_section() -> None:
     section = fields(rope={"factor": "two"}).section("rope")
     assert section is not None
     with pytest.raises(ConfigError, match=r"^config\.json: rope: factor must be a number"):

@@ -1,4 +1,4 @@
-"""Decoding from kept copies of contexts equals attention over them, whoever comes and goes."""
+"""Decoding from copies of contexts equals attention over the contexts as rows come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Row:
 
 
 class Decoding:
-    """Runs decode steps of any company of rows and checks each against float64."""
+    """Runs decode steps of any set of rows and checks each against float64."""
 
     def __init__(self, max_bytes: int = 1 << 20) -> None:
         torch.manual_seed(0)
@@ -121,7 +121,7 @@ def kept(plan: WindowPlan) -> list[bool]:
     return [group.mirror is not None and not group.mirror.fills for group in plan.decode]
 
 
-def test_a_steady_company_is_gathered_once_and_then_only_extended() -> None:
+def test_an_unchanged_set_of_rows_is_gathered_once_and_then_only_extended() -> None:
     decoding = Decoding()
     for uid, length in enumerate((30, 28, 25)):
         decoding.add(uid, length)
@@ -145,7 +145,7 @@ def test_contexts_beyond_the_memory_are_gathered() -> None:
     assert all(decoding.step([0]).decode[0].mirror is None for _ in range(4))
 
 
-def test_a_changed_company_is_gathered_again() -> None:
+def test_a_changed_set_of_rows_is_gathered_again() -> None:
     decoding = Decoding()
     for uid in range(3):
         decoding.add(uid, 20)

@@ -9,7 +9,7 @@ from engine.attention.plans import PlanBuilder
 from tests.engine.attention.scaled_cache import scaled_cache
 
 
-def test_what_torch_gathers_is_what_it_stored(device: torch.device) -> None:
+def test_torch_gathers_what_it_stored(device: torch.device) -> None:
     cache = scaled_cache(device)
     shape = CacheShape(8, 2)
     builder = PlanBuilder(shape, [None], torch.float32, device)

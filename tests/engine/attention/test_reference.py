@@ -164,7 +164,7 @@ def test_a_chunk_longer_than_a_tile_equals_float64_attention(
     assert_equal(*attend([Piece(start, 600), Piece(17, 1)], window=window))
 
 
-def test_what_lies_behind_a_context_in_its_last_block_is_not_seen() -> None:
+def test_slots_after_a_context_in_its_last_block_are_not_read() -> None:
     batch = [Piece(10, 1), Piece(3, 1), Piece(1, 7), Piece(20, 5)]
     assert_equal(*attend(batch, poison=1e30))
 

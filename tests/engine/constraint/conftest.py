@@ -23,7 +23,7 @@ class Subject:
 
 @pytest.fixture(scope="session")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    """Random weights behind a real tokenizer, and what transformers reads of them."""
+    """Random weights with a real tokenizer, and what transformers reads from them."""
     from tests.engine.tiny_models import Variant, save_model  # which takes long to import
 
     torch.set_num_threads(1)

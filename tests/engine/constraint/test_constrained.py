@@ -1,4 +1,4 @@
-"""Constraints beside everything else an engine does with a sequence."""
+"""Constraints together with everything else an engine does with a sequence."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_end_token_is_sampled_only_where_the_grammar_may_end(
         assert engine.text(answer) == "ab"  # it ends as soon as it may
 
 
-def test_ignoring_the_end_token_goes_on_as_long_as_the_grammar_does(engine: Engine) -> None:
+def test_ignoring_the_end_token_continues_as_long_as_the_grammar_does(engine: Engine) -> None:
     grammar = lark("start: /(ab){1,20}/")
     answer = engine.run_one(grammar, ignore_eos=True, temperature=1.0)
     assert engine.text(answer) == "ab" * 20
@@ -152,7 +152,7 @@ def test_the_same_seed_gives_the_same_answer_alone_and_in_company(engine: Engine
     assert together(engine, 6) == alone
 
 
-def test_preempted_sequences_go_on_where_their_grammar_stood(model: Model, engine: Engine) -> None:
+def test_preempted_sequences_resume_with_their_grammars_state(model: Model, engine: Engine) -> None:
     undisturbed = together(engine, 8, prompt=list(range(5, 45)))
     tight = Engine(model)
     tight.core.scheduler.pool = type(tight.core.scheduler.pool)(14)
@@ -208,7 +208,7 @@ def test_a_free_grammar_changes_nothing(engine: Engine) -> None:
         assert free.token_ids == bare.token_ids
 
 
-def test_json_is_parsed_whole_whatever_the_logit_bias(engine: Engine, model: Model) -> None:
+def test_json_is_complete_with_any_logit_bias(engine: Engine, model: Model) -> None:
     grammar = lark('start: %json {"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
     bias = dict.fromkeys(model.tokenizer.encode("hello world").ids, 40.0)
     for seed in range(6):

@@ -1,4 +1,4 @@
-"""Grammars are compiled once, beside the engine's steps, and hold up nobody."""
+"""Grammars are compiled once, in parallel to the engine's steps, without delaying them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     opened.set()
 
 
-def test_a_grammar_that_is_being_compiled_holds_up_nobody(
+def test_a_grammar_being_compiled_delays_no_other_sequence(
     engine: Engine, gate: threading.Event
 ) -> None:
     waiting = engine.submit(WORD)

@@ -1,4 +1,4 @@
-"""Grammars allow exactly the tokens that go on with one of their texts, within their limits."""
+"""Grammars allow exactly the tokens that continue one of their texts, within their limits."""
 
 from __future__ import annotations
 

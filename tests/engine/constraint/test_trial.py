@@ -46,7 +46,7 @@ def test_it_says_that_it_is_ready_before_it_is_asked_anything(tokens: Tokens) ->
     assert verdicts(tokens) == [Verdict()]
 
 
-def test_sound_grammars_pass_and_others_are_told_why_they_do_not(tokens: Tokens) -> None:
+def test_valid_grammars_pass_and_others_are_refused_with_the_reason(tokens: Tokens) -> None:
     _, sound, broken, empty, after = verdicts(
         tokens,
         grammar(WORD),
@@ -67,7 +67,7 @@ def test_a_converted_grammar_is_one_that_passes(tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("gbnf", ["root ::= (", "(" * 100_000])
-def test_what_is_no_gbnf_is_refused_in_words(tokens: Tokens, gbnf: str) -> None:
+def test_invalid_gbnf_is_refused_with_an_explanation(tokens: Tokens, gbnf: str) -> None:
     _, refused, after = verdicts(tokens, ConvertGrammar(gbnf), grammar(WORD))
     assert refused.error
     assert refused.grammar is None

@@ -1,4 +1,4 @@
-"""Worker threads run tasks in order, outlive those that fail, and end when they are told to."""
+"""Worker threads run tasks in order, outlive those that fail, and end on request."""
 
 from __future__ import annotations
 

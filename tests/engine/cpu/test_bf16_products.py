@@ -107,7 +107,7 @@ def test_other_weights_are_right_in_tiles_of_avx512(opened: Library, kind: Weigh
         assert torch.equal(mapped(opened, packed, x[:rows]), together[:rows])
 
 
-def test_a_row_is_the_same_to_the_last_bit_in_any_company(opened: Library) -> None:
+def test_a_row_is_the_same_to_the_last_bit_in_any_batch(opened: Library) -> None:
     packed = packed_pairs(opened, random(96, 700, seed=3).bfloat16().float())
     x = random(50, 700, seed=4)
     alone = torch.cat([mapped(opened, packed, row[None]) for row in x])
@@ -165,7 +165,7 @@ def test_sums_are_those_of_the_instruction_to_the_last_bit(
             assert Fraction(result) == total
 
 
-def test_what_is_beside_a_row_takes_no_part(opened: Library) -> None:
+def test_neighbouring_rows_do_not_affect_a_row(opened: Library) -> None:
     """An odd number of inputs leaves half a pair over: neither it nor older values count."""
     wide = packed_pairs(opened, torch.ones(3, 80))
     mapped(opened, wide, torch.full((40, 80), math.inf))
@@ -262,7 +262,7 @@ def test_a_model_equals_float64_with_its_inputs_rounded_or_not(
     exact = oracle_states(oracle, tokens)
     rounded = oracle_states(rounding_linear_inputs(oracle), tokens)
     effect = (rounded - exact).abs().max()
-    assert effect > 1e-2  # so what follows tells one from the other
+    assert effect > 1e-2  # so that the following assertions can distinguish the two
     found = states(decoder, config, tokens, (9, 1, 7, 1, 22)).double()
     off = (found - (rounded if bf16_products else exact)).abs().amax(dim=1)
     # Where float32 ends up on the other side of a tie than float64, a row is off by a rounding.

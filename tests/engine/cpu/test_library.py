@@ -26,7 +26,7 @@ def test_without_a_compiler_the_reason_is_given(
 
 @pytest.mark.debian
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_what_does_not_compile_leaves_no_file_and_the_compiler_s_words(
+def test_a_failed_compilation_leaves_no_file_and_reports_the_compilers_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.c"
@@ -119,7 +119,7 @@ def test_a_level_that_the_compiler_does_not_know_is_left_out_and_named(
 
 @pytest.mark.debian
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_where_the_compiler_knows_only_a_lesser_level_that_is_used(
+def test_the_best_level_that_the_compiler_supports_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old_compiler: str
 ) -> None:
     monkeypatch.setattr(library, "levels_for", lambda flags: [BEST, BASE])
@@ -129,7 +129,7 @@ def test_where_the_compiler_knows_only_a_lesser_level_that_is_used(
     assert found.path.name == library.file_name(BASE)
 
 
-def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
+def test_the_best_library_in_an_image_is_opened(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without a compiler: one for a lesser level is better than none."""
@@ -143,7 +143,7 @@ def test_of_an_image_s_libraries_the_best_that_is_there_is_opened(
         assert library.library.__wrapped__() == path
 
 
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     (tmp_path / "forward.so").write_bytes(b"text")
     with pytest.raises(LibraryUnavailableError, match="cannot open"):
         Library(tmp_path / "forward.so")

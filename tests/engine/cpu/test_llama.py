@@ -28,7 +28,7 @@ try:
 except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-# Products of bfloat16 in hardware round more than the oracle here; they have tests of their own.
+# Products of bfloat16 in hardware round more than the oracle here; they have separate tests.
 PLAIN = copy.copy(LIBRARY)
 PLAIN.bf16_products = False
 CPU = torch.device("cpu")
@@ -188,7 +188,7 @@ def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed
     subject.assert_close(all_found, all_wanted)
 
 
-def test_a_row_is_the_same_to_the_last_bit_in_any_company(subject: Subject) -> None:
+def test_a_row_is_the_same_to_the_last_bit_in_any_batch(subject: Subject) -> None:
     """So a seeded request's tokens do not depend on who else is in the batch."""
     chance = random.Random(7)
     text = chance.choices(range(VOCABULARY), k=40)

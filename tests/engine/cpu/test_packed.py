@@ -45,7 +45,7 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
 
 @pytest.mark.parametrize("inputs", [8, 64, 600, 1032])
 @pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16, WeightKind.INT8])
-def test_a_linear_map_equals_float64_whatever_its_weights_and_rows(
+def test_a_linear_map_matches_float64_for_any_weights_and_rows(
     kind: WeightKind, inputs: int
 ) -> None:
     chance = torch.Generator().manual_seed(inputs)

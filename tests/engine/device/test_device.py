@@ -1,5 +1,4 @@
-"""Where to compute, in what precision and on how many threads: what is asked for, else what is
-there."""
+"""Which device, precision and number of threads are used: as requested, else what is available."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_a_device_that_is_not_there_is_refused_and_none_is_chosen_for_auto() -> None:
+def test_an_unavailable_device_is_refused_and_never_chosen_for_auto() -> None:
     assert choose_device("auto") == choose_device("cpu") == CPU
     with pytest.raises(DeviceError, match="--device cuda"):
         choose_device("cuda")
@@ -60,12 +59,12 @@ def test_bfloat16_is_in_hardware_where_linux_says_so() -> None:
     assert cpu_has_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(words))
 
 
-def test_what_is_read_back_from_a_cpu_is_the_tensors() -> None:
+def test_reading_back_from_a_cpu_returns_the_tensors() -> None:
     one, two = torch.arange(3), torch.ones(2)
     assert [found.tolist() for found in Readback(one, two).wait()] == [[0, 1, 2], [1, 1]]
 
 
-def test_huge_pages_are_asked_for_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_pages_are_enabled_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
     prefer_huge_pages()
     assert os.environ["THP_MEM_ALLOC_ENABLE"] == "0"
@@ -112,7 +111,7 @@ def test_a_container_s_quota_bounds_the_cores(machine: Path, quota: str, cores: 
     assert usable_cores() == cores
 
 
-def test_where_nothing_tells_the_cores_each_hardware_thread_is_one(
+def test_without_topology_each_hardware_thread_counts_as_a_core(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "_TOPOLOGY", str(machine / "nowhere" / "{}" / "{}"))
@@ -127,7 +126,7 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("machine", "threads")
-def test_threads_are_those_asked_for_else_all_cores_but_one_shared_among_ranks(
+def test_threads_are_as_requested_else_all_cores_but_one_shared_among_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

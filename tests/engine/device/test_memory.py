@@ -1,5 +1,5 @@
-"""The KV cache is given what weights, steps and graphs leave; who runs out of memory is told for
-what. No GPU: a stand-in for one keeps account."""
+"""The KV cache gets the memory that weights, steps and graphs leave; out-of-memory errors say what
+the memory was for. Needs no GPU: a fake device counts memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 class Allocation:
-    """Memory of the device, until nobody holds on to it."""
+    """Memory of the device that is in use until the last reference to it is gone."""
 
     def __init__(self, device: AccountedDevice, num_bytes: int, *, by_torch: bool) -> None:
         device.take(num_bytes, by_torch=by_torch)
@@ -39,8 +39,8 @@ class Allocation:
 
 
 class AccountedDevice:
-    """What ``torch.cuda`` tells of a device: torch keeps what it was given until it is told to
-    let go (``empty_cache``), the driver gives back at once."""
+    """What ``torch.cuda`` reports about a device: torch keeps memory until ``empty_cache``, the
+    driver frees it at once."""
 
     def __init__(self, total: int, weights: int) -> None:
         self.total = total
@@ -158,9 +158,7 @@ OUT_OF_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.
         (chained(ValueError("out of memory"), RuntimeError("broken off")), False),
     ],
 )
-def test_what_comes_from_a_lack_of_memory_is_told_from_what_does_not(
-    error: Exception, is_one: bool
-) -> None:
+def test_errors_caused_by_a_lack_of_memory_are_recognised(error: Exception, is_one: bool) -> None:
     assert is_out_of_memory(error) is is_one
     expected = OutOfMemoryError if is_one else type(error)
     with pytest.raises(expected), explaining(CPU, "a thing", "lower --it"):
@@ -173,7 +171,7 @@ def test_torchs_own_error_on_a_cpu_is_one() -> None:
         torch.empty(1 << 60)
 
 
-def test_the_innermost_purpose_is_told() -> None:
+def test_the_innermost_purpose_is_reported() -> None:
     with (
         pytest.raises(OutOfMemoryError, match="for the inner"),
         explaining(CPU, "the outer", "-"),
@@ -182,7 +180,7 @@ def test_the_innermost_purpose_is_told() -> None:
         raise OUT_OF_MEMORY
 
 
-def test_what_is_free_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     AccountedDevice(80 * GIB, weights=79 * GIB).patch(monkeypatch)
     cuda = torch.device("cuda", 0)
     told = r"cuda:0 has too little memory for a thing \(1.00 GiB of 80.00 GiB are free, .*79.00 GiB"
@@ -221,7 +219,7 @@ def test_each_stage_that_runs_out_of_memory_says_what_it_was_for_and_what_to_low
         load_runner(model, num_kv_blocks=8, max_model_len=128)
 
 
-def test_a_cache_too_small_beside_the_rest_says_what_the_rest_takes(
+def test_a_cache_that_does_not_fit_is_reported_with_the_memory_used_by_the_rest(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile = MemoryProfile(total=GIB, free=GIB // 2, step=GIB // 4, graphs=GIB)

@@ -88,7 +88,9 @@ def test_the_loader_takes_the_kernels_where_they_know_the_model(
     assert isinstance(decoder("qwen3", "auto"), KernelLlama) == (device.type == "cuda")
 
 
-def test_kernels_asked_for_in_vain_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_cannot_run_report_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_model(VARIANTS["qwen3"], tmp_path)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(ModelError, match="--gpu-path triton: triton compiles for GPUs only"):

@@ -1,4 +1,4 @@
-"""An engine core over the checking model, two connections to it, and what these are told."""
+"""An engine core over the checking model, two connections to it, and what they receive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tokens(outputs: StepOutputs) -> list[tuple[int, int]]:
 
 
 class Listener:
-    """Gathers what each connection is told until nothing is left to do."""
+    """Collects what each connection receives until there is no more work."""
 
     def __init__(self, core: EngineCore) -> None:
         self.tokens: dict[tuple[int, int], list[int]] = {}

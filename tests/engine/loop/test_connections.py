@@ -1,4 +1,4 @@
-"""The engine's unix socket, without an engine behind it."""
+"""The engine's unix socket, without an engine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def receive_exactly(peer: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def test_what_a_connection_sends_comes_in_order_and_then_its_end(server: Server) -> None:
+def test_a_connections_messages_arrive_in_order_and_then_its_end(server: Server) -> None:
     peer, connection = server.connect()
     peer.sendall(encode_frame(Abort([1])) + encode_frame(Abort([2])))
     peer.close()

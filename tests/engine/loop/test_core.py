@@ -1,4 +1,4 @@
-"""What the engine makes of submissions, aborts and failures, and what it tells of them."""
+"""What the engine does with submissions, aborts and failures, and what it reports about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine.checking_runner import EOS, CheckingRunner, continue_alone, pr
 from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit, tokens
 
 
-def test_each_connection_hears_of_its_own_sequences_and_of_the_state_of_all() -> None:
+def test_each_connection_gets_its_own_sequences_and_the_state_of_all() -> None:
     core = engine()
     core.add(ALICE, submit(7, [1, 2, 3]))
     core.add(BOB, submit(7, [4, 5]))
@@ -36,7 +36,7 @@ def test_the_first_step_admits_prefills_and_samples() -> None:
     assert core.step()[BOB].phase is StepPhase.MIXED
 
 
-def test_who_begins_to_run_can_be_told_before_a_step_that_ends_the_engine() -> None:
+def test_admitted_sequences_can_be_sent_before_a_step_that_kills_the_engine() -> None:
     told: list[tuple[int, int]] = []
     core = EngineCore(
         CheckingRunner(vocab_size=1000, broken=True),
@@ -55,7 +55,7 @@ def test_who_begins_to_run_can_be_told_before_a_step_that_ends_the_engine() -> N
     assert told == [(ALICE, 7), (BOB, 7)]  # the third finds no room in this step
 
 
-def test_the_record_tells_what_the_sequence_cost_and_when() -> None:
+def test_the_record_has_what_the_sequence_cost_and_when() -> None:
     core = engine()
     core.add(ALICE, submit(7))
     finished = Listener(core).finished[ALICE, 7]
@@ -98,7 +98,7 @@ def test_an_end_of_sequence_token_stops_it_and_is_named() -> None:
     assert heard.finished[ALICE, 7].stop_token_id == EOS
 
 
-def test_ignore_eos_goes_on_but_stop_tokens_still_stop() -> None:
+def test_ignore_eos_continues_but_stop_tokens_still_stop() -> None:
     core = engine(CheckingRunner(vocab_size=5))
     expected = continue_alone([1, 2, 3], 60, 5)
     core.add(ALICE, submit(7, max_tokens=60, stop_token_ids=frozenset((4,))))
@@ -114,7 +114,7 @@ def test_nothing_stops_a_sequence_below_min_tokens() -> None:
     assert len(Listener(core).tokens[ALICE, 7]) > stops
 
 
-def test_the_context_length_ends_a_sequence_whatever_max_tokens_says() -> None:
+def test_the_context_length_ends_a_sequence_regardless_of_max_tokens() -> None:
     core = engine(CheckingRunner(vocab_size=1000, max_model_len=10))
     core.add(ALICE, submit(7, max_tokens=10**9))
     heard = Listener(core)
@@ -200,7 +200,7 @@ def test_a_connection_that_goes_takes_its_sequences_with_it() -> None:
     assert runner.forgotten == [0]
 
 
-def test_the_runner_is_told_of_every_end_once() -> None:
+def test_the_runner_is_notified_of_every_end_once() -> None:
     runner = CheckingRunner(vocab_size=1000)
     core = engine(runner)
     for handle in range(5):
@@ -227,11 +227,11 @@ def test_a_sequence_whose_sampling_fails_ends_alone() -> None:
 # --- prompt logprobs ----------------------------------------------------------------------------
 
 
-def test_prompt_logprobs_are_whole_and_told_once_however_the_prompt_was_computed() -> None:
+def test_prompt_logprobs_are_complete_and_sent_once_however_the_prompt_was_computed() -> None:
     prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
     core = engine(max_num_batched_tokens=4)
     core.add(ALICE, submit(7, prompt, prompt_logprobs=0))
-    # Eight of ten tokens are computed, and told as soon as they are.
+    # Eight of ten tokens are computed, and sent as soon as they are.
     before = [one for _ in range(2) for one in core.step()[ALICE].prompt_logprobs]
     core.scheduler.preempt(core.scheduler._running[0])
     heard = Listener(core)

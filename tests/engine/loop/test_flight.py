@@ -12,7 +12,7 @@ from tests.engine.checking_runner import CheckedStep, CheckingRunner, continue_a
 from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit
 
 
-def test_a_step_that_fails_once_costs_nobody_a_token() -> None:
+def test_a_step_that_fails_once_loses_no_tokens() -> None:
     runner = CheckingRunner(vocab_size=1000)
     core = engine(runner)
     core.add(ALICE, submit(1))
@@ -123,7 +123,7 @@ def test_a_step_is_launched_before_the_tokens_of_the_last_one_are_waited_for() -
     ]
 
 
-def test_a_sequence_that_stops_is_computed_a_step_too_far_and_nobody_hears_of_it() -> None:
+def test_the_extra_step_of_a_stopped_sequence_is_not_reported() -> None:
     expected = continue_alone([1, 2, 3], 4, 1000)
     runner = CheckingRunner(vocab_size=1000, ahead=True)
     core = engine(runner)

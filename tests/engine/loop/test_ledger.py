@@ -1,4 +1,5 @@
-"""Who lives in an engine and what their connections are told, without scheduler or runner."""
+"""Which sequences are in an engine and what their connections receive, without scheduler or
+runner."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def tokens(outputs: StepOutputs) -> list[tuple[int, int]]:
     )
 
 
-def test_each_connection_is_told_of_its_own_sequences_once(ledger: Ledger) -> None:
+def test_each_connection_gets_its_own_sequences_once(ledger: Ledger) -> None:
     hers, his = entry(ledger, ALICE, 7, 0), entry(ledger, BOB, 7, 1)
     ledger.token(hers, SampledToken(11))
     ledger.token(his, SampledToken(12))
@@ -93,7 +94,7 @@ def test_a_handle_in_use_is_a_broken_protocol_on_its_own_connection(ledger: Ledg
     ledger.require_unused(ALICE, 7)
 
 
-def test_those_who_live_are_found_by_uid_by_handle_and_by_connection(ledger: Ledger) -> None:
+def test_live_sequences_are_found_by_uid_by_handle_and_by_connection(ledger: Ledger) -> None:
     first, second = entry(ledger, ALICE, 1, 0), entry(ledger, BOB, 2, 1)
     assert (ledger[0], ledger[1]) == (first, second)
     assert ledger.entries() == [first, second]
@@ -114,7 +115,7 @@ def test_an_end_is_counted_and_a_rejection_is_not(ledger: Ledger) -> None:
     assert rejected.arrival_time == rejected.finished_time == 9.0
 
 
-def test_who_begins_to_run_can_be_collected_ahead_of_the_rest(ledger: Ledger) -> None:
+def test_admitted_sequences_can_be_collected_before_the_rest(ledger: Ledger) -> None:
     hers = entry(ledger, ALICE, 7, 0)
     ledger.admit(hers.sequence, 2.0)
     ledger.token(hers, SampledToken(11))
@@ -134,7 +135,7 @@ def test_prompt_logprobs_that_come_again_are_reported_once(ledger: Ledger) -> No
     assert [(one.start, one.tokens) for one in told] == [(0, pieces[:3]), (3, pieces[3:])]
 
 
-def test_a_connection_that_closed_is_told_nothing(ledger: Ledger) -> None:
+def test_a_closed_connection_gets_no_messages(ledger: Ledger) -> None:
     ledger.leave(entry(ledger, ALICE, 7, 0))
     ledger.close(ALICE)
     assert set(collect(ledger)) == {BOB}

@@ -1,4 +1,4 @@
-"""What a connection has not been told yet, and the message that tells it."""
+"""Outputs that were not sent to a connection yet, and the message that sends them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_step_is_named_by_what_its_sequences_are_at(
         Outbox(prompt_logprobs=[PromptLogprobs(1, 0, [])]),
     ],
 )
-def test_whatever_is_to_be_told_is_news(box: Outbox) -> None:
+def test_an_outbox_with_any_output_is_not_empty(box: Outbox) -> None:
     assert Outbox().is_empty
     assert not box.is_empty
 

@@ -78,7 +78,7 @@ def raw(body: object) -> bytes:
 # --- connecting ---------------------------------------------------------------------------------
 
 
-def test_the_socket_answers_while_the_model_loads_and_tells_how_far_it_is(path: Path) -> None:
+def test_the_socket_answers_while_the_model_loads_and_reports_progress(path: Path) -> None:
     with checking_engine(path, "--load-seconds", "1"):
         early = EngineClient(path)
         assert early.wait(Loading) == Loading("weights", 1, 2)
@@ -101,7 +101,7 @@ def test_work_sent_while_the_model_loads_is_done_afterwards(path: Path) -> None:
         assert client.tokens[1] == continue_alone([1, 2, 3], 5, 1000)
 
 
-def test_each_connection_hears_its_own_tokens_only(shared: Path) -> None:
+def test_each_connection_gets_only_its_own_tokens(shared: Path) -> None:
     alice, bob = EngineClient(shared), EngineClient(shared)
     alice.submit(1, [1, 2, 3], 20)
     bob.submit(1, [4, 5], 30)
@@ -210,7 +210,7 @@ def test_nonsense_closes_only_the_connection_it_came_from(shared: Path, nonsense
     assert good.wait(Heartbeat).stats.kv_blocks_active == 0
 
 
-def test_a_malformed_submission_is_answered_and_its_connection_lives_on(shared: Path) -> None:
+def test_a_malformed_submission_is_answered_and_its_connection_stays_open(shared: Path) -> None:
     client = EngineClient(shared)
     client.submit(1, [1, 2, 3], 50)
     broken = {"type": "submit", "handle": 2, "request_id": "r", "prompt_token_ids": [1],
@@ -269,7 +269,7 @@ def test_a_signal_ends_what_runs_says_so_and_leaves_nothing(
     assert not path.exists()
 
 
-def test_sigusr1_writes_the_stacks_to_the_log_and_the_engine_goes_on(
+def test_sigusr1_writes_the_stacks_to_the_log_and_the_engine_continues(
     path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = f"simulated:tokenizer={ROOT / 'pocket' / 'weights'}"
@@ -328,7 +328,7 @@ def test_a_model_that_stops_working_is_reported_before_the_process_ends(
     assert not path.exists()
 
 
-def test_an_engine_that_is_killed_by_a_step_has_told_whom_it_ran(
+def test_an_engine_killed_by_a_step_has_reported_which_sequences_ran(
     path: Path, engine: subprocess.Popen[bytes]
 ) -> None:
     client = EngineClient(path)

@@ -63,7 +63,7 @@ def test_a_result_means(planned: ScheduledSequence, sampled: Sampled, expected: 
     assert verdict(planned, sampled, INFO, LIMIT) == expected
 
 
-def test_no_token_where_one_was_due_is_a_failure() -> None:
+def test_a_missing_token_is_a_failure() -> None:
     ruling = verdict(item(), None, INFO, LIMIT)
     assert (ruling.ends, ruling.is_computed) == (FinishReason.ERROR, False)
     assert "sampled no token" in str(ruling.failure)

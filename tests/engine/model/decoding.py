@@ -1,4 +1,4 @@
-"""A model directory's decoder in plain torch, run piece by piece over a cache of its own."""
+"""A model directory's decoder in plain torch, run piece by piece over a separate cache."""
 
 from __future__ import annotations
 

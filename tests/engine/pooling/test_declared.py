@@ -71,7 +71,7 @@ def test_an_asked_pooling_overrides_even_one_that_is_not_served(tmp_path: Path) 
         ([{"path": ""}], "type must be a string"),
     ],
 )
-def test_modules_that_are_not_served_or_lie_outside_are_refused(
+def test_unsupported_modules_and_those_outside_the_directory_are_refused(
     modules: Any, complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):

@@ -75,7 +75,7 @@ def test_sequences_are_kept_apart_and_forgotten() -> None:
     torch.testing.assert_close(rest, STATES[5:].sum(0) / TOKENS)
 
 
-def test_sums_are_float32_whatever_the_model_computes_in() -> None:
+def test_sums_are_float32_for_any_dtype_of_the_model() -> None:
     ones = torch.full((TOKENS, HIDDEN), 256.5).bfloat16().repeat(400, 1)
     sequence = Sequence(1, "r", [0] * len(ones), len(ones), SamplingParams(max_tokens=1))
     item = ScheduledSequence(sequence, 0, len(ones), completes=True)
@@ -102,6 +102,6 @@ def test_a_vector_is_cut_before_it_is_brought_to_length_one() -> None:
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_none_make_no_vector_even_where_they_are_cut_off(broken: float) -> None:
+def test_nan_and_infinity_make_no_vector_even_if_they_are_cut_off(broken: float) -> None:
     with pytest.raises(PoolingError, match="not finite"):
         shaped([1.0, broken], 1, True)

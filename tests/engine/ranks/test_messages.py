@@ -1,4 +1,4 @@
-"""What ranks tell each other arrives equal, and in its own direction only."""
+"""Messages between ranks arrive equal, and only in their own direction."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FROM_RANK: list[FromRank] = [
 
 
 @pytest.mark.parametrize("message", TO_RANK, ids=lambda message: type(message).__name__)
-def test_what_rank_0_says_arrives_equal(message: ToRank) -> None:
+def test_messages_from_rank_0_arrive_equal(message: ToRank) -> None:
     body = msgspec.msgpack.encode(message)
     assert msgspec.msgpack.decode(body, type=ToRank) == message
     with pytest.raises(msgspec.ValidationError):
@@ -62,7 +62,7 @@ def test_what_rank_0_says_arrives_equal(message: ToRank) -> None:
 
 
 @pytest.mark.parametrize("message", FROM_RANK, ids=lambda message: type(message).__name__)
-def test_what_the_others_say_arrives_equal(message: FromRank) -> None:
+def test_messages_from_the_other_ranks_arrive_equal(message: FromRank) -> None:
     body = msgspec.msgpack.encode(message)
     assert msgspec.msgpack.decode(body, type=FromRank) == message
     with pytest.raises(msgspec.ValidationError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.ranks.progress import LoadingProgress
 
 
-def test_the_slowest_rank_s_phase_is_told_and_how_far_all_are_in_it() -> None:
+def test_the_slowest_rank_s_phase_is_reported_with_the_progress_of_all() -> None:
     told: list[tuple[str, int, int]] = []
     progress = LoadingProgress(2, lambda *call: told.append(call))
     progress.update(0, "config", 1, 1)

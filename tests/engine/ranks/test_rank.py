@@ -1,4 +1,4 @@
-"""A rank does what rank 0 tells it, over a model whose KV cache checks itself."""
+"""A rank follows rank 0's instructions, with a model whose KV cache checks itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Led:
 
     def __init__(self) -> None:
         self.part, self.writer = Part(), StepWriter()
-        self.follower = Follower(self.part)  # type: ignore[arg-type]  # stands where ModelRunner does
+        self.follower = Follower(self.part)  # type: ignore[arg-type]  # replaces a ModelRunner
 
     def tell(self, *items: ScheduledSequence, ahead: bool, clears_blocks: bool = False) -> int:
         step = self.writer.write(StepPlan(items), ahead=ahead, clears_blocks=clears_blocks)
@@ -55,7 +55,7 @@ def sequence(uid: int, prompt: list[int], blocks: list[int]) -> Sequence:
     return Sequence(uid, "", list(prompt), len(prompt), GREEDY, block_table=blocks)
 
 
-def test_a_launched_step_chooses_tokens_when_told_and_none_for_those_who_are_skipped() -> None:
+def test_a_launched_step_samples_on_request_and_not_for_skipped_sequences() -> None:
     led = Led()
     items = [
         ScheduledSequence(sequence(uid, [uid, 2, 3], [uid]), 0, 3, completes=True)
@@ -75,7 +75,7 @@ def test_only_the_step_launched_last_can_be_sampled() -> None:
         led.follower.sample(Sample(number + 1, []))
 
 
-def test_what_ended_is_forgotten_and_blocks_are_cleared_before_the_plan_runs() -> None:
+def test_ended_sequences_are_dropped_and_blocks_cleared_before_the_plan_runs() -> None:
     led = Led()
     first, second = sequence(1, [1, 2], [0]), sequence(2, [4, 5], [1])
     led.tell(ScheduledSequence(first, 0, 2, completes=True), ahead=False)

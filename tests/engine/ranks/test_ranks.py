@@ -76,7 +76,7 @@ _OF_RANK_0 = 105  # it goes wrong when the step is over, and no other rank does
 
 
 class RankZero(FlawedRunner):
-    """Rank 0 with all the troubles of the others, and one of its own."""
+    """Rank 0 with all the failures of the others, and one that only it has."""
 
     @contextmanager
     def _troubled(self, plan: StepPlan) -> Iterator[None]:
@@ -128,7 +128,7 @@ def test_requests_at_which_all_ranks_fail_alike_fail_alone(
         assert output.finished is not None
         assert output.finished.reason is FinishReason.ERROR
         assert output.finished.error == UNTOLD
-    assert "flawed" in caplog.text  # the log says what clients are not told
+    assert "flawed" in caplog.text  # the log has what clients must not see
     assert [outputs[i].token_ids for i in (0, -1)] == [expected[i].token_ids for i in (0, -1)]
     assert later[0].token_ids == expected[-1].token_ids
 
@@ -151,7 +151,7 @@ def test_a_rank_that_hangs_in_a_step_is_named(model: Path) -> None:
     wait_gone(*STARTED)
 
 
-def test_a_rank_that_stands_still_is_noticed_also_while_there_is_nothing_to_do(
+def test_a_hanging_rank_is_noticed_even_when_there_is_nothing_to_do(
     model: Path,
 ) -> None:
     with parallel(model, 2, limits=RankLimits(silence=5.0, stall=120.0, exit=60.0)) as (
@@ -206,7 +206,7 @@ def test_ranks_that_are_closed_leave_nothing(model: Path) -> None:
 # --- while loading ------------------------------------------------------------------------------
 
 
-def test_sizes_that_do_not_divide_are_told_by_rank_0(
+def test_sizes_that_cannot_be_divided_are_reported_by_rank_0(
     model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ConfigError, match="its 4 attention heads cannot be shared evenly"):
@@ -254,7 +254,7 @@ def engine_process(
 
 
 @pytest.mark.parametrize("busy", [True, False], ids=["in mid-stream", "idle"])
-def test_a_killed_rank_ends_the_engine_soon_and_its_clients_are_told_why(
+def test_a_killed_rank_ends_the_engine_soon_and_its_clients_get_the_reason(
     model: Path, tmp_path: Path, busy: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "engine.sock"
@@ -310,7 +310,9 @@ def test_no_rank_outlives_a_killed_engine(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_does_not_divide_is_told_by_the_process(model: Path, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_divided_is_reported_by_the_process(
+    model: Path, tmp_path: Path
+) -> None:
     argv = engine_argv(model, tmp_path / "engine.sock", "--tensor-parallel-size", "3")
     run = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 1

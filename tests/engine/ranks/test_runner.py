@@ -245,7 +245,7 @@ def test_vectors_are_those_of_one_process(pooling: str, tmp_path: Path) -> None:
         assert vector == pytest.approx(expected.vectors[handle], abs=1e-5)
 
 
-# --- numbers that are none ----------------------------------------------------------------------
+# --- NaN and infinity -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("logprobs", [None, 0], ids=["seen by all", "seen by rank 0"])
@@ -256,7 +256,7 @@ def test_a_sequence_of_nan_fails_alone_and_its_blocks_can_be_used_again(
     save_model(VARIANTS["llama"], tmp_path)
     path = tmp_path / "model.safetensors"
     tensors = load_file(path)
-    tensors["model.embed_tokens.weight"][5] = math.inf  # whoever reads token 5 gets NaN
+    tensors["model.embed_tokens.weight"][5] = math.inf  # token 5 causes NaN
     save_file(tensors, path)
     flawed = SamplingParams(max_tokens=30, temperature=0.0, logprobs=logprobs)
     careful = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={5: -100.0})

@@ -1,4 +1,4 @@
-"""What the other ranks are told of a plan makes the same plan there."""
+"""The other ranks build the same plan from what rank 0 sends them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_growing_sequence_costs_only_what_it_gained() -> None:
     assert (planned.tokens, planned.blocks) == ([], [])
 
 
-def test_a_pending_token_is_told_once_it_is_known() -> None:
+def test_a_pending_token_is_reported_once_it_is_known() -> None:
     link, ahead = Link(), sequence(1, 3, [0])
     first = ScheduledSequence(ahead, 0, 3, True)
     assert_same(link.carry(first), first)

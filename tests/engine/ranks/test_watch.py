@@ -14,11 +14,11 @@ LIMITS = RankLimits(silence=15.0, stall=60.0, loading_stall=900.0, alone=5.0)
 
 
 class Watched:
-    """Rank 0 and two others, on a clock of their own."""
+    """Rank 0 and two others, with a fake clock."""
 
     def __init__(self, *, loaded: bool = True) -> None:
         self.begin = self.now = time.monotonic()
-        nobody: Any = None  # neither process nor channel is asked for a judgement
+        nobody: Any = None  # neither process nor channel is used by the watch
         self.ranks = [
             RankState(number, nobody, nobody, self.now, has_arrived=True, has_loaded=loaded)
             for number in (1, 2)
@@ -50,7 +50,7 @@ class Watched:
         rank.failed, rank.failed_at = RankFailed(step, calls, "ValueError: no", by_others), self.now
 
 
-def test_a_rank_that_is_not_heard_of_is_named_once_it_has_loaded() -> None:
+def test_a_silent_rank_is_named_once_it_has_loaded() -> None:
     watched = Watched()
     watched.own.is_busy = False
     assert watched.pass_time(30) is None
@@ -59,7 +59,7 @@ def test_a_rank_that_is_not_heard_of_is_named_once_it_has_loaded() -> None:
     assert loading.pass_time(100, beating=()) is None
 
 
-def test_a_time_in_which_this_process_stood_still_is_nobody_s_fault() -> None:
+def test_a_pause_of_this_process_is_not_blamed_on_any_rank() -> None:
     watched = Watched()
     assert watched.pass_time(1) is None
     watched.now += 300  # a frozen container
@@ -76,13 +76,13 @@ def test_a_step_that_gets_nowhere_is_blamed_on_the_rank_behind() -> None:
     assert 60 < watched.passed < 62
 
 
-def test_where_all_stand_at_the_same_call_nobody_is_blamed_alone() -> None:
+def test_when_all_ranks_are_in_the_same_call_none_is_blamed_alone() -> None:
     verdict = Watched().pass_time(100)
     assert verdict is not None
     assert verdict.startswith("every rank hangs in step 3, for 60 s")
 
 
-def test_any_call_that_begins_is_progress_and_rest_is_no_hanging() -> None:
+def test_any_call_that_begins_is_progress_and_idling_is_not_a_hang() -> None:
     watched = Watched()
     for call in range(1, 4):
         assert watched.pass_time(50) is None
@@ -94,7 +94,7 @@ def test_any_call_that_begins_is_progress_and_rest_is_no_hanging() -> None:
     assert watched.pass_time(2) is not None
 
 
-def test_loading_may_take_long_as_long_as_somebody_comes_further() -> None:
+def test_loading_may_take_long_while_any_rank_makes_progress() -> None:
     watched = Watched(loaded=False)
     for done in range(3):
         assert watched.pass_time(800) is None
@@ -123,7 +123,7 @@ def test_a_failure_in_a_step_that_rank_0_has_done_counts_at_once(change: dict[st
     assert watched.pass_time(1) == "rank 2 failed: ValueError: no"
 
 
-def test_no_failure_counts_while_all_tell_where_they_stand() -> None:
+def test_no_failure_counts_while_all_ranks_report_their_position() -> None:
     watched = Watched()
     watched.fail(1, step=3)
     watched.own.is_settling, watched.own.step = True, 4

@@ -1,4 +1,4 @@
-"""A runner is assembled around a model: its cache within its memory, its limits told."""
+"""A runner is assembled around a model: its cache fits its memory, its limits are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_info_tells_what_was_loaded(model: Path) -> None:
+def test_info_describes_the_loaded_model(model: Path) -> None:
     info = load_runner(model, max_num_seqs=3, block_size=32).info
     assert info.architecture == "Qwen3ForCausalLM"
     assert (info.dtype, info.device) == ("float32", "cpu")
@@ -45,11 +45,11 @@ def test_the_cache_keeps_within_its_memory(model: Path) -> None:
     assert 0.65 * (1 << 20) < info.kv_cache_bytes <= 0.75 * (1 << 20)  # the rest is the mirror's
 
 
-def test_a_length_nobody_asked_for_gives_way_to_the_memory(model: Path) -> None:
+def test_a_default_length_is_reduced_to_fit_the_memory(model: Path) -> None:
     info = load_runner(model, num_kv_blocks=5, block_size=16).info
     assert info.max_model_len == 80
 
 
-def test_a_length_that_was_asked_for_must_fit(model: Path) -> None:
+def test_a_requested_length_must_fit(model: Path) -> None:
     with pytest.raises(KVCacheTooSmallError, match="lower --max-model-len"):
         load_runner(model, num_kv_blocks=5, block_size=16, max_model_len=81)

@@ -89,7 +89,7 @@ class Company:
 
 
 @given(st.integers(0, 10**9))
-def test_every_row_is_right_whoever_comes_grows_leaves_or_loses_its_blocks(seed: int) -> None:
+def test_every_row_is_correct_as_sequences_arrive_grow_leave_or_lose_blocks(seed: int) -> None:
     company, builder = Company(seed), BatchBuilder(RowsBuilder(), block_size=BLOCK)
     for _ in range(25):
         plan = company.plan()

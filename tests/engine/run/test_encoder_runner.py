@@ -1,4 +1,4 @@
-"""An encoder's vectors and scores are transformers', in any company."""
+"""An encoder's vectors and scores are transformers', in any batch."""
 
 from __future__ import annotations
 
@@ -167,7 +167,9 @@ def test_an_encoder_generates_nothing(bert: Path) -> None:
     assert engine.finished[handle].error == "BertModel does not generate"
 
 
-def test_the_declared_length_holds_unless_another_is_asked_for(bert: Path, tmp_path: Path) -> None:
+def test_the_declared_length_applies_unless_another_is_requested(
+    bert: Path, tmp_path: Path
+) -> None:
     save_encoder(ENCODERS["bert"], tmp_path)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
     assert load(tmp_path).info.max_model_len == 40

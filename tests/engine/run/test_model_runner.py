@@ -34,7 +34,7 @@ def test_a_plan_run_twice_gives_the_same(model: Path) -> None:
         take(first, *rows)
 
 
-def test_results_stand_in_the_plans_order_whatever_its_mixture(model: Path) -> None:
+def test_results_are_in_the_plans_order_for_any_mixture(model: Path) -> None:
     texts = {1: list(range(40)), 2: [9, 8, 7], 3: list(range(50, 75)), 4: [1]}
     blocks = {uid: list(range(uid * 8, uid * 8 + 8)) for uid in texts}
     expected = {}
@@ -56,7 +56,7 @@ def test_results_stand_in_the_plans_order_whatever_its_mixture(model: Path) -> N
 
 
 def test_sequences_that_join_leave_and_move_keep_their_own_blocks(model: Path) -> None:
-    """Greedy text of four sequences under changing company equals their text alone."""
+    """Greedy text of four sequences in changing batches equals their text computed alone."""
 
     def text(uid: int) -> list[int]:
         return [uid * 7 % VOCABULARY, *range(uid, uid + 9 * uid)]
@@ -83,8 +83,8 @@ def test_sequences_that_join_leave_and_move_keep_their_own_blocks(model: Path) -
     assert {uid: row.token_ids for uid, row in rows.items()} == alone
 
 
-def test_a_decode_that_stands_at_another_place_of_the_plan_is_still_itself(model: Path) -> None:
-    """A prompt of one token comes behind another's chunk, and decodes before the next one's."""
+def test_a_decode_row_at_another_position_in_the_plan_is_computed_correctly(model: Path) -> None:
+    """A prompt of one token comes after another's chunk, and decodes before the next one's."""
 
     def tokens(*companies: int) -> list[int]:
         runner, row = load_runner(model), sequence(9, [7], [9])
@@ -116,7 +116,7 @@ def test_a_preempted_sequence_that_returns_to_other_blocks_reads_those(model: Pa
 
 @pytest.fixture
 def flawed_model(tmp_path: Path) -> Path:
-    """Token 5 embeds to infinity: whoever reads it gets numbers that are none."""
+    """Token 5 embeds to infinity, so that sequences with it compute NaN or infinity."""
     save_model(VARIANTS["llama"], tmp_path)
     path = tmp_path / "model.safetensors"
     tensors = load_file(path)

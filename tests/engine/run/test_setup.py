@@ -78,7 +78,7 @@ def test_on_a_cpu_steps_do_not_run_ahead_unless_asked_and_dtypes_are_as_asked(
 @pytest.mark.parametrize(
     "settings", [{"cpu_path": "torch"}, {"dtype": "float16"}, {"kv_cache_dtype": "fp8"}]
 )
-def test_what_the_compiled_code_does_not_know_is_left_to_torch(
+def test_models_that_the_compiled_code_does_not_support_run_in_torch(
     model: Path, settings: dict[str, Any]
 ) -> None:
     config = EngineConfig(model=str(model), device="cpu", threads=1, **settings)

@@ -1,5 +1,5 @@
-"""Steady decode steps sample what whole steps sample, whoever comes and goes, also when launched
-before the host knows the tokens they build on."""
+"""Steady decode steps sample what whole steps sample as sequences come and go, also when launched
+before the host knows the previous step's tokens."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def steady_of(runner: ModelRunner) -> SteadyDecode:
 
 
 class Stream:
-    """A sequence whose host may lag behind the device."""
+    """A sequence whose state on the host may be older than on the device."""
 
     def __init__(self, runner: ModelRunner, uid: int, length: int, params: SamplingParams) -> None:
         first = 10 * (uid % 6)
@@ -216,7 +216,7 @@ def test_whole_and_steady_steps_hand_each_other_tokens_that_the_host_does_not_kn
     check(streams, reference)
 
 
-def test_a_pending_token_that_nobody_samples_is_an_error(runner: ModelRunner) -> None:
+def test_a_pending_token_that_is_never_sampled_is_an_error(runner: ModelRunner) -> None:
     steady = steady_of(runner)
     [stream] = start(runner, [5])
     steady.launch([stream.next()])

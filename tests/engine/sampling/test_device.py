@@ -1,4 +1,4 @@
-"""What the device's sampler is told, and which sequences it is not given."""
+"""What is sent to the device's sampler, and which sequences it does not sample."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sequence(**wanted: Any) -> Sequence:
     return Sequence(1, "r", [5, 6, 7], 1, params(**wanted))
 
 
-def test_switched_off_filters_are_told_as_such() -> None:
+def test_disabled_filters_are_marked_as_such() -> None:
     plain, all_on, too_wide = (
         params(temperature=0.5),
         params(temperature=0.5, min_p=0.25, top_k=3, top_p=0.75),
@@ -79,7 +79,7 @@ def test_temperature_and_filters_are_served_on_the_device(wanted: dict[str, Any]
         {"repetition_penalty": 1.1},
     ],
 )
-def test_whatever_else_is_asked_for_needs_the_host(wanted: dict[str, Any]) -> None:
+def test_any_other_parameter_needs_the_host(wanted: dict[str, Any]) -> None:
     assert not samples_on_device(sequence(**wanted))
 
 

@@ -12,7 +12,7 @@ from engine.step.step import SampledToken
 from tests.engine.sampling.rows import params, sampler, sequence, some_logits
 
 
-def test_logprobs_are_of_the_raw_distribution_whatever_was_sampled() -> None:
+def test_logprobs_are_of_the_raw_distribution_not_the_filtered_one() -> None:
     logits = some_logits(rows=2)
     allowed = token_mask((33, 34))
     heavy = params(temperature=0.0, logit_bias={33: 100.0}, allowed_tokens=allowed, logprobs=4)

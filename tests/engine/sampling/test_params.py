@@ -1,4 +1,4 @@
-"""What one sequence asks for is told alone as in a batch."""
+"""A single sequence's parameters are classified as they are in a batch."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def counted(subject: Sequence) -> TokenCounts:
 
 @settings(max_examples=60)
 @given(TOKENS, st.lists(TOKENS, max_size=4))
-def test_counts_are_of_the_output_in_whatever_portions_it_came(
+def test_counts_do_not_depend_on_how_the_output_was_split(
     prompt: list[int], portions: list[list[int]]
 ) -> None:
     counts = TokenCounts(prompt)

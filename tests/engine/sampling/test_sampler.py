@@ -230,7 +230,7 @@ def test_a_row_without_a_choice_fails_alone(
     rows = [sequence(i, params(seed=i, **wanted)) for i in range(3)]
     results = sampler().sample(logits.clone(), rows)
     assert isinstance(results[1], SamplingError)
-    assert not isinstance(results[1], RefusedError)  # nothing that was asked for: the model failed
+    assert not isinstance(results[1], RefusedError)  # not the request's fault: the model failed
     assert reason in str(results[1])
     for i in (0, 2):
         assert results[i] == sampler().sample(logits[i : i + 1].clone(), [rows[i]])[0]

@@ -31,7 +31,7 @@ def test_a_million_repeated_tokens_make_a_small_mask() -> None:
     assert len(token_mask(list(range(200)) * 5000)) == 25
 
 
-def test_tables_are_made_once_for_a_sequence_whatever_its_company(
+def test_tables_are_built_once_per_sequence_in_any_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[SamplingParams] = []

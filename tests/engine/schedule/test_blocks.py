@@ -14,7 +14,7 @@ def named_and_released(pool: BlockPool, key: bytes) -> int:
     return block
 
 
-def test_each_block_is_handed_out_once_and_then_there_are_none() -> None:
+def test_each_block_is_handed_out_once_until_none_are_left() -> None:
     pool = BlockPool(5)
     assert {pool.allocate() for _ in range(5)} == set(range(5))
     with pytest.raises(OutOfBlocksError):
@@ -79,7 +79,7 @@ def test_an_evicted_block_is_not_found_any_more() -> None:
     assert pool.counts() == BlockCounts(free=1, cached=0, active=0)
 
 
-def test_of_two_blocks_with_equal_contents_the_first_keeps_the_name() -> None:
+def test_the_first_of_two_blocks_with_equal_contents_keeps_the_name() -> None:
     pool = BlockPool(2)
     first, second = pool.allocate(), pool.allocate()
     pool.name(first, b"a")
@@ -89,7 +89,7 @@ def test_of_two_blocks_with_equal_contents_the_first_keeps_the_name() -> None:
     assert pool.counts() == BlockCounts(free=1, cached=0, active=1)
 
 
-def test_forgetting_the_cache_frees_what_nobody_holds() -> None:
+def test_forgetting_the_cache_frees_blocks_that_no_sequence_holds() -> None:
     pool = BlockPool(3)
     named_and_released(pool, b"a")
     held = pool.allocate()

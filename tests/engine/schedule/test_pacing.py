@@ -24,7 +24,7 @@ class PricedRunner:
     step_seconds: float = 0.005
     decode_seconds: float = 0.0002  # for each decode
     prompt_token_seconds: float = 0.00002  # at the beginning of a context; doubles every 8k tokens
-    joining_seconds: float = 0.0  # of any prompt tokens at all, beside decodes
+    joining_seconds: float = 0.0  # of any number of prompt tokens, in addition to decodes
     now: float = 0.0
     steps: list[tuple[int, int, float]] = field(default_factory=list)
     launch = None
@@ -138,7 +138,7 @@ def test_no_gap_doubles_while_a_long_prompt_arrives() -> None:
 
 
 def test_tokens_that_each_cost_more_than_a_step_come_one_by_one() -> None:
-    """As those of a small model behind a long context do."""
+    """As those of a small model with a long context do."""
     streams = running_streams(1.6, prompt_token_seconds=0.001)
     before, during = when_a_long_prompt_arrives(streams)
     assert during < 2 * before
@@ -181,7 +181,7 @@ def test_what_streams_take_alone_is_measured_before_prompts_join_them_and_now_an
 
 
 @pytest.mark.parametrize("slowdown", [1.001, 1.6, 100.0])
-def test_prompts_make_progress_whatever_the_bound(slowdown: float) -> None:
+def test_prompts_make_progress_with_any_bound(slowdown: float) -> None:
     pacer = PrefillPacer(slowdown)
     assert pacer.budget(4) == 0
     pacer.observe(4, 0, 0.001)

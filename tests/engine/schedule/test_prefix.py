@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from array import array
 
 import pytest
 
 from engine.messages import SamplingParams
-from engine.schedule.blocks import BlockPool
+from engine.schedule import prefix
 from engine.schedule.prefix import PrefixCache, block_hash, root_hash
 from engine.step.sequence import Sequence
 
@@ -29,7 +30,7 @@ def sequence(token_ids: list[int], salt: str = "", needs_whole_prompt: bool = Fa
 
 def cache_holding(token_ids: list[int], salt: str = "", num_blocks: int = 8) -> PrefixCache:
     """A cache in which a sequence of these tokens was computed, and then left."""
-    cache = PrefixCache(BlockPool(num_blocks), BLOCK_SIZE)
+    cache = PrefixCache(num_blocks, BLOCK_SIZE)
     compute(cache, token_ids, salt)
     return cache
 
@@ -84,7 +85,7 @@ def test_a_sequence_that_needs_its_whole_prompt_matches_nothing_but_is_kept() ->
 
 
 def test_only_blocks_that_are_full_are_kept() -> None:
-    cache = PrefixCache(BlockPool(8), BLOCK_SIZE)
+    cache = PrefixCache(8, BLOCK_SIZE)
     one = sequence([1, 2, 3, 4, 5, 6, 7, 8])
     one.block_table = [cache.pool.allocate(), cache.pool.allocate()]
     cache.keep(one, 0, 3)
@@ -109,7 +110,7 @@ def test_equal_contents_computed_twice_are_kept_once() -> None:
 
 
 def test_a_disabled_cache_keeps_and_finds_nothing() -> None:
-    cache = PrefixCache(BlockPool(8), BLOCK_SIZE, enabled=False)
+    cache = PrefixCache(8, BLOCK_SIZE, enabled=False)
     compute(cache, [1, 2, 3, 4])
     assert cache.pool.counts().free == 8
     assert num_hits(cache, [1, 2, 3, 4, 5]) == 0
@@ -119,12 +120,13 @@ def test_choices_of_one_request_name_their_prompt_s_blocks_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[list[int]] = []
+    chained = prefix._chained
 
-    def counted(parent: bytes, token_ids: list[int]) -> bytes:
-        made.append(token_ids)
-        return block_hash(parent, token_ids)
+    def counted(parent: bytes, packed: bytes) -> bytes:
+        made.append(array("i", packed).tolist())
+        return chained(parent, packed)
 
-    monkeypatch.setattr("engine.schedule.prefix.block_hash", counted)
+    monkeypatch.setattr(prefix, "_chained", counted)
     prompt = list(range(10))
     cache = cache_holding([*prompt, 7, 7, 7, 7, 7, 7])
     made.clear()

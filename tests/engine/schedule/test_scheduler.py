@@ -96,7 +96,7 @@ def test_a_prompt_longer_than_the_budget_is_computed_in_chunks() -> None:
     assert long.num_output_tokens == 2
 
 
-def test_decodes_go_on_beside_a_long_prompt() -> None:
+def test_decoding_continues_during_a_long_prompt() -> None:
     one = scheduler(max_num_batched_tokens=16)
     short, long = sequence(4), sequence(100)
     added(one, short)
@@ -143,7 +143,7 @@ def test_first_come_is_first_served_and_lower_priority_numbers_before_all() -> N
         ({"num_kv_blocks": 5}, WaitingReason.KV_BLOCKS),
     ],
 )
-def test_what_keeps_the_head_of_the_queue_waiting_is_told(
+def test_the_reason_why_the_head_of_the_queue_waits_is_reported(
     settings: dict[str, int], reason: WaitingReason
 ) -> None:
     one = scheduler(**settings)  # type: ignore[arg-type]  # only ints are given
@@ -153,7 +153,7 @@ def test_what_keeps_the_head_of_the_queue_waiting_is_told(
     assert one.waiting_reason is reason
 
 
-def test_nobody_overtakes_the_head_of_the_queue() -> None:
+def test_no_sequence_overtakes_the_head_of_the_queue() -> None:
     one = scheduler(num_kv_blocks=10)
     running, large, small = sequence(20), sequence(30), sequence(1)
     added(one, running, large, small)
@@ -194,7 +194,7 @@ def test_the_newest_sequence_is_preempted_when_an_older_one_needs_a_block() -> N
     assert (one.num_running, one.num_waiting, one.counters.preemptions) == (1, 1, 1)
 
 
-def test_priority_beats_age_when_somebody_must_be_preempted() -> None:
+def test_priority_beats_age_when_choosing_whom_to_preempt() -> None:
     one = scheduler(num_kv_blocks=5)
     old, urgent = sequence(8, priority=1), sequence(8, priority=0)
     added(one, old, urgent)
@@ -202,7 +202,7 @@ def test_priority_beats_age_when_somebody_must_be_preempted() -> None:
     assert (old.num_preemptions, urgent.num_preemptions) == (1, 0)
 
 
-def test_a_stream_goes_on_however_many_of_higher_priority_keep_coming() -> None:
+def test_a_stream_continues_however_many_of_higher_priority_arrive() -> None:
     """By steps: in a cache that holds little more than one of them, and slots for two."""
     one = scheduler(num_kv_blocks=10, max_num_seqs=2, max_num_batched_tokens=40)
     stream = sequence(8, priority=0)
@@ -229,7 +229,7 @@ def test_a_stream_goes_on_however_many_of_higher_priority_keep_coming() -> None:
     assert longest <= (MOST_OUT_OF_TURN + 1) * 2 * 12
 
 
-def test_who_was_overtaken_too_often_is_preempted_for_no_newcomer_whatever_its_priority() -> None:
+def test_a_sequence_overtaken_too_often_is_not_preempted_for_any_newcomer() -> None:
     one = scheduler(num_kv_blocks=50)
     low = sequence(8, priority=1)
     added(one, low)
@@ -259,7 +259,7 @@ def test_the_room_that_a_preemption_makes_can_be_used_at_once() -> None:
     assert set(planned) == {old.uid, urgent.uid}
 
 
-def test_who_is_preempted_for_a_prompt_loses_its_place_in_the_same_step() -> None:
+def test_a_sequence_preempted_for_a_prompt_leaves_the_same_step() -> None:
     one = scheduler(num_kv_blocks=13, max_num_batched_tokens=5)
     low, urgent = sequence(4, priority=1), sequence(40)
     added(one, low)
@@ -343,7 +343,7 @@ def test_sharing_a_prefix_admits_more_than_the_blocks_would_hold_apart() -> None
     assert one.pool.counts().active == 8 + 4
 
 
-def test_a_prefix_that_nobody_holds_takes_the_room_of_its_blocks() -> None:
+def test_a_prefix_that_no_sequence_holds_takes_the_room_of_its_blocks() -> None:
     one = scheduler(num_kv_blocks=8, enable_prefix_caching=True)
     first, other, again = sequence(20), sequence(11, first=100), sequence(21)
     added(one, first)
@@ -383,7 +383,7 @@ def test_a_finished_sequence_leaves_its_blocks_whether_it_ran_or_waited() -> Non
         one.finish(runs)
 
 
-def test_what_could_never_run_is_refused() -> None:
+def test_a_sequence_that_could_never_run_is_refused() -> None:
     small = scheduler(num_kv_blocks=4, block_size=4, max_model_len=400)
     assert small.max_sequence_len == 16
     with pytest.raises(ValueError, match="17 tokens"):

@@ -79,7 +79,7 @@ def test_the_one_that_came_first_gets_a_turn_however_many_go_ahead_of_it() -> No
     assert len(queue._heap) + len(queue._by_age) <= 2 * (2 * len(queue) + 64)
 
 
-def test_one_that_was_taken_by_age_and_comes_back_stands_where_it_ranks() -> None:
+def test_a_sequence_chosen_by_age_that_comes_back_is_queued_by_rank() -> None:
     queue = WaitingQueue()
     first = sequence(0, priority=1)
     queue.push(first)
@@ -94,7 +94,7 @@ def test_one_that_was_taken_by_age_and_comes_back_stands_where_it_ranks() -> Non
     assert queue.head() is None
 
 
-def test_one_that_was_overtaken_too_often_goes_before_every_priority() -> None:
+def test_a_sequence_overtaken_too_often_goes_before_every_priority() -> None:
     queue = WaitingQueue()
     patient = sequence(5, priority=1000)
     patient.num_overtaken = MOST_OVERTAKEN

@@ -57,7 +57,7 @@ def test_each_text_is_computed_once_whole_and_in_order_of_arrival(
     assert texts.counters.prompt_tokens_computed == sum(lengths)
 
 
-def test_nobody_overtakes_the_head_and_what_keeps_it_waiting_is_told() -> None:
+def test_no_sequence_overtakes_the_head_and_the_reason_it_waits_is_reported() -> None:
     texts = scheduler(slots=2)
     for uid, length in enumerate((15, 6, 5, 1)):
         texts.add(text(uid, length))
@@ -79,7 +79,7 @@ def test_more_urgent_texts_come_first() -> None:
     assert uids(texts.schedule(0.0)) == [2]
 
 
-def test_who_sits_out_keeps_its_slot() -> None:
+def test_a_sequence_that_skips_a_step_keeps_its_slot() -> None:
     texts = scheduler(slots=2)
     for uid in (1, 2, 3):
         texts.add(text(uid, 3))
@@ -87,7 +87,7 @@ def test_who_sits_out_keeps_its_slot() -> None:
     assert uids(texts.schedule(1.0, {1})) == [2]
     assert (texts.num_running, texts.num_waiting) == (2, 1)
     assert uids(texts.schedule(2.0, {1, 2})) == []
-    assert texts.counters.steps == 2  # an empty plan is no step
+    assert texts.counters.steps == 2  # an empty plan does not count as a step
 
 
 def test_a_text_can_be_taken_back_while_it_waits_and_while_it_runs() -> None:
@@ -103,7 +103,7 @@ def test_a_text_can_be_taken_back_while_it_waits_and_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 21])
-def test_what_could_never_run_is_refused(length: int) -> None:
+def test_a_sequence_that_could_never_run_is_refused(length: int) -> None:
     texts = scheduler()
     with pytest.raises(ValueError, match=f"a text of {length} tokens; 1 to 20 can run"):
         texts.add(text(1, length))

@@ -38,7 +38,7 @@ def test_inputs_divided_among_ranks_are_mapped_and_added_once(size: int, has_bia
 
 
 @pytest.mark.parametrize(("vocabulary", "size"), [(12, 2), (7, 3), (151, 4)])
-def test_every_token_s_embedding_comes_from_the_rank_that_knows_it(
+def test_every_token_s_embedding_comes_from_the_rank_that_holds_it(
     vocabulary: int, size: int
 ) -> None:
     weight = torch.randn(vocabulary, 6, generator=torch.Generator().manual_seed(0))

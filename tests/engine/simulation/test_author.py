@@ -1,4 +1,4 @@
-"""What a simulated model says: its script to the token, or plain words of a length asked for."""
+"""What a simulated model writes: its script exactly, or plain words of a requested length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.engine.simulation.simulated_engine import (
 )
 
 
-def test_without_a_script_it_says_sentences_and_ends_in_the_range_asked_for() -> None:
+def test_without_a_script_it_writes_sentences_of_the_requested_length() -> None:
     engine = SimulatedEngine("simulated:instant,output=20-40")
     outputs = engine.generate(
         [prompt(9, first) for first in range(100, 140)], SamplingParams(max_tokens=100)
@@ -78,7 +78,7 @@ def said(author: Author, speaker: Sequence, count: int) -> list[int]:
     return speaker.output_token_ids[begin:]
 
 
-def test_an_answer_goes_on_behind_a_token_that_was_forced_on_it() -> None:
+def test_an_answer_continues_after_a_forced_token() -> None:
     author = Author(TOKENS, None, lengths=(20, 20))
     free, forced = sequence(1, prompt(9)), sequence(2, prompt(9))
     whole = said(author, free, 21)
@@ -89,7 +89,7 @@ def test_an_answer_goes_on_behind_a_token_that_was_forced_on_it() -> None:
 
 
 @pytest.mark.parametrize("params", [{"min_tokens": 12}, {"ignore_eos": True}])
-def test_an_answer_that_may_not_end_yet_goes_on_in_plain_words(params: dict[str, Any]) -> None:
+def test_an_answer_that_may_not_end_yet_continues_in_plain_words(params: dict[str, Any]) -> None:
     script = parse_script(json.dumps({"reply": "Hello"}).encode(), "script")
     author = Author(TOKENS, script, lengths=(1, 1))
     hello = TOKENS.encode("Hello")

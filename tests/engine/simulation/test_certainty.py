@@ -58,7 +58,9 @@ def sequence(**settings: Any) -> Sequence:
         {"repetition_penalty": 1.1},
     ],
 )
-def test_whatever_could_change_the_choice_is_left_to_the_sampler(settings: dict[str, Any]) -> None:
+def test_any_parameter_that_could_change_the_choice_needs_the_sampler(
+    settings: dict[str, Any],
+) -> None:
     assert is_certain(sequence())
     assert not is_certain(sequence(**settings))
 

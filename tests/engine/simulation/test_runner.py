@@ -1,4 +1,4 @@
-"""The real core, scheduler, blocks and sampler around a model that is none."""
+"""The real core, scheduler, blocks and sampler with a simulated model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_sampling_settings_hold_as_with_a_model() -> None:
     assert forced == [400] * 5
 
 
-def test_logprobs_tell_how_sure_it_is() -> None:
+def test_logprobs_express_the_simulated_certainty() -> None:
     output = SimulatedEngine("simulated:instant,output=10").generate(
         [prompt(5)], greedy(3, logprobs=2, prompt_logprobs=1)
     )[0]
@@ -158,6 +158,6 @@ def test_limits_beyond_the_simulation_are_refused() -> None:
         SimulatedEngine("simulated:context=1000", max_model_len=500, num_kv_blocks=2)
 
 
-def test_the_engine_alone_needs_to_be_told_the_tokenizer() -> None:
+def test_the_engine_by_itself_needs_the_tokenizers_path() -> None:
     with pytest.raises(ModelError, match="needs tokenizer=DIRECTORY"):
         SimulatedRunner(EngineConfig(model="simulated:"), lambda *_: None)

@@ -38,7 +38,7 @@ def test_the_first_rule_that_holds_wins() -> None:
     assert said(rules, "a stone") == ("grey",)
 
 
-def test_no_rule_no_reply() -> None:
+def test_without_a_matching_rule_there_is_no_reply() -> None:
     assert script({"when": "apple", "reply": "red"}).answer("a stone") is None
 
 

@@ -14,12 +14,12 @@ from engine.simulation.spec import (
 )
 
 
-def test_a_directory_is_no_simulation() -> None:
+def test_a_directory_is_not_a_simulation() -> None:
     assert is_simulated("simulated:")
     assert not is_simulated("models/simulated")
 
 
-def test_nothing_behind_the_colon_asks_for_the_default_profile() -> None:
+def test_nothing_after_the_colon_selects_the_default_profile() -> None:
     assert parse_spec("simulated:") == PROFILES[DEFAULT_PROFILE]
 
 
@@ -44,7 +44,7 @@ def test_a_key_may_come_first() -> None:
     assert (spec.profile, spec.step) == (DEFAULT_PROFILE, 0.5)
 
 
-def test_a_comma_in_a_path_stands_for_itself() -> None:
+def test_a_comma_in_a_path_is_escaped() -> None:
     assert parse_spec("simulated:script=a,b.jsonl,output=7").script == "a,b.jsonl"
 
 
@@ -52,7 +52,7 @@ def test_one_number_is_a_range_of_one() -> None:
     assert parse_spec("simulated:output=7").output == (7, 7)
 
 
-def test_the_cache_holds_at_least_one_context_unless_told_otherwise() -> None:
+def test_the_cache_holds_at_least_one_context_by_default() -> None:
     assert parse_spec("simulated:context=4000000").kv_tokens == 4_000_000
     assert parse_spec("simulated:context=4000000,kv_tokens=64").kv_tokens == 64
 
@@ -75,13 +75,13 @@ def test_the_cache_holds_at_least_one_context_unless_told_otherwise() -> None:
         ("models/pocket", "does not begin with simulated:"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, message: str) -> None:
+def test_an_error_names_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SpecError, match="simulated") as error:
         parse_spec(text)
     assert message in str(error.value)
 
 
-def test_a_tokenizer_is_added_only_where_none_is_named() -> None:
+def test_a_tokenizer_is_added_only_if_none_is_given() -> None:
     assert parse_spec(with_tokenizer("simulated:", "/pocket")).tokenizer == "/pocket"
     assert parse_spec(with_tokenizer("simulated:fast,step=1ms", "/pocket")).step == 0.001
     named = "simulated:tokenizer=/mine"

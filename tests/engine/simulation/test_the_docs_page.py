@@ -24,7 +24,7 @@ def test_the_tables_name_every_profile_and_every_key() -> None:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_profiles_are_as_told(name: str) -> None:
+def test_the_profiles_are_as_documented(name: str) -> None:
     profile = PROFILES[name]
     (row,) = re.findall(rf"^\| `{profile.profile}`.*$", PAGE, re.MULTILINE)
     _, _, step, per_sequence, prefill, output, kv_tokens, _ = (

@@ -28,7 +28,7 @@ def test_a_directory_without_tokenizer_or_end_is_refused(tmp_path: Path) -> None
 
 
 def directory(folder: Path, **files: dict[str, Any]) -> Path:
-    """The pocket model's tokenizer, and the given JSON files beside it."""
+    """Create a directory with the pocket model's tokenizer and the given JSON files."""
     (folder / "tokenizer.json").write_bytes((MODEL_DIR / "tokenizer.json").read_bytes())
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
@@ -64,7 +64,7 @@ def test_ends_are_gathered_from_every_file_and_the_tokenizer_s_own_is_the_one_sa
     assert tokens.eos_token_ids == {3, 4, TOKENS.eos}
 
 
-def test_where_the_tokenizer_names_none_the_first_declared_end_is_said(tmp_path: Path) -> None:
+def test_without_a_tokenizers_end_token_the_first_declared_one_is_used(tmp_path: Path) -> None:
     tokens = TextTokens(
         directory(
             tmp_path,

@@ -56,7 +56,7 @@ def test_without_tokens_the_text_is_whole_or_the_grammar_leads_nowhere() -> None
     assert stuck.error == "constraint: the grammar leaves no token to choose from"
 
 
-def test_the_end_of_work_wakes_who_waits_for_it() -> None:
+def test_the_end_of_work_wakes_its_waiters() -> None:
     awaited = state()
     awaited.begin_work()
     waiting = threading.Event()
@@ -74,7 +74,7 @@ def test_the_end_of_work_wakes_who_waits_for_it() -> None:
     assert answers == [True]
 
 
-def test_who_is_not_done_in_time_is_slow() -> None:
+def test_work_that_is_not_done_in_time_is_slow() -> None:
     late = state()
     assert late.wait(0.0)  # nothing is under way
     late.begin_work()

@@ -31,14 +31,14 @@ def test_urgent_ones_go_first_then_early_ones_and_before_all_who_was_overtaken_t
     assert ranks == sorted(set(ranks))
 
 
-def test_output_is_what_stands_behind_the_prompt() -> None:
+def test_output_is_the_tokens_after_the_prompt() -> None:
     grown = sequence(1)
     assert (grown.num_tokens, grown.num_output_tokens, grown.output_token_ids) == (3, 0, [])
     grown.token_ids += [8, 9]
     assert (grown.num_tokens, grown.num_output_tokens, grown.output_token_ids) == (5, 2, [8, 9])
 
 
-def test_sequences_are_told_apart_by_what_they_are_not_by_what_they_hold() -> None:
+def test_sequences_are_compared_by_identity_not_by_contents() -> None:
     one, twin = sequence(1), sequence(1)
     assert one != twin
     one.block_table.append(4)

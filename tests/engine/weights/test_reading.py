@@ -80,7 +80,7 @@ def test_every_dtype_comes_as_torch_converts_it(
             assert same_bytes(reader.take(wanted[name]), expected.to(to))
 
 
-def test_numbers_that_are_none_keep_their_bits(tmp_path: Path) -> None:
+def test_nan_and_infinity_keep_their_bits(tmp_path: Path) -> None:
     bits = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16)
     save_file({"all": bits.view(torch.bfloat16)}, tmp_path / "m.safetensors")
     with (
@@ -132,7 +132,7 @@ def test_a_sharded_checkpoint_gives_what_safetensors_gives_in_any_order(
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("to", [torch.float32, torch.bfloat16])
-def test_tensors_are_of_the_callers_mode_whoever_allocates_them(
+def test_tensors_have_the_callers_inference_mode_even_if_another_thread_allocates_them(
     to: torch.dtype, inference: bool, tmp_path: Path
 ) -> None:
     save_file(random_tensors(torch.bfloat16), tmp_path / "m.safetensors")
@@ -175,7 +175,7 @@ def twenty(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_what_is_read_ahead_keeps_within_its_bytes(twenty: Path) -> None:
+def test_reading_ahead_stays_within_its_byte_limit(twenty: Path) -> None:
     ledger = Ledger(torch.float32)
     with (
         wanted_of(twenty) as wanted,
@@ -185,12 +185,12 @@ def test_what_is_read_ahead_keeps_within_its_bytes(twenty: Path) -> None:
         for number, name in enumerate(sorted(wanted)):
             tensor = reader.take(wanted[name])
             assert tensor.eq(number).all()
-    # The bound, and the one that was asked for.
+    # The bound, and the requested tensor.
     assert ledger.most <= 200 * KIB + 64 * KIB
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_beyond_the_bound_is_read_what_is_asked_for_and_no_more(twenty: Path) -> None:
+def test_beyond_the_bound_only_requested_tensors_are_read(twenty: Path) -> None:
     ledger = Ledger(torch.float32)
     with (
         wanted_of(twenty) as wanted,
@@ -203,7 +203,7 @@ def test_beyond_the_bound_is_read_what_is_asked_for_and_no_more(twenty: Path) ->
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_tensor_may_be_asked_for_twice(twenty: Path) -> None:
+def test_a_tensor_may_be_read_twice(twenty: Path) -> None:
     with (
         wanted_of(twenty) as wanted,
         closing(ReadAhead(wanted.values(), Target(torch.float32, CPU))) as reader,
@@ -250,7 +250,7 @@ def test_a_file_cut_while_it_is_read_is_an_error_and_no_crash(twenty: Path) -> N
             reader.take(wanted["19"])
 
 
-def test_memory_that_runs_out_in_a_reader_is_told_as_torch_tells_it(twenty: Path) -> None:
+def test_out_of_memory_in_a_reader_is_reported_as_by_torch(twenty: Path) -> None:
     class Full(Target):
         def empty(self, shape: Shape) -> Tensor:
             raise torch.OutOfMemoryError("CUDA out of memory.")

@@ -1,4 +1,4 @@
-"""Only a rank's part of the weights is read, and it is the same part for whoever asks."""
+"""Only a rank's part of the weights is read, and every reader gets the same part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def config_of(name: str, directory: Path) -> ModelConfig:
 
 
 @pytest.mark.parametrize("name", ["qwen3_tied_biases", "gpt2"])
-def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
+def test_only_a_rank_s_part_of_a_divided_parameter_is_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(name, tmp_path)
@@ -65,12 +65,12 @@ def test_of_a_divided_parameter_only_a_rank_s_part_is_read(
             dim, ranges = divided[key].dim, divided[key].ranges
             held = torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
             assert parts[key].equal(held)
-    assert done[-1] == total  # progress tells how much of the model is done
+    assert done[-1] == total  # progress covers the whole model
     header = 8 + int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little")
     assert read == header + sum(part.nbytes for part in parts.values())
 
 
-def test_random_weights_are_the_same_for_whoever_asks_for_which_part(tmp_path: Path) -> None:
+def test_random_weights_are_the_same_for_every_reader_and_part(tmp_path: Path) -> None:
     config = config_of("gpt2", tmp_path)
     shapes = parameter_shapes(config)
     source = RandomWeights(

@@ -1,5 +1,5 @@
-"""A safetensors file is understood as safetensors itself does, and believed only as far as its
-size bears it out."""
+"""A safetensors file is read as safetensors itself does, and offsets beyond its size are
+refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stored_in(path: Path) -> list[StoredTensor]:
         file.close()
 
 
-def test_every_tensor_lies_where_safetensors_finds_it(path: Path, file: TensorFile) -> None:
+def test_every_tensor_is_where_safetensors_finds_it(path: Path, file: TensorFile) -> None:
     content = path.read_bytes()
     oracle = load_file(path)
     found = stored_tensors(file)
@@ -139,7 +139,7 @@ def test_a_header_that_the_file_does_not_bear_out_is_refused(tmp_path: Path, cas
     [b"{", b"\xff\xfe", b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000],
     ids=["cut", "no text", "deep objects", "deep lists"],
 )
-def test_a_header_that_is_no_json_is_refused(tmp_path: Path, header: bytes) -> None:
+def test_a_header_that_is_not_json_is_refused(tmp_path: Path, header: bytes) -> None:
     path = tmp_path / "hostile.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(WeightsError, match="malformed"):

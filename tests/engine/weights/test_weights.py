@@ -110,7 +110,7 @@ def test_names_without_the_decoders_prefix_are_found(tmp_path: Path) -> None:
     load(tmp_path)
 
 
-def test_no_weights_and_broken_weights_are_told_apart(model: Path) -> None:
+def test_no_weights_and_broken_weights_are_distinguished(model: Path) -> None:
     (model / "model.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(WeightsError, match="cannot read"):
         load(model)
@@ -138,7 +138,7 @@ def test_a_shard_that_is_missing_or_outside_the_directory_is_named(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["qwen3", "llama_biases", "gpt2", "bert"])
-def test_layers_are_expected_in_the_order_in_which_they_are_asked_for(
+def test_parameters_are_listed_in_the_order_in_which_they_are_loaded(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Who is let in, who is told to wait, and for how long."""
+"""Which requests are admitted, which must wait, and for how long."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ AWAY = (LinkPhase.LOST, LinkPhase.LOADING, LinkPhase.CONNECTING)
 
 
 @pytest.mark.parametrize("phase", AWAY)
-def test_who_comes_while_another_engine_is_expected_waits_for_it_as_the_queue_allows(
+def test_requests_wait_for_an_expected_engine_as_the_queue_allows(
     phase: LinkPhase,
 ) -> None:
     silence = ServiceSettings().engine_silence_timeout + 1  # of course it says nothing
@@ -134,14 +134,12 @@ def test_a_full_queue_tells_how_long_it_takes_at_its_pace(
         ({"a": 4}, True),
         ({"a": 5}, False),  # alone: half of the ten places
         ({"a": 2, "b": 5}, True),
-        ({"a": 3, "b": 5}, False),  # beside one other: a third
+        ({"a": 3, "b": 5}, False),  # along with one other: a third
         ({"a": 1, "b": 5, "c": 4}, False),  # all ten are taken, and it has one
         ({"b": 5, "c": 5}, True),  # and it has none
     ],
 )
-def test_where_keys_share_a_server_none_takes_all_places(
-    own: dict[str, int], may_enter: bool
-) -> None:
+def test_no_key_takes_all_places_of_a_shared_server(own: dict[str, int], may_enter: bool) -> None:
     gate = admission(Queue(waiting_sequences=sum(own.values()), own=own))
     caller = Caller("a", shares=True)
     if may_enter:

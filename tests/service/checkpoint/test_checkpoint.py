@@ -22,7 +22,7 @@ from tests.service.tiny_model import write_tiny_model
     ],
     ids=["a string", "a list"],
 )
-def test_the_template_may_stand_in_the_tokenizer_config(declared: Any, tmp_path: Path) -> None:
+def test_the_template_may_be_in_the_tokenizer_config(declared: Any, tmp_path: Path) -> None:
     directory = write_tiny_model(tmp_path / "model")
     (directory / "chat_template.jinja").unlink()
     config = {"chat_template": declared, "eos_token": {"content": "<|im_end|>"}}
@@ -33,7 +33,7 @@ def test_the_template_may_stand_in_the_tokenizer_config(declared: Any, tmp_path:
     assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
 
 
-def test_a_template_for_tools_beside_the_embedded_models_own_is_a_strangers(tmp_path: Path) -> None:
+def test_a_tool_template_next_to_the_embedded_models_own_is_not_trusted(tmp_path: Path) -> None:
     directory = write_tiny_model(tmp_path / "model")
     own = (pocket.MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")
     (directory / "chat_template.jinja").write_text(own, encoding="utf-8")
@@ -81,7 +81,7 @@ def test_a_model_without_a_chat_template_is_read_too(tmp_path: Path) -> None:
     assert not checkpoint.has_own_template
 
 
-def test_what_another_process_found_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_the_result_of_another_process_is_used_unchanged(tmp_path: Path) -> None:
     directory = model(tmp_path)
     (directory / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
     checkpoint = load_checkpoint(directory, template_writes="<think></think>")
@@ -89,7 +89,7 @@ def test_what_another_process_found_is_taken_as_it_is(tmp_path: Path) -> None:
     assert checkpoint.output_format.reasoning == ReasoningTags("<think>", "</think>")
 
 
-def test_unsound_and_missing_files_are_told_apart(tmp_path: Path) -> None:
+def test_invalid_and_missing_files_are_distinguished(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"generation_config\.json does not hold a JSON object"):
         load_checkpoint(model(tmp_path / "unsound", generation_config=[1]))
     directory = model(tmp_path / "missing")

@@ -75,11 +75,11 @@ def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -
         "far too much text",
     ],
 )
-def test_a_template_that_knows_no_bounds_is_judged_by_its_source(source: str) -> None:
+def test_an_unbounded_template_is_judged_by_its_source(source: str) -> None:
     assert written_by_stranger(source, {}) == ""
 
 
-def test_a_stranger_is_looked_at_elsewhere_as_here() -> None:
+def test_an_unknown_template_is_judged_the_same_in_the_probe_process() -> None:
     source = DSML + LOOP + "{{ bos_token }}"
     special = {"bos_token": "<s>"}
     assert written_by_stranger(source, special) == written_by(ChatTemplate(source, special))
@@ -89,7 +89,9 @@ def test_a_stranger_is_looked_at_elsewhere_as_here() -> None:
         written_by_stranger("{% for %}", special)
 
 
-def test_a_strangers_template_is_not_even_compiled_where_it_is_loaded(tmp_path: Path) -> None:
+def test_an_unknown_template_is_not_even_compiled_in_the_process_that_loads_it(
+    tmp_path: Path,
+) -> None:
     directory = write_tiny_checkpoint(tmp_path / "tiny")
     (directory / "chat_template.jinja").write_text("{{ 'x' | center(10 ** 10) }}<tool_call>")
     checkpoint = load_checkpoint(directory)

@@ -212,7 +212,7 @@ def test_a_template_that_does_not_parse_is_refused_at_the_start() -> None:
         ChatTemplate("{% for %}").compile()
 
 
-def test_a_template_tells_which_variables_it_reads() -> None:
+def test_a_templates_variables_are_found() -> None:
     assert "enable_thinking" in ChatTemplate(REASONING).variables
     assert "strftime_now" not in ChatTemplate(HEADERS).variables
 

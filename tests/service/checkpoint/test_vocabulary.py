@@ -1,4 +1,4 @@
-"""What each token id stands for, as the tokenizer itself decodes it."""
+"""The text of each token id, as the tokenizer itself decodes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts a constraint allows, told by the engine's own grammar code."""
+"""Which texts a constraint allows, according to the engine's own grammar code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def accepts(constraint: Constraint | None, text: str) -> bool:
 
 
 def spelled(constraint: Constraint | None, text: str) -> bool:
-    """The same for a text whose every byte is a token of its own, also in tags."""
+    """The same for a text in which every byte is a separate token, also in tags."""
     assert constraint is not None
     matcher = compile_grammar(constraint, tokens())
     ids = [tokenizer().encode(char, add_special_tokens=False).ids for char in text]

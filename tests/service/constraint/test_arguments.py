@@ -1,4 +1,4 @@
-"""What a call's arguments are held to."""
+"""The constraints on a call's arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def holds(schema: Any, value: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
 
 
-def test_only_a_strict_tool_is_held_to_its_schema_unless_its_call_is_forced() -> None:
+def test_only_a_strict_tools_schema_is_enforced_unless_its_call_is_forced() -> None:
     bonn, rome = {"city": "Bonn"}, {"city": "Rome"}
     for shape, exact in (
         (tool(parameters=CITY, strict=True), False),
@@ -54,7 +54,7 @@ def test_a_schema_that_allows_more_than_objects_still_gives_arguments() -> None:
     assert (holds(schema, {}), holds(schema, "text")) == (True, False)
 
 
-def test_what_a_strict_schema_cannot_be_held_to_is_refused_by_its_path() -> None:
+def test_a_strict_schemas_unenforceable_keyword_is_refused_by_its_path() -> None:
     schema = {"type": "object", "not": {"required": ["x"]}}
     with pytest.raises(InvalidRequestError, match="'not'") as refused:
         arguments_schema(tool(parameters=schema, strict=True), exact=False)
@@ -88,11 +88,19 @@ def test_one_argument_alone_takes_along_what_it_refers_to() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["format", "allOf", "anyOf", "oneOf", "$ref"])
-def test_what_bare_text_cannot_be_held_to_is_refused_by_name(keyword: str) -> None:
+def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keyword: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         check_text({"type": "string", keyword: "x"}, "p")
     assert refused.value.param == f"p.{keyword}"
     check_text({"type": "string", "pattern": "x", "maxLength": 2}, "p")
+
+
+def test_a_pattern_that_cannot_be_enforced_on_bare_text_is_refused_or_left_out() -> None:
+    schema = {"type": "string", "pattern": "(?x) a b"}
+    with pytest.raises(InvalidRequestError, match="'pattern'") as refused:
+        check_text(schema, "p")
+    assert refused.value.param == "p.pattern"
+    assert text_terminal(schema, "</v>") is None  # for a tool that is not strict
 
 
 @pytest.mark.parametrize(
@@ -106,6 +114,8 @@ def test_what_bare_text_cannot_be_held_to_is_refused_by_name(keyword: str) -> No
         ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
         ({"pattern": r"^[|(^]|\\|\$$"}, ["|x", "(", "a$", "a\\b"], ["x|", "$a"]),
         ({"pattern": "(a|b)c"}, ["xacx", "bc"], ["a", "c"]),
+        ({"pattern": "(^a|^b)c"}, ["acx", "bc"], ["xac", "a"]),
+        ({"pattern": "(?i)^a|B$"}, ["Ax", "xb"], ["xa", "bx"]),
         ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
         ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
     ],

@@ -140,7 +140,7 @@ def test_without_reasoning_no_message_of_it_is_opened(fields: dict[str, Any], an
     ],
     ids=["nothing", "loose tools", "no tool may be called", "no tools", "a free custom tool"],
 )
-def test_what_asks_for_nothing_is_not_constrained(fields: dict[str, Any]) -> None:
+def test_a_request_without_constraints_is_not_constrained(fields: dict[str, Any]) -> None:
     assert constraint(THINKING, **fields) is None
 
 
@@ -286,7 +286,7 @@ def test_a_custom_tool_s_text_follows_its_grammar() -> None:
         ),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name(
+def test_unsupported_fields_are_refused_by_name(
     fields: dict[str, Any], param: str, said: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=said) as refused:

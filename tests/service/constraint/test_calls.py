@@ -118,7 +118,7 @@ def test_a_value_that_reads_like_a_special_token_is_written_as_text(text: str) -
 def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_another(
     shipped: ShippedFormat,
 ) -> None:
-    """Where values are bare text, one that holds its closing tag cannot be told from its end."""
+    """If values are bare text, a closing tag inside one would end it."""
     body = None if shipped.calls is None else shipped.calls.body
     closers = {
         getattr(body, name, "") for name in ("value_close", "mark", "quote", "call_close")
@@ -186,3 +186,23 @@ def test_a_string_without_quotes_follows_its_schema(
             sound = jsonschema.Draft202012Validator(city).is_valid(value)
             text = example.text.partition("<|call|>")[0].replace("Oslo", value)
             assert accepts(asked, text) == sound, text
+
+
+@FORMATS
+def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> None:
+    """In formats whose strings have quotes and in those whose strings have none."""
+    schema = {
+        "type": "object",
+        "properties": {"code": {"type": "string", "pattern": "(^a|(?:^b))[0-9]$"}},
+        "required": ["code"],
+        "additionalProperties": False,
+    }
+    tools = (ToolShape(name="ping", parameters=schema, strict=True, param="t"),)
+    request = ConstraintRequest(
+        tools=tools, tool_choice=NamedTool("ping"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    text = next(filter(None, (walk(asked, seed) for seed in range(8))))
+    ((_, arguments),) = calls_in(text, shipped)
+    jsonschema.validate(arguments, schema)

@@ -57,7 +57,7 @@ def constraint_of_ping(shipped: ShippedFormat) -> Constraint:
 
 
 @CHANNELS
-def test_no_message_of_reasoning_opens_behind_a_prompt_that_closed_it(
+def test_no_reasoning_message_opens_after_a_prompt_that_closed_reasoning(
     shipped: ShippedFormat,
 ) -> None:
     channels = shipped.channels

@@ -149,7 +149,7 @@ def test_much_that_is_said_again_and_again_costs_little(group: dict[str, Any]) -
         max_leaves=20,
     )
 )
-def test_what_is_no_schema_is_left_to_be_refused(schema: Any) -> None:
+def test_an_invalid_schema_is_left_for_the_check_to_refuse(schema: Any) -> None:
     if isinstance(schema, dict):
         closed(schema)
 

@@ -91,6 +91,6 @@ def test_the_regex_allows_what_the_grammar_allows(source: str, text: str) -> Non
         ),
     ],
 )
-def test_what_is_no_regex_is_refused(source: str, said: str) -> None:
+def test_an_invalid_regex_is_refused(source: str, said: str) -> None:
     with pytest.raises(CannotFlattenError, match=re.escape(said)):
         flat_regex(source)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.constraint.lark import Rules, literal, pattern, quoted, tag
 from tests.service.constraint.grammars import accepts, grammar, spelled, token_id
 
-# A tag's text is no tag: it is spelled like any other.
+# The text of a tag is not the tag: it is spelled like any other text.
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 
 

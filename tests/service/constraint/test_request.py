@@ -33,7 +33,7 @@ CHOICES: list[ToolChoice] = ["none", "auto", "required", NamedTool("f")]
 
 @pytest.mark.parametrize("answer", SHAPES, ids=lambda shape: type(shape).__name__)
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
-def test_every_shape_and_choice_is_told_apart(
+def test_every_shape_and_choice_is_distinguished(
     answer: AnswerShape | None, choice: ToolChoice
 ) -> None:
     request = ConstraintRequest(

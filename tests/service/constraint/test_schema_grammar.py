@@ -26,7 +26,7 @@ def test_json_is_welcome_in_every_usual_style(style: dict[str, Any]) -> None:
     assert enforced(True, text)
 
 
-def test_white_space_does_not_go_on_forever() -> None:
+def test_white_space_does_not_continue_forever() -> None:
     assert not enforced({"type": "object"}, "{" + " " * 100 + "}")
     assert not enforced({"type": "object"}, "{" + "\n" * 10 + "}")
 
@@ -69,7 +69,7 @@ def test_references_to_the_root_are_nested_too() -> None:
     assert not enforced(inside, '{"tree": {"left": {"n": null}}, "n": null}')
 
 
-def test_what_makes_a_grammar_impossible_is_taken_away_step_by_step() -> None:
+def test_keywords_that_make_a_grammar_impossible_are_dropped_step_by_step() -> None:
     schema = {
         "type": "object",
         "properties": {

@@ -1,4 +1,4 @@
-"""Grammars are tried in a process of their own, in bounded time, and refused with their field."""
+"""Grammars are tried in a separate process, in bounded time, and refused with their field."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_grammar_that_takes_too_long_is_refused_in_bounded_time(
     assert await trial.try_out(Constraint(grammar="%llguidance {}\nstart: /a+/\n")) is None
 
 
-async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_goes_on(
+async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_keeps_running(
     trial: GrammarTrial,
 ) -> None:
     longest = 0.0
@@ -190,7 +190,9 @@ async def test_every_hostile_grammar_gets_its_verdict_and_the_event_loop_goes_on
     assert await trial.try_out(WORD) is None
 
 
-async def test_who_stops_waiting_leaves_no_verdict_for_the_next(trial: GrammarTrial) -> None:
+async def test_a_caller_that_stops_waiting_leaves_no_verdict_for_the_next(
+    trial: GrammarTrial,
+) -> None:
     waiting = asyncio.create_task(
         trial.try_out(Constraint(grammar="%llguidance {}\nstart: /b{1,9000}/\n"))
     )
@@ -212,7 +214,7 @@ async def test_closing_ends_the_processes(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-async def test_a_grammar_whose_process_somebody_kills_is_not_refused_as_too_large(
+async def test_a_grammar_whose_process_is_killed_from_outside_is_not_refused_as_too_large(
     trial: GrammarTrial,
 ) -> None:
     killed: set[int] = set()

@@ -109,7 +109,7 @@ def test_a_suspect_runs_after_the_trusted_have_a_token_and_others_wait_for_its_t
 
 
 @pytest.mark.parametrize("who", ["trusted", "suspect"])
-def test_a_client_that_leaves_during_a_trial_holds_nobody_up(who: str) -> None:
+def test_a_client_that_leaves_during_a_trial_delays_no_one(who: str) -> None:
     server = Server()
     trusted, suspect, waiting = server.running(), server.running(tokens=False), server.open()
     server.handover.engine_lost("gone")
@@ -160,7 +160,7 @@ def test_the_wait_ends_a_fixed_time_after_the_first_death_unless_an_engine_ran_a
 
 
 @pytest.mark.parametrize(("timeout", "loading"), [(0.0, None), (5.0, 6.0)])
-def test_nobody_waits_for_an_engine_that_cannot_come_in_time(
+def test_no_sequence_waits_for_an_engine_that_cannot_start_in_time(
     timeout: float, loading: float | None
 ) -> None:
     server = Server(timeout)

@@ -232,7 +232,7 @@ async def patient(tmp_path: Path) -> AsyncIterator[Ends]:
     await both.close()
 
 
-async def test_states_are_told_in_order(ends: Ends) -> None:
+async def test_states_are_reported_in_order(ends: Ends) -> None:
     assert [state.phase for state in ends.states] == [LinkPhase.LOADING, LinkPhase.READY]
     assert ends.link.state.ready == READY
 
@@ -316,7 +316,7 @@ async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
     await ends.engine.hang_up()
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.failure
-    # What the engine says of itself is for the log: the state is told to anybody.
+    # The engine's own message is only for the log: any client may see the state.
     for told in (str(sequence.failure), ends.link.state.detail):
         assert "/secret/path" not in told
     assert ends.link.state.phase is LinkPhase.LOST
@@ -380,7 +380,7 @@ def admitted(sequence: EngineSequence, cached: int = 0) -> Admitted:
     return Admitted(sequence.handle, 4.0, cached)
 
 
-async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends) -> None:
+async def test_sequences_continue_in_the_next_engine_where_they_were(patient: Ends) -> None:
     params = SamplingParams(max_tokens=8, logprobs=0, prompt_logprobs=0)
     running, waiting = patient.submit(params=params), patient.submit()
     known = [TokenLogprobs(-1.0, 1)] * 2
@@ -404,7 +404,7 @@ async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends
     assert (first.handle, generation(first).output_token_ids) == (running.handle, [7, 8])
     assert generation(first).params == SamplingParams(
         max_tokens=8, logprobs=0
-    )  # the prompt's were told
+    )  # the prompt's logprobs have been sent
     assert second == waiting.message
     patient.engine.say(
         step({}, admitted=[Admitted(running.handle, 9.0, 0)]),
@@ -419,7 +419,7 @@ async def test_sequences_go_on_in_the_next_engine_where_they_stood(patient: Ends
     assert patient.link.waiting_sequences == 1
 
 
-async def test_who_leaves_or_comes_while_there_is_no_engine(patient: Ends) -> None:
+async def test_sequences_that_leave_or_arrive_while_there_is_no_engine(patient: Ends) -> None:
     gone, stays = patient.submit(), patient.submit()
     await patient.die()
     patient.link.abort([gone])
@@ -435,7 +435,7 @@ async def test_who_leaves_or_comes_while_there_is_no_engine(patient: Ends) -> No
     assert await patient.engine.hear() == Abort([stays.handle])
 
 
-async def test_those_at_work_are_named_in_the_log(patient: Ends) -> None:
+async def test_running_requests_are_named_in_the_log(patient: Ends) -> None:
     running, _waiting = patient.submit(), patient.submit()
     patient.engine.say(step({}, admitted=[admitted(running)]))
     await patient.until(lambda: patient.link.waiting_sequences == 1)
@@ -445,7 +445,7 @@ async def test_those_at_work_are_named_in_the_log(patient: Ends) -> None:
     assert (told["count"], told["request_ids"]) == (1, "r")
 
 
-async def test_a_suspect_runs_beside_those_that_are_trusted_and_others_wait(patient: Ends) -> None:
+async def test_a_suspect_runs_along_with_trusted_sequences_and_others_wait(patient: Ends) -> None:
     trusted, suspect, waiting = patient.submit(), patient.submit(), patient.submit()
     patient.engine.say(step({trusted.handle: 7}, admitted=[admitted(trusted), admitted(suspect)]))
     await asyncio.wait_for(trusted.waker.wait(), 5)
@@ -465,7 +465,9 @@ async def test_a_suspect_runs_beside_those_that_are_trusted_and_others_wait(pati
 
 
 @pytest.mark.parametrize("who", ["trusted", "suspect"])
-async def test_who_leaves_during_a_trial_holds_nobody_up(patient: Ends, who: str) -> None:
+async def test_a_sequence_that_leaves_during_a_trial_delays_no_other(
+    patient: Ends, who: str
+) -> None:
     trusted, suspect, waiting = patient.submit(), patient.submit(), patient.submit()
     patient.engine.say(step({trusted.handle: 7}, admitted=[admitted(trusted), admitted(suspect)]))
     await asyncio.wait_for(trusted.waker.wait(), 5)
@@ -481,8 +483,10 @@ async def test_who_leaves_during_a_trial_holds_nobody_up(patient: Ends, who: str
     assert (await patient.hear_submit()).handle == next_one.handle
 
 
-async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: Ends) -> None:
-    prompt = [1] * 200_000  # together more than the socket takes while nobody reads
+async def test_a_death_counts_only_against_sequences_that_the_engine_received(
+    patient: Ends,
+) -> None:
+    prompt = [1] * 200_000  # together more than the socket buffers while it is not read
     sequences = [
         sequence for _ in range(20) for sequence in patient.link.submit(submission(prompt), Waker())
     ]
@@ -496,7 +500,7 @@ async def test_a_death_counts_only_for_those_the_engine_had_heard_of(patient: En
     assert sequences[-1].deaths < 2
 
 
-async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
+async def test_an_engine_that_is_stopped_leaves_its_sequences_to_the_next(
     patient: Ends,
 ) -> None:
     sequence, aborted = patient.submit(), patient.submit()
@@ -516,7 +520,7 @@ async def test_an_engine_that_is_told_to_end_leaves_its_sequences_to_the_next(
     assert not aborted.is_open
 
 
-def test_nobody_notices_before_the_link_that_the_socket_has_broken(tmp_path: Path) -> None:
+def test_the_link_is_the_first_to_notice_a_broken_socket(tmp_path: Path) -> None:
     """On the worker's own loop, which refuses to write to a transport that is closed."""
 
     async def check() -> None:
@@ -557,7 +561,7 @@ async def test_what_is_between_two_of_its_sequences_waits_for_the_next_engine_to
     assert (await patient.hear_submit()).handle == second.handle
 
 
-async def test_a_death_before_it_was_ready_is_nobodys_fault(patient: Ends) -> None:
+async def test_an_engine_that_dies_before_it_is_ready_blames_no_request(patient: Ends) -> None:
     sequence = patient.submit()
     await patient.die()
     for _ in range(4):
@@ -571,7 +575,9 @@ async def test_a_death_before_it_was_ready_is_nobodys_fault(patient: Ends) -> No
     assert not sequence.failure
 
 
-async def test_nobody_waits_for_what_takes_longer_than_they_may_wait(tmp_path: Path) -> None:
+async def test_no_request_waits_if_loading_takes_longer_than_the_restart_timeout(
+    tmp_path: Path,
+) -> None:
     both = Ends(tmp_path / "engine.sock", restart_timeout=READY.load_seconds / 2)
     await both.open()
     sequence = both.submit()
@@ -581,7 +587,7 @@ async def test_nobody_waits_for_what_takes_longer_than_they_may_wait(tmp_path: P
     await both.close()
 
 
-async def test_nobody_waits_for_ever_for_the_next_engine(tmp_path: Path) -> None:
+async def test_no_sequence_waits_forever_for_the_next_engine(tmp_path: Path) -> None:
     both = Ends(tmp_path / "engine.sock", restart_timeout=0.25)
     await both.open()
     sequence = both.submit()
@@ -615,7 +621,7 @@ async def test_the_model_is_known_while_its_engine_is_gone(patient: Ends) -> Non
     assert patient.link.state.ready == READY
 
 
-async def test_who_only_came_while_there_was_no_engine_may_try_again(tmp_path: Path) -> None:
+async def test_a_sequence_that_arrived_without_an_engine_may_be_retried(tmp_path: Path) -> None:
     both = Ends(tmp_path / "engine.sock", restart_timeout=0.25)
     await both.open()
     await both.die()
@@ -625,7 +631,7 @@ async def test_who_only_came_while_there_was_no_engine_may_try_again(tmp_path: P
     await both.close()
 
 
-async def test_at_shutdown_those_whose_next_engine_loads_wait_as_long_as_they_were_told(
+async def test_at_shutdown_sequences_wait_for_a_loading_engine_as_long_as_announced(
     tmp_path: Path,
 ) -> None:
     both = Ends(tmp_path / "engine.sock", restart_timeout=0.5)
@@ -644,7 +650,7 @@ async def test_at_shutdown_those_whose_next_engine_loads_wait_as_long_as_they_we
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
+async def test_at_shutdown_no_sequence_waits_for_an_engine_that_will_not_start(
     patient: Ends, when: str
 ) -> None:
     sequence = patient.submit()
@@ -658,7 +664,7 @@ async def test_at_shutdown_nobody_waits_for_an_engine_that_will_not_be_started(
     assert isinstance(sequence.failure, expected)
 
 
-async def test_a_vector_is_asked_for_again(patient: Ends) -> None:
+async def test_a_request_for_a_vector_is_sent_again(patient: Ends) -> None:
     asked = submission([1, 2], Embed(dimensions=8), KEY, cache_salt="mine")
     [sequence] = patient.link.submit(asked, Waker())
     await patient.die()
@@ -687,7 +693,7 @@ async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: 
     await both.close()
 
 
-async def test_what_a_key_asks_carries_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
+async def test_a_keys_requests_carry_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
     patient.submit(caller=KEY, cache_salt="mine", priority=-5)
     first = await patient.hear_submit()
     assert (first.cache_salt, first.priority) == (KEY.cache_salt("mine"), 0)
@@ -711,7 +717,7 @@ async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
     assert link.waiting_owners(beside="of nobody") == 1
 
 
-async def test_choices_are_told_in_one_message_and_handed_over_each_by_itself(
+async def test_choices_are_sent_in_one_message_and_handed_over_separately(
     patient: Ends,
 ) -> None:
     first, second = patient.link.submit(submission([1, 2, 3], seeds=[5, 6]), Waker())

@@ -39,7 +39,7 @@ def test_tokens_and_the_end_reach_the_open_ones_only() -> None:
     assert len(sequences) == len(sequences.waiting) == 0
 
 
-def test_what_an_engine_aborts_unasked_is_kept_for_the_next_one() -> None:
+def test_sequences_that_an_engine_aborts_by_itself_are_kept_for_the_next() -> None:
     sequences, [sequence] = opened(1)
     aborted = msgspec.structs.replace(finished(1, 0), reason=FinishReason.ABORT)
     sequences.apply(step({}, finished=[aborted]), keep_aborted=True)

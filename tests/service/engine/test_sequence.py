@@ -1,4 +1,4 @@
-"""A sequence as the service sees it: woken once, continued where it stood, told as one request."""
+"""A sequence in the service: woken once, continued where it was, reported as one request."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from engine.messages import (
     Finished,
     FinishReason,
     Generate,
+    PrefixMiss,
+    PrefixMissReason,
     PromptLogprobs,
     SamplingParams,
     Submit,
@@ -72,9 +74,11 @@ async def test_a_wake_up_after_the_look_began_is_not_lost() -> None:
 
 def test_only_its_first_engine_says_when_it_began() -> None:
     sequence = new()
-    sequence.admit(Admitted(1, 4.0, 2))
-    sequence.admit(Admitted(1, 9.0, 0))
+    miss = PrefixMiss(PrefixMissReason.DIVERGED, "req_1")
+    sequence.admit(Admitted(1, 4.0, 2, miss))
+    sequence.admit(Admitted(1, 9.0, 0, PrefixMiss(PrefixMissReason.FIRST_SEEN)))
     assert (sequence.first_scheduled_time, sequence.cached_tokens) == (4.0, 2)
+    assert sequence.prefix_miss == miss
 
 
 def test_prompt_logprobs_that_come_again_are_taken_once() -> None:
@@ -85,7 +89,7 @@ def test_prompt_logprobs_that_come_again_are_taken_once() -> None:
     assert sequence.prompt_logprobs == whole
 
 
-def test_the_next_engine_goes_on_where_the_last_one_stopped() -> None:
+def test_the_next_engine_continues_where_the_last_one_stopped() -> None:
     sequence = new()
     sequence.generated = [8, 9]
     assert sequence.message is not None
@@ -99,7 +103,7 @@ def test_the_next_engine_goes_on_where_the_last_one_stopped() -> None:
     assert again.params.prompt_logprobs is None
 
 
-def test_a_vector_is_asked_for_from_the_start() -> None:
+def test_a_request_for_a_vector_starts_over() -> None:
     sequence = new(Embed())
     assert sequence.resumption() is sequence.message
 
@@ -113,7 +117,7 @@ def test_tokens_of_the_present_engine_are_counted_by_themselves() -> None:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_an_end_after_a_handover_tells_of_all_engines() -> None:
+def test_an_end_after_a_handover_covers_all_engines() -> None:
     sequence = new()
     sequence.first_scheduled_time, sequence.first_token_time = 0.25, 0.5
     sequence.last_token_time, sequence.cached_tokens, sequence.handovers = 7.0, 2, 1

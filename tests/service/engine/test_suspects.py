@@ -1,4 +1,4 @@
-"""A request that kills engines is found and refused; nobody else loses more than time."""
+"""A request that kills engines is found and refused; other requests lose only time."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def is_poison(sequence: EngineSequence) -> bool:
     return POISON in sequence.message.prompt_token_ids  # type: ignore[union-attr]
 
 
-async def test_deaths_at_random_convict_nobody(tmp_path: Path) -> None:
+async def test_random_deaths_convict_no_sequence(tmp_path: Path) -> None:
     ends = Ends(tmp_path / "engine.sock", restart_timeout=30.0)
     await ends.open()
     dice = random.Random(5)
@@ -234,7 +234,7 @@ def convict(suspects: Suspects, prompt: list[int]) -> None:
     assert suspects.engine_died([tried], [], tried=tried, alone=True)
 
 
-def test_one_death_during_a_trial_convicts_nobody_and_two_beside_others_neither() -> None:
+def test_one_death_during_a_trial_or_two_along_with_others_convict_no_sequence() -> None:
     suspects = Suspects()
     tried = sequence([1])
     for alone in (True, False, False):

@@ -502,7 +502,7 @@ def test_a_tool_that_is_called_like_a_builtin_is_called() -> None:
     assert said(text, HARMONY, {"f": None}) == ("", "", [])
 
 
-def test_a_call_is_not_shown_where_none_may_be_made() -> None:
+def test_a_call_is_not_shown_if_calls_are_not_allowed() -> None:
     text = (
         "<|content_text|>Hi.<|end_message|><|message_model|>f<|content_invoke_tool_json|>"
         '{"name":"f","args":{}}<|end_message|>'
@@ -510,7 +510,7 @@ def test_a_call_is_not_shown_where_none_may_be_made() -> None:
     assert said(text, INKLING, None) == ("", "Hi.", [])
 
 
-def test_a_call_with_no_body_that_was_cut_off_is_none() -> None:
+def test_a_call_that_was_cut_off_before_its_body_is_not_a_call() -> None:
     text = "<|channel|>commentary to=functions.f <|message|>"
     events = parse([text], HARMONY, PINGS, opening=Opening.HEADER, truncated=True)
     assert summary(events) == []

@@ -1,4 +1,4 @@
-"""A prompt's end shows where the model goes on, and whether its reasoning is over."""
+"""A prompt's end shows where the model continues, and whether its reasoning is over."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_same_in_every_family_whose_messages_have_headers(channels: Channels
 
 
 @pytest.mark.parametrize("name", ["hunyuan_a13b", "granite33", "kimi_k3"])
-def test_tags_that_mean_nothing_may_stand_behind_a_closed_block(name: str) -> None:
+def test_tags_without_meaning_may_follow_a_closed_block(name: str) -> None:
     shipped = named_format("reasoning", name)
     tags, ignored = shipped.reasoning, shipped.ignored
     assert tags is not None

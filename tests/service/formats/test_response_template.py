@@ -57,7 +57,7 @@ def test_a_response_template_is_followed_where_that_can_be_exact(
     ],
     ids=["no end", "another body", "a transform", "an unknown key", "no object"],
 )
-def test_what_a_field_says_beyond_literal_tags_is_left_to_detection(field: Any) -> None:
+def test_a_field_with_more_than_literal_tags_is_left_to_detection(field: Any) -> None:
     assert read_response_template({"fields": {"thinking": field}}) is None
     beside = {"fields": {"thinking": THINKING, "unheard_of": field}}
     assert read_response_template(beside) is None

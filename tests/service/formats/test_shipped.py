@@ -81,7 +81,7 @@ def test_an_example_says_what_its_file_says(shipped: ShippedFormat, example: Exa
 
 
 @pytest.mark.parametrize(("shipped", "example"), EXAMPLES)
-def test_no_part_of_a_tag_leaks_wherever_the_output_is_cut_off(
+def test_no_part_of_a_tag_leaks_when_the_output_is_cut_off(
     shipped: ShippedFormat, example: Example
 ) -> None:
     """What was shown before the cut is the start of what the whole output shows."""
@@ -110,7 +110,7 @@ def test_there_are_at_least_thirty_ways_to_write_calls() -> None:
     assert len(shipped_formats("tool_calls")) >= 30
 
 
-def test_no_name_stands_for_two_formats() -> None:
+def test_no_name_is_used_by_two_formats() -> None:
     for kind in ("tool_calls", "reasoning"):
         names = [name for shipped in shipped_formats(kind) for name in shipped.names]
         assert len(names) == len(set(names))
@@ -284,7 +284,7 @@ def test_the_work_for_a_token_does_not_grow_with_the_output(shipped: ShippedForm
 
 @FORMATS
 def test_a_long_argument_streams_while_it_arrives(shipped: ShippedFormat) -> None:
-    """At most a tag's length behind what the model wrote."""
+    """Output lags by at most a tag's length."""
     if not shipped.examples[0].calls:
         return
     long = "word " * 400

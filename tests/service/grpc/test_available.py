@@ -11,7 +11,7 @@ import pytest
 from service.grpc import available
 
 
-def test_nothing_is_missing_where_all_is_installed() -> None:
+def test_nothing_is_missing_if_everything_is_installed() -> None:
     assert available.problem() == ""
 
 

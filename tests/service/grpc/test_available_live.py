@@ -1,4 +1,4 @@
-"""What gRPC needs and a machine lacks, as the command line tells it."""
+"""What gRPC needs and a machine lacks, as reported by the command line."""
 
 from __future__ import annotations
 

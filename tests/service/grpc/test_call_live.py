@@ -50,7 +50,7 @@ def raw_call(service: GrpcService, *messages: bytes, **options: Any) -> grpc.Rpc
     return caught.value
 
 
-def test_bytes_that_are_no_request_are_refused(service: GrpcService) -> None:
+def test_bytes_that_are_not_a_request_are_refused(service: GrpcService) -> None:
     assert raw_call(service, b"\xff\xff").code() is grpc.StatusCode.INVALID_ARGUMENT
     error = raw_call(service)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -107,7 +107,7 @@ def test_a_call_that_is_cancelled_or_aborted_frees_its_blocks(
     )
 
 
-def test_what_does_not_run_cannot_be_aborted(service: GrpcService) -> None:
+def test_a_request_that_is_not_running_cannot_be_aborted(service: GrpcService) -> None:
     ended = put_together(service.stub.Chat(chat(max_tokens=1))).started.request_id
     for request_id in (ended, "", "req_of_nobody"):
         with pytest.raises(grpc.RpcError) as caught:

@@ -1,4 +1,4 @@
-"""The event log as gRPC messages: nothing is lost, changed, or told twice."""
+"""The event log as gRPC messages: nothing is lost, changed, or sent twice."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def sent(
     for choices in said.frames(sizes):
         for messages in events.advance(choices):
             data += messages
-        assert list(events.advance(choices)) == []  # all was told
+        assert list(events.advance(choices)) == []  # everything was sent
     data += events.end()
     assert events.failure is None
     return [response.FromString(message) for message in data]
@@ -130,7 +130,7 @@ def test_a_chat_is_the_same_however_its_tokens_come(
 
 
 @given(SIZES, st.sampled_from([None, 0, 2]))
-def test_generate_tells_every_token_and_the_text_of_all(
+def test_generate_returns_every_token_and_the_whole_text(
     checkpoint: Checkpoint, sizes: list[int], logprobs: int | None
 ) -> None:
     said = Said(checkpoint, parse=False)
@@ -150,7 +150,7 @@ def test_generate_tells_every_token_and_the_text_of_all(
 
 
 @pytest.mark.parametrize("kind", [ChatEvents, GenerateEvents])
-def test_what_came_at_once_is_sent_in_messages_that_clients_take(
+def test_events_that_came_at_once_are_split_into_messages_that_clients_accept(
     checkpoint: Checkpoint, kind: type[ChatEvents | GenerateEvents]
 ) -> None:
     said = Said(checkpoint, parse=False)

@@ -70,7 +70,7 @@ async def test_a_service_that_is_not_there_is_not_found_but_may_be_watched(
     assert await watch.read() is grpc.aio.EOF
 
 
-async def test_all_who_watch_are_told_each_change_once_and_the_end(health: Health) -> None:
+async def test_every_watcher_gets_each_change_once_and_the_end(health: Health) -> None:
     watches = [health.watch(name) for name in ("", "ours", "ours")]
     for ready, status in ((False, NOT_SERVING), (True, SERVING), (False, NOT_SERVING)):
         health.ready = ready
@@ -82,7 +82,7 @@ async def test_all_who_watch_are_told_each_change_once_and_the_end(health: Healt
     assert [await watch.read() for watch in watches] == [grpc.aio.EOF] * 3
 
 
-async def test_who_watches_when_it_is_closed_already_is_told_so_at_once(health: Health) -> None:
+async def test_a_watcher_of_something_closed_is_notified_at_once(health: Health) -> None:
     health.ready = True
     health.servicer.close()
     watch = health.watch("")

@@ -15,7 +15,7 @@ from tests.service.grpc.clients import HELLO, Answer, GrpcService, chat, put_tog
 from tests.service.running import until
 from tests.service.tiny_model import tag_ids
 
-# Random weights write tags at random; here all that is said shall be content.
+# Random weights write tags at random; here all output must be content.
 NO_TAGS = dict.fromkeys(tag_ids(), -100.0)
 WEATHER = pb.Tool(
     function=pb.FunctionDefinition(name="weather", parameters_json='{"type":"object"}')
@@ -156,7 +156,7 @@ def test_generate_gives_the_tokens_of_http(
     assert answer.usage.completion_tokens == whole["usage"]["completion_tokens"]
 
 
-async def test_the_async_client_hears_the_same(service: GrpcService) -> None:
+async def test_the_async_client_gets_the_same(service: GrpcService) -> None:
     request = chat(sampling=pb.Sampling(seed=7, n=2))
     whole = put_together(service.stub.Chat(request))
 
@@ -217,7 +217,7 @@ def test_embeddings_are_those_of_http(
     ],
     ids=["nothing", "neither", "both", "too long"],
 )
-def test_what_cannot_be_embedded_is_told_as_by_http(
+def test_what_cannot_be_embedded_is_reported_as_over_http(
     service: GrpcService, request_: pb.EmbedRequest, http: dict[str, Any]
 ) -> None:
     _, reply = service.post("/v1/embeddings", http)

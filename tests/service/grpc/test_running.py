@@ -33,7 +33,7 @@ def test_an_aborted_call_ends_as_one_whose_client_left(generation: Generation) -
 
 
 @pytest.mark.parametrize(("request_id", "owner"), [("mine", "other"), ("mine", ""), ("x", "owner")])
-def test_what_another_key_began_is_not_found_and_goes_on(
+def test_a_response_of_another_key_is_not_found_and_continues(
     generation: Generation, request_id: str, owner: str
 ) -> None:
     calls = RunningCalls()

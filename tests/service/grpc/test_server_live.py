@@ -98,7 +98,7 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         service.__exit__()
 
 
-def test_health_of_an_unknown_service_is_told_as_the_protocol_says(
+def test_health_of_an_unknown_service_follows_the_protocol(
     service: GrpcService,
 ) -> None:
     health = HealthStub(service.channel)
@@ -160,7 +160,7 @@ FIRST = (("authorization", "Bearer key-first"),)
 
 @pytest.fixture(scope="module")
 def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcService]:
-    """It runs 16 sequences at once, lets one wait, asks for a key and for a quick reader."""
+    """It runs 16 sequences at once, lets one wait, and requires a key and a quick reader."""
     with GrpcService(
         tiny_model,
         tmp_path_factory.mktemp("guarded"),
@@ -171,7 +171,9 @@ def guarded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-def test_a_key_is_asked_for_and_calls_of_another_are_out_of_reach(guarded: GrpcService) -> None:
+def test_a_key_is_required_and_calls_of_another_key_are_not_accessible(
+    guarded: GrpcService,
+) -> None:
     stub = guarded.stub
     for wrong in ((), (("authorization", "Bearer key-three"),), (("x-api-key", ""),)):
         with pytest.raises(grpc.RpcError) as caught:
@@ -201,7 +203,7 @@ def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
         next(call)
         until(lambda: guarded.outcomes("grpc_chat").get("client_slow") == 1, 30, "the cut")
         guarded.wait_idle()
-        error = failure_of(call)  # nobody takes it for a whole answer
+        error = failure_of(call)  # not mistaken for a complete answer
         assert error.code() is grpc.StatusCode.CANCELLED
         assert trailing(error)["x-quire-reason"] == "client_slow"
 
@@ -211,7 +213,7 @@ def test_too_many_waiting_are_refused(guarded: GrpcService) -> None:
     running = guarded.stub.Chat(long_chat(16), metadata=ONE)
     until(lambda: guarded.engine_counts()["running"] == 16, 10, "sixteen to run")
     waiting = guarded.stub.Chat(long_chat(1), metadata=ONE)
-    assert next(waiting).events[0].started.request_id  # for Abort: it is told at once
+    assert next(waiting).events[0].started.request_id  # for Abort: it is sent at once
     error = failure_of(guarded.stub.Chat(long_chat(1), metadata=ONE))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert trailing(error)["quire-error-code"] == "overloaded"
@@ -333,10 +335,10 @@ def _usage_over_http(
     return ask
 
 
-def test_no_api_tells_one_key_by_a_cache_hit_what_another_has_asked(guarded: GrpcService) -> None:
+def test_a_cache_hit_never_reveals_another_keys_prompt(guarded: GrpcService) -> None:
     guarded.wait_idle()
     cached = "cached_tokens"
-    # Each asks for a salt of its own, so that it finds nothing that another API left.
+    # Each has a separate salt, so that it finds nothing that another API cached.
     apis = {
         "chat": _usage_over_http(
             guarded,
@@ -400,7 +402,7 @@ def test_a_key_goes_ahead_of_others_only_where_it_may(guarded: GrpcService) -> N
 # --- what keeps it from starting ------------------------------------------------------------------
 
 
-def test_a_port_in_use_is_told_at_the_start(service: GrpcService, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_at_the_start(service: GrpcService, tmp_path: Path) -> None:
     second = RunningService(
         service.model, tmp_path, worker_args=("--grpc-port", str(service.grpc_port))
     )

@@ -120,7 +120,7 @@ async def listed(call: Any) -> set[str]:
     return {service.name for service in answer.list_services_response.service}
 
 
-async def test_reflection_tells_the_services_to_those_who_have_a_key() -> None:
+async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
     handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(["key"]))
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")

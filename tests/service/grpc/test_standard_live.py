@@ -9,7 +9,7 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from tests.service.grpc.clients import GrpcService
 
 
-def test_reflection_tells_of_every_service_and_its_messages(service: GrpcService) -> None:
+def test_reflection_lists_every_service_and_its_messages(service: GrpcService) -> None:
     ask = [
         ServerReflectionRequest(list_services=""),
         ServerReflectionRequest(file_containing_symbol="quire.v1.Quire"),

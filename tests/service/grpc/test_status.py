@@ -1,4 +1,4 @@
-"""How errors are told over gRPC."""
+"""How errors are reported over gRPC."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_code_field_reason_and_wait_are_metadata() -> None:
     assert busy["retry-after"] == "3"
 
 
-def test_what_a_client_wrote_is_cut_to_what_metadata_can_hold() -> None:
+def test_a_clients_text_is_cut_to_what_metadata_can_hold() -> None:
     found = status_of(InvalidRequestError("ключ 🚀 " * 5000, param="ключ\r\n[0]." * 1000))
     assert len(found.message.encode()) <= 1024
     assert found.message.startswith("ключ 🚀 ")

@@ -1,4 +1,4 @@
-"""The application without an engine, for tests of what stands before one."""
+"""The application without an engine, for tests of the layers in front of it."""
 
 from __future__ import annotations
 

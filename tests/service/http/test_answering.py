@@ -65,7 +65,7 @@ async def never() -> NoReturn:
     raise AssertionError
 
 
-async def test_a_whole_answer_that_cannot_be_encoded_is_no_success(
+async def test_an_answer_that_cannot_be_encoded_is_not_a_success(
     generation: Generation, exchange: Exchange
 ) -> None:
     with pytest.raises(TypeError):
@@ -83,7 +83,7 @@ async def test_a_stream_whose_end_cannot_be_encoded_ends_in_an_error_and_counts_
     assert exchange.record.outcome == "error:internal"
 
 
-def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:
+def test_memory_held_by_an_answer_counts_until_its_work_has_ended() -> None:
     room = UploadRoom(1000)
     record = RequestRecord("req_1", "responses", "POST", "/", time.monotonic(), 0)
     exchange = Exchange(record, NoTelemetry(), answer_room=room)
@@ -93,7 +93,7 @@ def test_what_an_answer_keeps_counts_until_its_work_has_ended() -> None:
     with pytest.raises(OverloadedError):
         other.hold(FREE_BYTES + 900)
     end = exchange.detach()
-    exchange.close()  # the response has been sent, the run goes on
+    exchange.close()  # the response has been sent, the run continues
     assert room.held == 900
     end()
     assert room.held == 0

@@ -1,4 +1,4 @@
-"""Every route is there, counted under a known name, and behind the door."""
+"""Every route exists, is counted under a known name, and is protected by the door."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_an_encoding_that_is_not_known_is_named(
 
 
 class _Clock:
-    """The loop's, which only goes on as pieces arrive: a second for each."""
+    """A fake clock that advances only as pieces arrive: a second for each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.elapsed = 0.0

@@ -39,7 +39,7 @@ def test_an_answer_is_a_success_that_names_its_request_and_counts_until_it_is_se
     assert room.held == 0
 
 
-def test_an_answer_there_is_no_room_for_is_no_success() -> None:
+def test_an_answer_without_room_is_not_a_success() -> None:
     room = UploadRoom(1000)
     first, second = call_in(room), call_in(room)
     first.answer(bytes(FREE_BYTES + 900))

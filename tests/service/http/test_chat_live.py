@@ -19,7 +19,7 @@ ASK: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello, how are you?"}],
     "max_tokens": 40,
     "seed": 7,
-    # Random weights write tags at random; here all that is said shall be content.
+    # Random weights write tags at random; here all output must be content.
     "logit_bias": {str(token): -100 for token in tag_ids()},
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

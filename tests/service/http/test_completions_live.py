@@ -92,7 +92,7 @@ def test_an_echoed_prompt_alone_is_scored_without_any_output(service: RunningSer
 
 
 def test_scoring_a_text_agrees_with_generating_it(service: RunningService) -> None:
-    """The logprobs told while a text was generated are those of the same text as a prompt."""
+    """The logprobs sent while a text was generated are those of the same text as a prompt."""
     ask = {**ASK, "temperature": 0, "logprobs": 1, "return_token_ids": True}
     _, generated = service.post(PATH, ask)
     choice = generated["choices"][0]

@@ -48,7 +48,7 @@ async def test_the_locks_of_this_process_s_files_are_kept(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_what_has_been_read_of_a_connection_is_known() -> None:
+def test_the_bytes_read_from_a_connection_are_known() -> None:
     connections = Connections(idle_timeout=60, first_timeout=60, most=100)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connections._port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What stands before every route: paths, methods and the headers of every answer."""
+"""Checks before every route: paths, methods and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 KEEP_ALIVE_SECONDS = 0.4
 
 
-async def test_comments_come_as_often_as_was_asked_for() -> None:
-    """Not half as often: a proxy's limit may stand between the two."""
+async def test_comments_come_at_the_requested_interval() -> None:
+    """Not half as often: a proxy's limit may be between the two."""
     comments = ticks = 0
     enough = asyncio.Event()
 

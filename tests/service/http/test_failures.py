@@ -26,7 +26,7 @@ from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 
 
-def test_what_no_route_takes_has_an_id_too(client: TestClient[Litestar]) -> None:
+def test_a_request_without_a_route_has_an_id_too(client: TestClient[Litestar]) -> None:
     reply = client.get("/v1/messages/batches")
     assert reply.status_code == 404
     assert reply.json()["request_id"] == reply.headers["request-id"]
@@ -61,7 +61,7 @@ def test_a_senseless_host_header_breaks_nothing(locked: TestClient[Litestar], ho
         (RuntimeError("secret"), InternalError),
     ],
 )
-def test_every_exception_is_one_of_our_errors_and_ours_are_told_without_their_cause(
+def test_every_exception_becomes_one_of_our_errors_and_ours_hide_their_cause(
     error: Exception, kind: type[QuireError]
 ) -> None:
     told = as_quire_error(error, method="POST", path="/v1/nope")
@@ -75,7 +75,7 @@ def test_every_exception_is_one_of_our_errors_and_ours_are_told_without_their_ca
 @pytest.mark.parametrize(
     ("path", "anthropic"), [("/v1/messages/none", True), ("/v1/models", False)]
 )
-def test_a_fault_of_ours_is_a_500_in_its_apis_own_shape(path: str, anthropic: bool) -> None:
+def test_an_internal_error_is_a_500_in_the_format_of_its_api(path: str, anthropic: bool) -> None:
     record = RequestRecord("req_1", "messages", "POST", path, 0.0, 0)
     exchange = Exchange(record, NoTelemetry())
     scope: Any = {"type": "http", "method": "POST", "path": path, "state": {EXCHANGE: exchange}}

@@ -53,7 +53,7 @@ def test_a_refusal_is_of_the_sdks_own_kind(
     assert body["request_id"] == refused.value.request_id
 
 
-def test_counting_tokens_is_refused_alike(sdk: anthropic.Anthropic) -> None:
+def test_counting_tokens_is_refused_in_the_same_way(sdk: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError):
         sdk.messages.count_tokens(**{**ASK, "model": "claude-none"})
     with pytest.raises(anthropic.BadRequestError, match="messages"):

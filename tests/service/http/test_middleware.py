@@ -1,4 +1,4 @@
-"""Each route asks for a key, and each request is counted once."""
+"""Each route requires a key, and each request is counted once."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def supervised(
     return TestClient(app, base_url="http://quire.localhost")
 
 
-def test_while_the_model_loads_the_server_lives_and_is_not_ready(
+def test_while_the_model_loads_the_server_is_live_but_not_ready(
     client: TestClient[Litestar],
 ) -> None:
     for path in READY:
@@ -49,7 +49,7 @@ def test_while_the_model_loads_the_server_lives_and_is_not_ready(
     assert client.get("/health/live").status_code == 200
 
 
-def test_a_server_that_shuts_down_is_not_ready_and_lives_to_the_end(
+def test_a_server_that_shuts_down_is_not_ready_but_stays_live(
     client: TestClient[Litestar],
 ) -> None:
     client.app.state.drain.begin()

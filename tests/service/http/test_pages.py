@@ -1,4 +1,4 @@
-"""The pages that tell what this is and how to use it."""
+"""The pages that describe the server and its API."""
 
 from __future__ import annotations
 

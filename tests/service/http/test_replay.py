@@ -74,7 +74,7 @@ def test_the_query_goes_before_the_header(query: str, headers: dict[str, str], f
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "+1", "1e3", "x", "\xb2", 19 * "9"])
-def test_what_is_no_number_of_an_event_is_refused_by_its_name(text: str) -> None:
+def test_an_invalid_event_number_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         first_wanted(asked(last_event_id=text))
     assert refused.value.param == "Last-Event-ID"
@@ -83,13 +83,13 @@ def test_what_is_no_number_of_an_event_is_refused_by_its_name(text: str) -> None
 @pytest.mark.parametrize(
     ("value", "wanted"), [("true", True), (" TRUE", True), ("1", True), ("false", False)]
 )
-def test_a_stream_is_kept_only_where_that_is_asked_for(value: str, wanted: bool) -> None:
+def test_a_stream_is_kept_only_on_request(value: str, wanted: bool) -> None:
     assert wants_resumable(asked(x_quire_resumable=value)) is wanted
     assert not wants_resumable(asked())
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda data: data.hex().encode())), st.integers(0, 12))
-def test_a_stored_stream_goes_on_after_any_of_its_events(data: list[bytes], number: int) -> None:
+def test_a_stored_stream_resumes_after_any_of_its_events(data: list[bytes], number: int) -> None:
     events = [b"id: %d\ndata: %b\n\n" % each for each in enumerate(data)]
     stream = replayed(exchange(), b"".join(events), number)
     assert asyncio.run(sent(stream)) == b"".join(events[number:])
@@ -122,7 +122,7 @@ async def run(registry: RunRegistry, tiny_model: Path) -> Run:
     return started
 
 
-async def test_who_asks_for_what_is_no_longer_kept_is_told_so(run: Run) -> None:
+async def test_a_reader_of_dropped_events_gets_an_error(run: Run) -> None:
     first = run.log.first
     assert 0 < first < 10
     with pytest.raises(InvalidRequestError, match=f"before {first} are no longer") as refused:
@@ -137,7 +137,7 @@ async def test_who_asks_for_what_is_no_longer_kept_is_told_so(run: Run) -> None:
 @pytest.mark.parametrize(
     ("path", "anthropic"), [("/v1/messages", True), ("/v1/completions", False)]
 )
-async def test_a_reader_that_falls_behind_is_told_in_its_apis_own_shape(
+async def test_a_reader_that_falls_behind_gets_an_error_in_the_format_of_its_api(
     run: Run, path: str, anthropic: bool
 ) -> None:
     first = run.log.first

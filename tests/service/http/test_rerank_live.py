@@ -104,7 +104,7 @@ def test_one_long_text_is_not_read_with_each_of_thousands(scorer: RunningService
         ("/v1/embeddings", {"input": "Hi"}),
     ],
 )
-def test_what_it_cannot_do_is_refused_with_where_to_go(
+def test_an_unsupported_request_is_refused_with_an_alternative(
     scorer: RunningService, path: str, body: dict[str, Any]
 ) -> None:
     status, reply = scorer.post(path, body)

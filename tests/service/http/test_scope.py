@@ -16,7 +16,7 @@ def scope(*headers: tuple[bytes, bytes], **state: object) -> Any:
     return {"headers": list(headers), "state": state}
 
 
-def test_of_a_header_that_comes_twice_the_first_counts() -> None:
+def test_the_first_of_repeated_headers_counts() -> None:
     asked = scope((b"accept", b"text/html"), (b"accept", b"*/*"))
     assert header(asked, b"accept") == b"text/html"
     assert header(asked, b"authorization") == b""

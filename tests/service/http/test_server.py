@@ -19,7 +19,7 @@ PIECE = b"x" * 4096
 
 @dataclass
 class App:
-    """Streams for ever, until ``finish`` is set or the client leaves; and tells what happened."""
+    """Streams until ``finish`` is set or the client leaves, and reports which."""
 
     events: list[str] = field(default_factory=list)
     finish: asyncio.Event = field(default_factory=asyncio.Event)

@@ -25,7 +25,7 @@ HALF_A_BODY = (
 
 @pytest.fixture(scope="module")
 def hasty(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service that waits for nobody."""
+    """A service with short timeouts."""
     with RunningService(
         tiny_model,
         tmp_path_factory.mktemp("hasty"),
@@ -210,7 +210,7 @@ def test_a_drain_does_not_wait_for_half_a_body(tiny_model: Path, tmp_path: Path)
         connect(service) as client,
     ):
         client.sendall(HALF_A_BODY)
-        # The same connection tells nothing until it is refused; another one sees it in progress.
+        # The same connection shows nothing until it is refused; another one sees it in progress.
         until(lambda: _in_progress(service) >= 1, 20, "the half request")
         service.worker.popen.send_signal(signal.SIGTERM)
         assert b"shutting_down" in read_to_end(client)

@@ -31,7 +31,7 @@ def slow(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def raw_stream(service: RunningService, path: str, body: object, **headers: str) -> list[bytes]:
-    """Its events, each with the blank line behind it."""
+    """Return its events, each with the blank line after it."""
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
     connection.request("POST", path, json.dumps(body), headers)
     events = connection.getresponse().read().split(b"\n\n")
@@ -40,7 +40,7 @@ def raw_stream(service: RunningService, path: str, body: object, **headers: str)
     return [event + b"\n\n" for event in events]
 
 
-def test_comments_stand_between_events_and_only_there(slow: RunningService) -> None:
+def test_comments_are_written_only_between_events(slow: RunningService) -> None:
     ask = {"prompt": "Hi", "max_tokens": 2, "stream": True}
     events = raw_stream(slow, "/v1/completions", ask)
     assert events.count(COMMENT) >= 2

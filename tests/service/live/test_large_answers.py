@@ -23,7 +23,7 @@ ASK: dict[str, Any] = {
 }
 
 
-def test_large_answers_that_nobody_reads_share_one_room(service: RunningService) -> None:
+def test_unread_large_answers_share_one_memory_limit(service: RunningService) -> None:
     url = f"{service.url}/v1/responses"
     stored = httpx.post(url, json=ASK, timeout=60).raise_for_status()
     held = len(stored.content)

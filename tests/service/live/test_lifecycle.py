@@ -99,8 +99,8 @@ def in_progress(service: RunningService) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
-def test_what_broken_streams_cost_is_told_in_the_log(own: RunningService) -> None:
-    """Their usage reaches nobody's stream."""
+def test_the_cost_of_broken_streams_is_logged(own: RunningService) -> None:
+    """Their usage is not sent on any stream."""
     sdk = openai.OpenAI(base_url=f"{own.url}/v1", api_key="unused", max_retries=0)
 
     def read_some() -> tuple[openai.Stream[Any], int]:
@@ -256,5 +256,5 @@ def test_a_client_that_does_not_read_is_cut_and_its_blocks_are_freed(
             with suppress(ConnectionError):
                 while piece := client.recv(1 << 16):
                     received += piece
-        assert b"[DONE]" not in received  # nobody takes it for a whole answer
+        assert b"[DONE]" not in received  # not mistaken for a complete answer
         assert not received.endswith(b"0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""However much has gathered, and whatever is told of it, the event loop is soon free again."""
+"""However much has gathered, and whatever is read of it, the event loop is soon free again."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_pieces_of_a_whole_answer_are_its_json(checkpoint: Checkpoint) -> None:
     assert [None if one is None else len(one) for one in told["prompt_logprobs"]] == [None, 2, 2]
 
 
-def test_continuous_usage_counts_what_the_choice_has_been_told(checkpoint: Checkpoint) -> None:
+def test_continuous_usage_counts_the_tokens_sent_for_the_choice(checkpoint: Checkpoint) -> None:
     played = Played(
         checkpoint,
         "one two three four",
@@ -212,7 +212,7 @@ def test_many_small_deltas_are_joined_once() -> None:
 
 @pytest.mark.parametrize("start", ["", '{"a": "', '{"a": ', '{"a": "\\u1', '{"a": [1, 2, "'])
 def test_many_small_deltas_of_a_call_that_has_to_wait_are_joined_once(start: str) -> None:
-    """What is no input that a client could read yet is held, and becomes text in the end."""
+    """Output that a client cannot read as input yet is held, and becomes text in the end."""
     count, piece = 100_000, "1" * 20
     events: list[Event] = [ToolCallBegin(0, "id", "name", 0, 1)]
     events += [ToolArgumentsDelta(0, start, 0, 1), *[ToolArgumentsDelta(0, piece, 0, 1)] * count]

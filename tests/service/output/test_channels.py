@@ -73,7 +73,7 @@ def test_without_tools_no_header_makes_a_call() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 1000 + "<|message|>", "assistant<|end|>"])
-def test_what_ends_too_late_or_otherwise_is_no_header(text: str) -> None:
+def test_a_header_must_end_soon_and_as_declared(text: str) -> None:
     with pytest.raises(NotACallError):
         header(text)
     with pytest.raises(NotACallError):

@@ -1,7 +1,7 @@
-"""What is missing, doubled or nested in one call of an answer harms that call alone.
+"""A missing, doubled or nested delimiter in one call of an answer harms that call alone.
 
-Every shipped format is covered by its own description: the delimiters in it and in its example are
-what is dropped, doubled or nested. ``QUIRE_FUZZ_EXAMPLES`` asks for a larger run.
+Every shipped format is covered by its own description: its delimiters and those in its example are
+dropped, doubled or nested. ``QUIRE_FUZZ_EXAMPLES`` sets a larger number of examples.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MARKS = ("{", "}", "(", ")", ":", ",", *QUOTES)
 
 
 class Damage(NamedTuple):
-    """``text`` with one delimiter dropped or doubled. ``shared``: it stands around all calls, not
-    around one of them."""
+    """Return ``text`` with one delimiter dropped or doubled. ``shared``: it surrounds all calls,
+    not one of them."""
 
     text: str
     what: str
@@ -68,7 +68,7 @@ def delimiters(shipped: ShippedFormat) -> list[str]:
 
 
 def shared(shipped: ShippedFormat) -> str:
-    """Everything that stands around all calls together."""
+    """Return all delimiters that surround all calls together."""
     calls = shipped.calls
     if calls is None:
         return ""
@@ -95,7 +95,7 @@ def damages(shipped: ShippedFormat) -> list[Damage]:
 
 
 def third(shipped: ShippedFormat) -> int:
-    """Where the third call begins: behind what is the second one's own."""
+    """Return where the third call begins: after everything that belongs to the second one."""
     text, calls = shipped.examples[0].text, shipped.calls
     first, second, name = (text.index(name) for name in CALLS)
     if calls is not None and not calls.several and text.count(calls.open or "\0") > 2:

@@ -68,7 +68,7 @@ def test_any_order_any_number_of_times() -> None:
     ]
 
 
-def test_a_call_inside_reasoning_is_a_call_and_reasoning_goes_on() -> None:
+def test_a_call_inside_reasoning_is_a_call_and_reasoning_continues() -> None:
     assert [kind for kind, *_ in of(f"<think>let me{CALL}so</think>done")] == [
         *("reasoning", "call", "arguments", "end", "reasoning", "text")
     ]
@@ -108,7 +108,7 @@ def test_text_without_tags_keeps_all_its_white_space() -> None:
         '{"name": "f" "arguments": {}}',
     ],
 )
-def test_a_body_that_is_no_call_is_released_as_text(body: str) -> None:
+def test_a_body_that_is_not_a_call_is_released_as_text(body: str) -> None:
     text = f"so:\n<tool_call>{body}</tool_call> and on"
     assert of(text) == [("text", text)]
 
@@ -249,7 +249,7 @@ def test_a_call_that_is_a_list_after_much_white_space_is_text() -> None:
 
 
 @pytest.mark.parametrize("rest", ["]", ",", "a=]", "a=,)", "=", "a=(]", "'", "a='\\"])
-def test_python_that_is_none_ends_the_call_and_loses_nothing_behind_it(rest: str) -> None:
+def test_invalid_python_ends_the_call_and_the_text_after_it_is_kept(rest: str) -> None:
     form = OutputFormat(tool_call=named_format("tool_calls", "lfm2").calls)
     text = f"<|tool_call_start|>[f({rest} and on"
     for pieces in ([text], list(text)):

@@ -53,7 +53,7 @@ def test_a_call_becomes_events_whose_tokens_touch() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a": 1', "[1]", '{"a": 1e999}'])
-def test_arguments_that_are_no_json_object_make_no_complete_call(arguments: str) -> None:
+def test_arguments_that_are_not_a_json_object_do_not_complete_a_call(arguments: str) -> None:
     log = new_log("x")
     finds = Finds(Source("x", 0), log)
     finds.begin("f", "given")
@@ -73,7 +73,7 @@ def test_a_reader_that_saw_no_end_makes_no_complete_call() -> None:
     assert not isinstance(log.events[-1], ToolCallEnd)
 
 
-def test_where_only_known_tools_count_another_name_is_no_call() -> None:
+def test_where_only_known_tools_count_another_name_is_not_a_call() -> None:
     log = new_log("x")
     finds = Finds(Source("x", 0), log, known_only=True)
     with pytest.raises(NotACallError):

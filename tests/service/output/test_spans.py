@@ -1,4 +1,4 @@
-"""Which tokens made a text, told from its offsets."""
+"""Which tokens made a text, derived from its offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.output.spans import TokenSpans
 
-# Characters that each piece has, and how many tokens it took: some make no text of their own.
+# Characters in each piece, and how many tokens it took: some tokens add no text.
 PIECES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=12)
 
 

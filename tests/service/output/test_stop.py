@@ -48,7 +48,7 @@ def test_any_cut_gives_what_the_whole_text_gives(
     assert run(cut(text, places), stops) == reference(text, stops)
 
 
-def test_what_could_begin_a_stop_string_is_held_and_a_false_alarm_released() -> None:
+def test_a_possible_start_of_a_stop_string_is_held_and_released_if_it_is_not_one() -> None:
     matcher = StopMatcher(("END",))
     assert matcher.push("the E") == "the "
     assert matcher.push("N") == ""

@@ -45,7 +45,7 @@ def test_a_tag_means_what_is_open_lets_it_mean() -> None:
 
 
 @pytest.mark.parametrize("where", [{"calls": False}, {"tools": None}])
-def test_where_no_calls_may_come_their_tags_are_text(where: dict[str, Any]) -> None:
+def test_if_calls_are_not_allowed_their_tags_are_text(where: dict[str, Any]) -> None:
     assert meanings(**where).keys() == {"<think>", "</think>", "<end>"}
 
 
@@ -83,7 +83,7 @@ def test_a_tag_that_is_a_token_is_text_where_several_tokens_spell_it() -> None:
 
 
 @given(text=st.text("<calx> \n", max_size=12))
-def test_what_may_become_a_tag_is_held_with_the_white_space_before_it(text: str) -> None:
+def test_a_possible_tag_is_held_with_the_white_space_before_it(text: str) -> None:
     tags = table("<call>", "<x")
     size = tags.possible(text)
     held = text[len(text) - size :]

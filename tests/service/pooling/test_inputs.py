@@ -48,7 +48,7 @@ def test_a_texts_end_is_cut_and_its_special_tokens_stay(
     assert kept_places(SINGLE, truncated) == kept
 
 
-def test_of_a_pair_the_second_text_is_cut() -> None:
+def test_the_second_text_of_a_pair_is_cut() -> None:
     assert kept_places(PAIR, Truncation(7)) == [0, 1, 2, 3, 4, 5, 7]
     assert kept_places(PAIR, Truncation(7, "end")) == [0, 1, 2, 3, 4, 6, 7]
 
@@ -67,7 +67,7 @@ def test_truncation_keeps_exactly_its_limit(
     assert len(kept) == limit
 
 
-def test_pairs_are_read_together_and_tell_where_the_second_text_begins(
+def test_pairs_are_read_together_with_the_start_of_the_second_text(
     tokenizer: Tokenizer,
 ) -> None:
     texts: list[Text] = [("fox dog", "lazy"), "fox"]
@@ -111,7 +111,7 @@ def test_the_input_that_is_too_long_or_empty_is_named() -> None:
         check_lengths([Input([])], ["input"], longest=8)
 
 
-def test_no_more_of_a_text_that_is_too_long_is_encoded_than_shows_it(
+def test_a_text_that_is_too_long_is_encoded_only_as_far_as_needed(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[int] = []

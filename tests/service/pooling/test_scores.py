@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.pooling.scores import cosine, floats_of
 
 
-def test_a_cosine_stays_within_its_bounds_whatever_the_rounding() -> None:
+def test_a_cosine_stays_within_its_bounds_despite_rounding() -> None:
     vector = floats_of(struct.pack("<3f", 0.57735026, 0.57735026, 0.57735032))
     assert cosine(vector, vector) <= 1
     opposite = floats_of(struct.pack("<3f", -0.57735026, -0.57735026, -0.57735032))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from engine.messages import Ready
 from pocket import MODEL_DIR
@@ -52,11 +52,14 @@ def preparation(of: Model, processes: Any, trial: Any = None) -> Preparation:
     return Preparation(of, LIMITS, processes, trial)
 
 
-@pytest.fixture(scope="module")
-def trial() -> Iterator[GrammarTrial]:
-    made = GrammarTrial(MODEL_DIR)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def whole() -> AsyncIterator[Preparation]:
+    """With its processes."""
+    arguments = arguments_for(MODEL_DIR, tool_call_parser="auto", reasoning_parser="auto")
+    processes = PreparationProcesses(arguments, SETUP)
+    made = preparation(model(), processes, GrammarTrial(MODEL_DIR))
     yield made
-    asyncio.run(made.close())
+    await made.close()
 
 
 def chat(**fields: Any) -> bytes:
@@ -118,20 +121,21 @@ async def test_a_body_that_cannot_be_read_is_rejected_before_admission() -> None
         )
 
 
-@pytest.mark.parametrize("processes", [False, True])
-async def test_a_constraint_comes_compiled_and_is_the_same_both_ways(processes: bool) -> None:
-    arguments = arguments_for(MODEL_DIR, tool_call_parser="auto", reasoning_parser="auto")
-    workers, trial = PreparationProcesses(arguments, SETUP), GrammarTrial(MODEL_DIR)
-    front = preparation(model(), workers, trial)
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    if processes:
-        schema["description"] = "x" * IN_LOOP_BYTES
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("size", [0, IN_LOOP_BYTES])
+async def test_a_constraint_is_compiled_in_the_same_call_here_and_in_a_process(
+    whole: Preparation, size: int
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "description": "x" * size,
+    }
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
-    made = await front.prepare(CHAT, chat(response_format=form), context(), Noted())
+    made = await whole.prepare(CHAT, chat(response_format=form), context(), Noted())
     assert made.asked is None
     assert made.generation.params.constraint is not None
     assert "integer" in made.generation.params.constraint.grammar
     with pytest.raises(InvalidRequestError) as refused:
-        await front.prepare(CHAT, chat(guided_regex="(?=a)"), context(), Noted())
+        await whole.prepare(CHAT, chat(guided_regex="(?=a)"), context(), Noted())
     assert refused.value.param == "guided_regex"
-    await front.close()

@@ -17,7 +17,7 @@ from service.store.tables import to_row
 from tests.service.store.stored import record
 
 
-def test_what_is_logged_of_a_failure_holds_nothing_of_what_was_to_be_stored() -> None:
+def test_the_log_line_of_a_failure_contains_nothing_of_the_response() -> None:
     database = Database(store_place("sqlite:///store.sqlite3"))
     failure = StatementError("no", "INSERT …", {"body": "a prompt"}, TypeError("not a number"))
     assert database.explain(failure) == "TypeError: not a number"
@@ -69,7 +69,7 @@ async def test_a_write_takes_the_place_of_what_was_there_and_keeps_nothing_that_
         ("completed", -60, False),
     ],
 )
-async def test_what_is_at_work_is_abandoned_once_its_lease_has_ended(
+async def test_running_responses_are_abandoned_once_their_lease_has_ended(
     database: Database, status: str, lease: int, abandoned: bool
 ) -> None:
     kept = msgspec.structs.replace(record("resp_a"), status=status)
@@ -102,7 +102,7 @@ async def test_a_sweep_takes_the_expired_and_the_oldest_beyond_the_count(
     assert await left(database, ids) == []
 
 
-async def test_who_has_less_than_a_share_loses_nothing_to_who_has_more(
+async def test_an_owner_below_its_share_loses_nothing_to_one_above(
     database: Database,
 ) -> None:
     many = [at(number + 10, record(f"resp_m{number}", "many")) for number in range(5)]

@@ -14,13 +14,13 @@ from service.store.place import secret_dir, state_dir, store_place
 from service.store.schema import database_url
 
 BACKENDS = {"sqlite": "sqlite", "postgres": "postgresql", "postgresql": "postgresql"}
-# Of these any URL is made, and much that is none.
+# The parts of random URLs, valid or not.
 PIECES = ("sqlite", "postgresql", "postgres", "+x", "mysql", "://", "/", ":", "@", "?", "[", "]")
 TEXTS = st.lists(st.sampled_from((*PIECES, "#", "%20", "a.b", "5432", " ", "\n", "é")), max_size=14)
 
 
 def as_sqlalchemy_reads(text: str) -> tuple[str, str | None] | None:
-    """Its backend and, of SQLite, its file; None where it is no URL of ours."""
+    """Return its backend and, for SQLite, its file; None if it is not a URL of a store."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
@@ -54,7 +54,7 @@ def test_a_url_is_read_as_sqlalchemy_reads_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense", "mysql://host/name", "sqlite://"])
-def test_a_url_that_is_no_store_of_ours_is_refused(text: str) -> None:
+def test_a_url_of_an_unsupported_store_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="store"):
         store_place(text)
 
@@ -67,7 +67,7 @@ def test_urls_get_the_driver_that_we_use(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert database_url(store_place("postgres://u@h/d")).drivername == "postgresql+asyncpg"
 
 
-def test_the_secret_is_kept_beside_the_file_or_with_the_state(
+def test_the_secret_is_stored_next_to_the_file_or_with_the_state(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

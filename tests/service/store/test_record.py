@@ -1,4 +1,4 @@
-"""A stored response is the response object's JSON, and says as much of it as is asked for."""
+"""A stored response is the response object's JSON, and returns the parts that are requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(**body: object) -> StoredResponse:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_it_knows_whether_it_was_asked_for_in_the_background(asked: bool) -> None:
+def test_it_records_whether_it_runs_in_the_background(asked: bool) -> None:
     assert stored(output=[{"text": "background"}], background=asked).background is asked
 
 

@@ -1,4 +1,4 @@
-"""The secret beside the store is made once, whole, and for its user alone."""
+"""The secret next to the store is created once, completely, and for its user alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import structlog
 from service.store.secret import load_secret
 
 
-def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_the_secret_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     secret = load_secret(None, tmp_path / "state")
     assert load_secret(None, tmp_path / "state") == secret
     assert len(secret) == 32

@@ -1,4 +1,4 @@
-"""Stored responses, on SQLite and on PostgreSQL: owned, bounded, expiring, written behind."""
+"""Stored responses, on SQLite and on PostgreSQL: owned, bounded, expiring, written later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_what_was_saved_can_be_read_at_once_and_by_the_next_process(url: s
         assert await again.delete("resp_a", "me")
 
 
-async def test_what_was_put_is_in_the_database_by_then(url: str) -> None:
+async def test_a_stored_response_is_in_the_database_by_then(url: str) -> None:
     async with opened(url) as store:
         await asyncio.gather(*(store.put(record(f"resp_p{number}")) for number in range(100)))
         for number in (0, 99):
@@ -157,7 +157,7 @@ async def end_lease(url: str, response_id: str) -> None:
     )
 
 
-async def test_a_lease_is_told_by_the_databases_clock_not_by_the_replicas(
+async def test_a_lease_expires_by_the_databases_clock_not_by_the_replicas(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = msgspec.structs.replace(record("resp_l", ttl=100_000), status="in_progress")
@@ -174,14 +174,14 @@ async def test_a_lease_is_told_by_the_databases_clock_not_by_the_replicas(
         found = await theirs.get("resp_l", "me")
         assert found is not None
         assert found.abandoned
-        await ours._sweep()  # whoever works on it says so with each sweep
+        await ours._sweep()  # the replica that works on it renews its lease with each sweep
         found = await theirs.get("resp_l", "me")
         assert found is not None
         assert not found.abandoned
         assert await ours.delete("resp_l", "me")
 
 
-async def test_what_is_too_much_is_taken_from_the_owner_that_has_most(url: str) -> None:
+async def test_beyond_the_limit_the_owner_with_the_most_loses_first(url: str) -> None:
     limits = StoreLimits(responses=6, bytes=1 << 30, ttl=1000, sweep_seconds=1000)
     async with opened(url, limits) as store:
         await store.put(at(1, record("resp_old", "few")))
@@ -285,7 +285,7 @@ async def test_a_database_that_cannot_even_be_named_is_away() -> None:
     await store.close()
 
 
-async def test_who_waits_for_the_store_while_it_is_loaded_is_let_go_when_it_closes(
+async def test_waiting_for_the_store_to_load_ends_when_it_closes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def loads_for_ever(_place: StorePlace) -> Database:
@@ -333,7 +333,7 @@ async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path
         raw.close()
         await until(lambda: store.available and not store._pending)
         assert await store.get("resp_a", "me") is not None
-        assert await store.get("resp_b", "me") is None  # nobody was told that it is stored
+        assert await store.get("resp_b", "me") is None  # its client never learned that it is stored
 
 
 async def test_a_lookup_that_fails_says_that_the_store_is_away(tmp_path: Path) -> None:

@@ -47,5 +47,5 @@ def test_no_stream_is_not_an_empty_one(events: bytes | None) -> None:
     assert from_row(to_row(stored(b"{}", b"[]", b"[]", events))).events == events
 
 
-def test_nobody_works_on_a_row_that_is_new() -> None:
+def test_a_new_row_has_no_lease() -> None:
     assert to_row(stored(b"{}", b"[]", b"[]", None)).lease_until == 0

@@ -1,4 +1,4 @@
-"""What is printed at the start can be used as it stands."""
+"""What is printed at the start can be copied and used."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_settings_of_the_parents_environment_do_not_reach_a_child() -> None:
     assert "QUIRE_MAX_NUM_SEQS" not in child
 
 
-def test_children_find_our_packages_whatever_lies_in_the_working_directory(tmp_path: Path) -> None:
+def test_children_import_our_packages_regardless_of_the_working_directory(tmp_path: Path) -> None:
     impostor = tmp_path / "engine"
     impostor.mkdir()
     (impostor / "__init__.py").write_text("raise RuntimeError('not ours')")

@@ -59,7 +59,7 @@ async def test_clients_that_leave_while_it_starts_do_not_start_it_again(
         await worker.close()
 
 
-async def test_a_request_whose_process_somebody_killed_is_done_in_the_next(
+async def test_a_request_whose_process_was_killed_from_outside_runs_again_in_the_next(
     worker: ChildWorker,
 ) -> None:
     first = await worker.ask(b"", int, seconds=30)

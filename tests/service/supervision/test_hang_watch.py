@@ -50,7 +50,7 @@ def test_time_in_which_the_watcher_slept_itself_does_not_count() -> None:
         (9.0, 1e9, 0.0, False),
     ],
 )
-def test_a_worker_whose_loop_stands_still_hangs(
+def test_a_worker_with_a_blocked_event_loop_hangs(
     ready_at: float, silent: float, timeout: float, hangs: bool
 ) -> None:
     assert worker_hangs(page(READY_AT=ready_at), silent, timeout) is hangs

@@ -22,12 +22,12 @@ def test_a_port_in_use_is_refused_at_once() -> None:
         ("0.0.0.0", "http://127.0.0.1:"),  # noqa: S104  this is what is tested
     ],
 )
-def test_an_address_tells_how_this_machine_reaches_it(host: str, local: str) -> None:
+def test_an_address_shows_how_this_machine_reaches_it(host: str, local: str) -> None:
     with open_listening_socket(host, 0) as listener:
         assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"
 
 
-def test_what_connects_before_anything_is_accepted_waits_in_the_backlog() -> None:
+def test_early_connections_wait_in_the_backlog() -> None:
     """The supervisor opens the socket, and workers may come to accept much later."""
     with open_listening_socket("127.0.0.1", 0) as listener:
         address = ServerAddress.of(listener)
@@ -53,7 +53,7 @@ def test_a_listener_is_bound_again_at_once_after_a_restart() -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
 @pytest.mark.parametrize("host", ["::1", "::"])
-def test_an_ipv6_address_stands_in_brackets(host: str) -> None:
+def test_an_ipv6_address_is_written_in_brackets(host: str) -> None:
     try:
         listener = open_listening_socket(host, 0)
     except OSError:

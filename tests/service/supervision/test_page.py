@@ -1,4 +1,4 @@
-"""What a worker tells of its supervisor, by health and liveness."""
+"""What a worker reports about its supervisor, in health and liveness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def supervised(deaths: int, *, silent: float = 0.0) -> Supervision:
     return Supervision(page)
 
 
-def test_few_deaths_are_no_problem_and_many_are_told() -> None:
+def test_few_deaths_are_tolerated_and_many_are_reported() -> None:
     assert supervised(FAILING_DEATHS - 1).problem is None
     problem = supervised(FAILING_DEATHS).problem
     assert problem is not None

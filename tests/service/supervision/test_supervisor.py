@@ -1,4 +1,4 @@
-"""``quire serve`` as a process: what it says, what it survives, what it leaves behind."""
+"""``quire serve`` as a process: its output, what it survives, what it leaves after its end."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def is_listening(server: QuireServer) -> bool:
     return False
 
 
-def test_whoever_hangs_is_killed_and_started_again(checkpoint: Path) -> None:
+def test_a_hanging_process_is_killed_and_restarted(checkpoint: Path) -> None:
     limits = ("--worker-hang-timeout", "2", "--engine-hang-timeout", "2")
     with QuireServer(str(checkpoint), *SMALL, *limits) as server:
         for module, name in (("service.worker", "worker"), ("engine", "engine")):
@@ -290,7 +290,7 @@ def test_a_second_signal_ends_everything_at_once(server: QuireServer) -> None:
     assert not any(map(is_running, family))
 
 
-def test_a_port_in_use_is_told_at_once(shared_server: QuireServer, checkpoint: Path) -> None:
+def test_a_port_in_use_is_reported_at_once(shared_server: QuireServer, checkpoint: Path) -> None:
     second = QuireServer(str(checkpoint), *SMALL)
     second.port = shared_server.port
     second.start()
@@ -310,7 +310,7 @@ def test_a_model_that_does_not_load_ends_it_with_a_message(tmp_path: Path) -> No
 
 
 def _write_impostors(folder: Path) -> Path:
-    """Modules named like those that children load, each of which tells that it was executed."""
+    """Create modules named like those that children load; each reports that it was executed."""
     told = folder / "executed"
     code = f"open({str(told)!r}, 'a').write(__file__ + chr(10))\n"
     for name in ("engine", "engine/constraint", "service", "observability", "pocket"):
@@ -333,7 +333,7 @@ def test_no_process_executes_a_file_of_the_working_directory(
     assert not executed.exists(), executed.read_text()
 
 
-def test_streams_that_outlast_the_drain_are_told_and_cut(checkpoint: Path) -> None:
+def test_streams_that_outlast_the_drain_get_an_error_and_are_cut(checkpoint: Path) -> None:
     with QuireServer(str(checkpoint), *SMALL, "--drain-timeout", "0.5") as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         body = {"prompt": "x", "max_tokens": 4000, "ignore_eos": True, "stream": True}

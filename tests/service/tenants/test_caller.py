@@ -26,7 +26,7 @@ def test_with_one_key_or_none_the_cache_is_shared_and_requests_say_how_urgent_th
 @given(salts=st.lists(st.text(), min_size=1, max_size=4, unique=True))
 def test_with_several_keys_no_two_share_a_salt_whatever_they_ask_for(salts: list[str]) -> None:
     one, two = caller_of("a", "a", "b"), caller_of("b", "a", "b")
-    # Among what a key may ask for is what the other one gets.
+    # One key requests, among other things, what the other one gets.
     asked = [*salts, *[one.cache_salt(salt) for salt in salts], one.owner, "a"]
     for mine, theirs in itertools.product(asked, asked):
         assert one.cache_salt(mine) != two.cache_salt(theirs)

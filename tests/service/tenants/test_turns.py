@@ -1,4 +1,4 @@
-"""Owners take turns; nobody's crowd stands before another's request."""
+"""Owners take turns; one owner's many requests do not delay another's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.tenants.turns import Turns
 
 
 class Work:
-    """Holds turns until it is told to let go, and remembers in which order they were given."""
+    """Holds turns until it is released, and remembers in which order they were given."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
@@ -63,7 +63,7 @@ async def test_owners_are_served_in_rotation() -> None:
         assert work.order.index("b1") <= 2
 
 
-async def test_of_one_owner_the_smallest_goes_first() -> None:
+async def test_an_owners_smallest_request_goes_first() -> None:
     async with working() as work:
         await work.begin("first", "a")
         await work.begin("big", "a", 90)
@@ -82,7 +82,7 @@ async def test_large_work_leaves_a_slot_to_small_work() -> None:
         assert work.order == ["large", "small", "larger"]
 
 
-async def test_a_full_queue_is_refused_to_whoever_filled_it() -> None:
+async def test_a_full_queue_refuses_the_client_that_filled_it() -> None:
     async with working(most_waiting=3) as work:
         await work.begin("a0", "a")
         crowd = [await work.begin(f"a{number}", "a", number) for number in (1, 2, 3)]
@@ -109,7 +109,7 @@ async def test_bytes_are_bounded_and_a_single_one_may_be_larger() -> None:
         assert work.order == ["huge", "small", "later"]
 
 
-async def test_one_that_leaves_while_it_is_given_up_fails_nobody_else() -> None:
+async def test_a_sequence_that_leaves_while_it_is_given_up_fails_no_other() -> None:
     async with working(most_waiting=2) as work:
         await work.begin("a0", "a")
         await work.begin("a1", "a")
@@ -121,7 +121,7 @@ async def test_one_that_leaves_while_it_is_given_up_fails_nobody_else() -> None:
         assert not other.done()
 
 
-async def test_who_leaves_gives_up_its_place_or_its_turn() -> None:
+async def test_a_client_that_leaves_gives_up_its_place_or_its_turn() -> None:
     async with working() as work:
         running = await work.begin("running", "a")
         waiting = await work.begin("waiting", "a")
@@ -133,7 +133,7 @@ async def test_who_leaves_gives_up_its_place_or_its_turn() -> None:
         assert work.order == ["running", "last"]
 
 
-async def test_retry_after_is_told_once_it_is_known() -> None:
+async def test_retry_after_is_sent_once_it_is_known() -> None:
     async with working(most_waiting=1) as work:
         await work.begin("a1", "a")
         await work.end("a1")

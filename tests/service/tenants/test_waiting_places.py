@@ -1,4 +1,4 @@
-"""Places are counted by owner, and an equal share is left free for whoever comes next."""
+"""Places are counted by owner, and an equal share is left free for the next owner."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_equal_shares_leave_one_more_free_for_the_next_owner(total: int, others:
 
 
 @pytest.mark.parametrize(("total", "others", "mine"), [(100, 0, 50), (100, 1, 33), (2, 5, 1)])
-def test_the_first_owner_gets_half_and_nobody_less_than_one(
+def test_the_first_owner_gets_half_and_every_owner_at_least_one(
     total: int, others: int, mine: int
 ) -> None:
     assert share(total, others) == mine

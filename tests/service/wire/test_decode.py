@@ -45,13 +45,13 @@ def test_an_error_names_the_path_of_the_field(body: dict[str, Any], param: str) 
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"name": "\xff"}', b"[" * 100_000])
-def test_what_is_no_json_is_an_error_of_the_whole_body(body: bytes) -> None:
+def test_invalid_json_is_an_error_of_the_whole_body(body: bytes) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         decode(DECODER, body)
     assert caught.value.param is None
 
 
-def test_the_path_of_a_part_is_told_from_the_root() -> None:
+def test_the_path_of_a_part_starts_at_the_root() -> None:
     assert convert({"size": 3}, Inner, "inners[7]") == Inner(3)
     for value, param in (({"size": "x"}, "inners[7].size"), ({}, "inners[7].size")):
         with pytest.raises(InvalidRequestError) as caught:

@@ -36,7 +36,7 @@ def test_anthropics_clients_get_their_own_words(error: QuireError, kind: str) ->
     }
 
 
-def test_a_client_that_tried_a_thread_is_told_what_is_unsupported() -> None:
+def test_a_client_that_uses_threads_gets_an_error_that_names_what_is_unsupported() -> None:
     error = NoThreadsError("no threads")
     details = json.loads(anthropic_shape(error, "r"))["error"]["details"]
     assert details == {"error_code": error.kind.code, "unsupported": ["thread"]}

@@ -157,7 +157,7 @@ def test_a_text_part_may_bear_the_name_that_responses_give_it(kind: str) -> None
 
 
 @pytest.mark.parametrize("thought", ["hm", [{"type": "text", "text": "h"}, {"text": "m"}]])
-def test_what_an_assistant_thought_among_its_parts_is_its_reasoning(thought: Any) -> None:
+def test_thinking_parts_of_an_assistant_message_are_its_reasoning(thought: Any) -> None:
     parts = [{"type": "thinking", "thinking": thought}, {"type": "text", "text": "b"}]
     request, ignored = chat(messages=turn(content=parts))
     assert chat_conversation(request).messages[1] == {
@@ -269,7 +269,7 @@ def test_thinking_is_switched_by_any_of_its_names(
     assert variables.get("enable_thinking") is thinks
 
 
-def test_what_else_a_switch_of_thinking_holds_is_reported() -> None:
+def test_other_keys_of_a_thinking_switch_are_reported() -> None:
     assert chat(thinking={"type": "enabled", "keep": "all"})[1] == ["thinking.keep"]
     with pytest.raises(InvalidRequestError) as refused:
         chat(thinking={"type": "sometimes"})
@@ -360,7 +360,7 @@ _json = st.recursive(
 
 
 @given(_json, st.sampled_from(["messages", "tools", "response_format", "stream_options", "n"]))
-def test_whatever_stands_somewhere_is_taken_or_refused_by_name(value: Any, name: str) -> None:
+def test_any_value_in_any_place_is_accepted_or_refused_by_name(value: Any, name: str) -> None:
     param: str | None = name
     try:
         chat(**{name: value, "unknown": value})

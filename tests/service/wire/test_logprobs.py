@@ -39,7 +39,7 @@ def read(pieces: Iterable[bytes], shape: Any) -> Any:
     return json.loads(text)
 
 
-def test_the_chat_shape_tells_each_token_with_its_bytes() -> None:
+def test_the_chat_format_has_each_token_with_its_bytes() -> None:
     entries = [entry(0, 1, (0, -0.5), (2, -1.5), (5, float("-inf"))), entry(6, 3, (1, -0.25))]
     told = read(WRITER.chat([0, 6], entries, 2), ChatLogprobs)
     assert told == {
@@ -69,7 +69,7 @@ def test_the_chat_shape_tells_each_token_with_its_bytes() -> None:
     assert read(WRITER.chat([], [], 5), ChatLogprobs) == {"content": [], "refusal": None}
 
 
-def test_alternatives_that_show_as_the_same_text_are_all_told() -> None:
+def test_alternatives_with_the_same_text_are_all_reported() -> None:
     likely = [(2, -0.5), (3, -1.0), (0, -1.5), (4, -2.0), (1, -2.5)]
     told = read(WRITER.text([TextPart([3], [entry(3, 2, *likely)], 0)], 5), TextLogprobs)
     assert told["top_logprobs"] == [
@@ -78,7 +78,7 @@ def test_alternatives_that_show_as_the_same_text_are_all_told() -> None:
     assert told["tokens"] == ["bytes:\\x98"]  # which is how to find it among them
 
 
-def test_the_completions_shape_goes_on_from_prompt_to_output() -> None:
+def test_the_completions_format_continues_from_prompt_to_output() -> None:
     prompt = TextPart([0, 6], [None, entry(6, 3, (1, -0.25))], 0)
     output = TextPart([1], [entry(1, 1, (1, -0.125))], 2)
     told = read(WRITER.text([prompt, output], 1), TextLogprobs)

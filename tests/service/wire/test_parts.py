@@ -55,7 +55,7 @@ def test_a_medium_is_named_to_the_model_only_if_a_tool_returned_it(kind: str, me
         ({"type": "refusal", "text": "a"}, "p.refusal"),
     ],
 )
-def test_a_part_that_is_no_text_is_refused_by_the_field_at_fault(
+def test_a_part_that_is_not_text_is_refused_naming_the_field(
     part: dict[str, Any], param: str
 ) -> None:
     for of_a_tool in (False, True):
@@ -64,7 +64,7 @@ def test_a_part_that_is_no_text_is_refused_by_the_field_at_fault(
         assert caught.value.param == param
 
 
-def test_keys_beside_the_text_are_reported_unless_they_say_nothing() -> None:
+def test_keys_besides_the_text_are_reported_unless_they_are_empty() -> None:
     part = {"type": "text", "text": "a", "annotations": [], "cache_control": {}, "x": 1, "y": 2}
     assert ignored_in(part, "p") == ["p.x", "p.y"]
 

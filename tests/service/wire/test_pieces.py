@@ -43,7 +43,7 @@ def test_gathered_pieces_are_the_same_bytes_and_none_but_the_last_is_short(
     assert all(0 < len(piece) < size + longest for piece in made)
 
 
-def test_pieces_are_made_only_when_they_are_asked_for() -> None:
+def test_pieces_are_made_on_demand() -> None:
     made = []
 
     def endless() -> Any:

@@ -77,7 +77,7 @@ def test_each_field_gives_its_form_and_remembers_its_name() -> None:
         ({"guided_choice": []}, "guided_choice"),
     ],
 )
-def test_what_is_no_form_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_an_unknown_form_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         answer_shape(decode_chat(chat(**fields), max_choices=4))
     assert refused.value.param == param

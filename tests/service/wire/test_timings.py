@@ -55,7 +55,7 @@ def test_a_single_token_has_no_time_between_tokens(checkpoint: Checkpoint) -> No
     assert timings.output_tokens_per_second is None
 
 
-def test_what_was_never_reached_is_null(checkpoint: Checkpoint) -> None:
+def test_a_phase_that_was_never_reached_is_null(checkpoint: Checkpoint) -> None:
     request = GenerationRequest("r", [[1, 2, 3]], SamplingParams(max_tokens=9), 0.0)
     generation = at_once(Generator(Desk(), checkpoint).start(request, ANYBODY))
     assert set(msgspec.to_builtins(timings_of(generation)).values()) == {None}

@@ -32,7 +32,7 @@ def test_output_tokens_are_all_that_were_made_and_reasoning_is_a_part(
     assert plain.completion_tokens_details.reasoning_tokens == 0
 
 
-def test_a_request_for_no_output_is_told_none(checkpoint: Checkpoint) -> None:
+def test_a_request_for_no_output_gets_none(checkpoint: Checkpoint) -> None:
     usage = usage_of(Played(checkpoint, "So.", one_each()).generation, completion_tokens=0)
     assert (usage.completion_tokens, usage.total_tokens) == (0, usage.prompt_tokens)
 

@@ -1,9 +1,9 @@
-"""Compiles every kernel for a GPU that need not be there, and prints what each takes of it.
+"""Compiles every kernel for a GPU that need not be present, and prints the resources each needs.
 
     python -m tests.engine.gpu.kernels.compiling
 
-Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; calls of our
-own functions are made with arrays on the CPU, and only their launches are left out.
+Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; Quire's
+functions are called with arrays on the CPU, and only the launches are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHARED_LIMIT = 227 * 1024
 
 
 class AbsentDevice:
-    """As much of a driver as compiling asks for."""
+    """The part of a driver that compiling needs."""
 
     def get_current_target(self) -> GPUTarget:
         return TARGET

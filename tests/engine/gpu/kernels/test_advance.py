@@ -1,4 +1,4 @@
-"""Rows go on by one token, and rows that come are what their records say."""
+"""Rows advance by one token, and new rows are as their records say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.sampling.device import sampling_tensors
 
 @pytest.mark.parametrize("rows", [1, 5, 300])
 @pytest.mark.parametrize("block_size", [8, 32])
-def test_each_row_takes_its_next_place_and_padding_none(
+def test_each_row_advances_by_one_position_and_padding_does_not(
     device: torch.device, rows: int, block_size: int
 ) -> None:
     chance = random.Random(rows)
@@ -53,7 +53,7 @@ def test_rows_become_what_their_records_say_to_the_last_bit(device: torch.device
     parts = (asked.temperature, asked.log_min_p, asked.top_k, asked.top_p, asked.seeds)
     records = torch.zeros(rows, HEADER + columns, dtype=torch.int32)
     records[:, 0] = torch.tensor([11, 12, 13])  # tokens
-    records[:, 1] = torch.tensor([-1, 4, 0])  # where they stand instead
+    records[:, 1] = torch.tensor([-1, 4, 0])  # the index of the token instead
     records[:, 2] = torch.tensor([9, -2, -1])  # counters
     for first, column in zip((3, 4, 5, 6, 8), parts, strict=True):
         words = column.view(torch.int32).view(rows, -1)

@@ -1,4 +1,4 @@
-"""Attention of rows that stand alone equals float64, however contexts lie and are split."""
+"""Decode attention equals float64, however contexts are stored and split."""
 
 from __future__ import annotations
 

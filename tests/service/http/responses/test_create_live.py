@@ -25,7 +25,7 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 @pytest.fixture
 def own(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
-    """A service of this test's own, to be broken, with its store beside it."""
+    """A separate service for this test to break, with its store."""
     with RunningService(
         tiny_model, tmp_path, worker_args=("--store-url", f"sqlite:///{tmp_path}/store.sqlite3")
     ) as service:
@@ -114,7 +114,7 @@ def test_a_dead_engine_ends_a_stream_as_failed_and_so_it_is_stored(own: RunningS
     assert outcome(own, "error:engine") == 3
 
 
-def test_no_success_is_told_of_what_was_to_be_stored_and_could_not_be(
+def test_a_response_that_could_not_be_stored_is_not_reported_as_a_success(
     own: RunningService, tmp_path: Path
 ) -> None:
     asked, unasked = Streamed(own, store=True), Streamed(own)

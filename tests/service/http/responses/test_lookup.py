@@ -16,7 +16,7 @@ from tests.service.store.test_store import end_lease, opened, record
 RUNS = RunRegistry(RunLimits(timeout=1, run_bytes=1 << 20, total_bytes=1 << 20))
 
 
-async def test_what_a_dead_replica_was_at_is_failed_once_its_lease_ends(tmp_path: Path) -> None:
+async def test_a_dead_replicas_responses_fail_once_its_lease_ends(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.sqlite3"
     async with opened(url) as store:
         alive = msgspec.structs.replace(record("resp_1"), status="in_progress")

@@ -31,7 +31,7 @@ def test_a_message_counts_until_its_bytes_are_taken() -> None:
     assert second.take() == b""
 
 
-def test_nothing_is_kept_of_a_message_that_is_too_large() -> None:
+def test_a_message_that_is_too_large_is_dropped() -> None:
     room = UploadRoom(1500)
     large = message(room, " " * 101, limit=100)
     with pytest.raises(BodyTooLargeError):
@@ -57,14 +57,14 @@ def test_nothing_is_kept_of_a_message_that_is_too_large() -> None:
     ],
     ids=["cut", "empty", "deep", "list", "number", "no type", "other type", "long lane"],
 )
-def test_what_is_no_request_is_refused_by_name(text: str, says: str, param: str | None) -> None:
+def test_an_invalid_request_is_refused_by_name(text: str, says: str, param: str | None) -> None:
     with pytest.raises(InvalidRequestError, match=says) as refused:
         message(UploadRoom(1500), text).envelope()
     assert refused.value.param == param
 
 
 @pytest.mark.parametrize("form", ["text", "bytes"])
-def test_text_and_bytes_are_read_alike(form: str) -> None:
+def test_text_and_bytes_are_read_in_the_same_way(form: str) -> None:
     text = json.dumps(
         {"type": "response.create", "stream_id": "x" * 256, "generate": False, "input": ["…"]}
     )

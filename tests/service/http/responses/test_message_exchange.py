@@ -81,7 +81,7 @@ def test_events_are_said_one_by_one_however_the_stream_is_cut(cuts: set[int]) ->
     ]
 
 
-def test_a_response_that_is_no_stream_becomes_an_error_with_what_a_client_acts_on() -> None:
+def test_a_response_that_is_not_a_stream_becomes_an_error_with_status_and_headers() -> None:
     refusal = OverloadedError("Too many.", retry_after=7)
     headers = {"content-type": "application/json", "x-secret": "no", **refusal.headers()}
     body = refusal.to_body()

@@ -111,7 +111,7 @@ class Arriving(Connection):
         return serving
 
 
-async def test_a_message_that_is_still_arriving_counts_and_is_cut_where_there_is_no_room() -> None:
+async def test_an_arriving_message_counts_and_is_cut_if_there_is_no_room() -> None:
     room = UploadRoom(1000)
     connection = Arriving(room, receive_timeout=30)
     with room.arriving(ANYBODY) as other:

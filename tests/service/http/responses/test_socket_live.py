@@ -77,7 +77,9 @@ def test_each_path_and_lane(service: RunningService) -> None:
             assert events[-1]["type"] in ENDS
 
 
-def test_an_unstored_response_goes_on_where_it_was_made(service: RunningService) -> None:
+def test_an_unstored_response_continues_on_the_connection_that_created_it(
+    service: RunningService,
+) -> None:
     with opened(service) as connection, opened(service) as other:
         first = answer(connection, ASK)[-1]["response"]
         second = {**ASK, "input": "And?", "previous_response_id": first["id"], "temperature": 0}
@@ -119,7 +121,7 @@ def test_a_warm_up_generates_nothing_and_is_continued(service: RunningService) -
         ('{"type": "response.create", "input": "x", "model": "none", "generate": false}', 404),
     ],
 )
-def test_an_error_is_an_event_and_the_connection_goes_on(
+def test_an_error_is_an_event_and_the_connection_stays_open(
     service: RunningService, message: str, status: int
 ) -> None:
     with opened(service) as connection:
@@ -129,7 +131,7 @@ def test_an_error_is_an_event_and_the_connection_goes_on(
         assert answer(connection, ASK)[-1]["type"] in ENDS
 
 
-def test_elsewhere_there_is_no_websocket(service: RunningService) -> None:
+def test_other_paths_have_no_websocket(service: RunningService) -> None:
     with pytest.raises(websockets.exceptions.InvalidStatus) as caught:
         opened(service, "/v1/realtime")
     assert caught.value.response.status_code == 404
@@ -199,7 +201,7 @@ COMPACTED = ("response.output_item.added", "response.output_item.done")
 
 
 def test_a_trigger_compacts_the_conversation_into_one_item(service: RunningService) -> None:
-    """As Codex asks for it, here and over HTTP; a later request sees the summary."""
+    """As Codex requests it, here and over HTTP; a later request sees the summary."""
     ask = {**ASK, "input": [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]}
     with opened(service) as connection:
         events = answer(connection, ask)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass
 class Call:
-    """``whole``: None where its end was never told."""
+    """``whole``: None if its end was never reported."""
 
     name: str
     call_id: str | None
@@ -22,7 +22,7 @@ class Call:
 
 
 class Recorder:
-    """A ``HeaderSink`` that keeps everything it is told."""
+    """A ``HeaderSink`` that keeps everything it receives."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -65,7 +65,7 @@ def read(
     kind: Stop = Stop.PERHAPS,
     truncated: bool = False,
 ) -> tuple[Recorder, str | None]:
-    """What was told, and the text left unread: None where the text ended before the reader did.
+    """Return what was reported, and the unread text: None if the text ended before the reader did.
     Fails if it depends on how the text is cut. Raises NotACallError."""
     told: list[tuple[Recorder, str | None]] = []
     for pieces in ([text], list(text)):

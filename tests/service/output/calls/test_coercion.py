@@ -1,4 +1,4 @@
-"""Bare text of arguments as JSON of the types that a schema tells."""
+"""Bare text of arguments as JSON of the types that a schema specifies."""
 
 from __future__ import annotations
 

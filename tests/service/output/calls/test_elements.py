@@ -79,6 +79,6 @@ def test_elements_nested_without_end_are_text_from_some_depth_on() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "^<city>Oslo^</city>"])
-def test_text_without_a_call_is_none(text: str) -> None:
+def test_text_without_a_call_is_not_a_call(text: str) -> None:
     with pytest.raises(NotACallError):
         calls(text)

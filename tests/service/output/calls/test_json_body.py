@@ -1,4 +1,4 @@
-"""Calls written as JSON: one object, an array of them, several in a row, or behind a name."""
+"""Calls written as JSON: one object, an array of them, several in a row, or after a name."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ def test_a_call_without_its_end_harms_only_itself() -> None:
 
 
 @pytest.mark.parametrize("text", ["f()", '{"name": "f", "arguments": [1]}', '{"a": 1}'])
-def test_what_is_no_call_is_told_as_none(text: str) -> None:
+def test_text_that_is_not_a_call_is_not_reported_as_one(text: str) -> None:
     with pytest.raises(NotACallError):
         calls(text + " ", JsonBody())
 
 
-def test_arguments_cut_off_are_told_as_far_as_they_came() -> None:
+def test_arguments_that_are_cut_off_are_reported_as_far_as_they_came() -> None:
     found, rest = calls('{"name": "f", "arguments": {"a": "Os', JsonBody(), truncated=True)
     assert (found, rest) == ([Call("f", None, '{"a": "Os', None)], None)
 
 
-def test_a_name_and_a_separator_stand_before_the_arguments() -> None:
+def test_a_name_and_a_separator_precede_the_arguments() -> None:
     body = NamedJsonBody(separator="|", prefix="call:", end="!", header=r"(?P<name>\w+):(?P<id>\d)")
     expected = [Call("f", "7", '{"a": 1}', True)]
     for text in ('call:f:7|{"a": 1}!', ' f:7 | {"a": 1} !', 'f:7||{"a": 1}!'):
@@ -101,7 +101,7 @@ def test_a_name_and_a_separator_stand_before_the_arguments() -> None:
             named(text, body)
 
 
-def test_ids_in_kimis_headers_are_told() -> None:
+def test_ids_in_kimis_headers_are_reported() -> None:
     shipped = named_format("tool_calls", "kimi_k2")
     body = None if shipped.calls is None else shipped.calls.body
     assert isinstance(body, NamedJsonBody)

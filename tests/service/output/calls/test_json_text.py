@@ -93,7 +93,7 @@ def test_raw_control_characters_in_strings_are_escaped_and_nothing_else_changes(
     assert emitted == '{"a": "x\\ny\\t",\n "b": [1.50]}'
 
 
-def test_broken_json_goes_on_to_its_last_bracket_or_the_formats_tag() -> None:
+def test_broken_json_extends_to_its_last_bracket_or_the_formats_tag() -> None:
     assert container('{a: [1, "}"]} rest') == (ValueEnding.BROKEN, '{a: [1, "}"]}', " rest")
     ending, emitted, rest = container('{"a": {b</call> x', stop_tags=("</call>",))
     assert (ending, emitted, rest) == (ValueEnding.BROKEN, '{"a": {b', "</call> x")
@@ -107,7 +107,7 @@ def test_broken_json_ends_where_another_call_begins() -> None:
 
 
 @pytest.mark.parametrize("kind", Stop)
-def test_a_tag_in_a_string_is_text_where_the_string_goes_on_unless_it_is_certain(
+def test_a_tag_in_a_string_is_text_if_the_string_continues_unless_it_is_certain(
     kind: Stop,
 ) -> None:
     text = '{"a": "say </call>"} on'
@@ -138,7 +138,7 @@ def test_a_value_is_what_json_says(text: str, value: Any, rest: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["NaN,", "1e999,", "nil,", "{a: 1} ", '"\\ud83d" '])
-def test_what_is_no_value_is_no_call(text: str) -> None:
+def test_an_invalid_value_is_not_a_call(text: str) -> None:
     with pytest.raises(NotACallError):
         read(lambda source, _: read_value(source), text)
     with pytest.raises(NotACallError):

@@ -19,6 +19,6 @@ def test_a_mark_cut_off_waits_for_its_end() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 1000 + ">", " 0: <tool_call>"])
-def test_what_does_not_end_soon_or_holds_another_tag_is_no_mark(text: str) -> None:
+def test_a_mark_must_end_soon_and_contain_no_other_tag(text: str) -> None:
     with pytest.raises(NotACallError):
         read(lambda source, _: read_mark(source, ">"), text, stop_tags=("<tool_call>",))

@@ -1,4 +1,4 @@
-"""Values that stand as bare text between tags, one tag for each argument."""
+"""Values written as bare text between tags, one tag for each argument."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def arguments(text: str, body: ParametersBody = BODY) -> Any:
         ("unknown", "5", "5"),
     ],
 )
-def test_the_schema_tells_what_a_bare_value_is(key: str, text: str, value: Any) -> None:
+def test_the_schema_determines_the_type_of_a_bare_value(key: str, text: str, value: Any) -> None:
     assert arguments(call(**{key: text})) == {key: value}
 
 
@@ -107,12 +107,12 @@ def test_calls_follow_each_other_and_one_may_have_no_arguments() -> None:
     ]
 
 
-def test_what_stands_in_place_of_an_argument_makes_the_call_no_whole_one() -> None:
+def test_text_in_place_of_an_argument_makes_the_call_incomplete() -> None:
     [only] = calls("<function=f>oops</function>")
     assert (only.arguments, only.whole) == ("{oops", False)
 
 
-def test_attributes_tell_whether_a_value_is_text() -> None:
+def test_attributes_determine_whether_a_value_is_text() -> None:
     def xml(key: str, said: str, text: str) -> str:
         parameter = f'<parameter name="{key}" string="{said}">{text}</parameter>'
         return f'<invoke name="f">{parameter}</invoke>'
@@ -138,6 +138,6 @@ def test_a_key_without_a_value_makes_no_whole_call() -> None:
     assert (json.loads(lacking.arguments), lacking.whole) == ({"x": 2}, False)
 
 
-def test_text_that_opens_no_call_is_none() -> None:
+def test_text_that_opens_no_call_is_not_a_call() -> None:
     with pytest.raises(NotACallError):
         calls("f(text='a')")

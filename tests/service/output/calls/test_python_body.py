@@ -83,13 +83,13 @@ def test_a_missing_quote_or_bracket_harms_only_its_own_call() -> None:
         assert json.loads(found[1].arguments) == {"b": 1}
 
 
-def test_without_brackets_calls_stand_on_lines_up_to_the_formats_tag() -> None:
+def test_without_brackets_calls_are_on_lines_up_to_the_formats_tag() -> None:
     found, rest = calls("f(a=1)\ng()\n</calls>", brackets=False, stop_tags=("</calls>",))
     assert [(call.name, call.arguments) for call in found] == [("f", '{"a": 1}'), ("g", "{}")]
     assert rest == "</calls>"
 
 
 @pytest.mark.parametrize("text", ["[]", "f(a=1)", "[f]", "[1, 2]", "[ (a=1)]"])
-def test_what_is_no_list_of_calls_is_none(text: str) -> None:
+def test_text_that_is_not_a_list_of_calls_is_not_a_call(text: str) -> None:
     with pytest.raises(NotACallError):
         calls(text + " ")

@@ -63,7 +63,7 @@ SHIPPED = [
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda shipped: shipped.names[0])
 def test_every_kind_of_body_has_its_reader(shipped: ShippedFormat) -> None:
-    """From behind its first tag a format's own example gives the first of its calls."""
+    """From its first tag on, a format's own example gives the first of its calls."""
     tags = shipped.calls
     assert tags is not None
     example, opening = next(

@@ -1,4 +1,4 @@
-"""Objects with bare keys and strings between tags of their own."""
+"""Objects with bare keys, and strings between special tags."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def call(text: str, **options: Any) -> tuple[Call, str | None]:
         ("{x:{y:[true,null,1.5,word]}}", {"x": {"y": [True, None, 1.5, "word"]}}),
     ],
 )
-def test_the_object_is_told_as_json(written: str, value: Any) -> None:
+def test_the_object_is_reported_as_json(written: str, value: Any) -> None:
     for opening in ("call:", "declaration:"):
         only, rest = call(f"{opening}f{written}<end>")
         assert (only.name, json.loads(only.arguments), only.whole) == ("f", value, True)
         assert rest == "<end>"
 
 
-def test_a_tag_inside_a_string_is_text_where_the_string_goes_on_unless_it_is_certain() -> None:
+def test_a_tag_inside_a_string_is_text_if_the_string_continues_unless_it_is_certain() -> None:
     text = "call:f{text:<q>say <end> now<q>,n:1}<end>"
     only, _ = call(text)
     assert json.loads(only.arguments) == {"text": "say <end> now", "n": 1}
@@ -60,7 +60,9 @@ def test_a_tag_inside_a_string_is_text_where_the_string_goes_on_unless_it_is_cer
 
 
 @pytest.mark.parametrize("written", ["{text:<q>open<end>", "{n:[1}<end>", '{"a<end>'])
-def test_what_is_no_object_ends_at_the_formats_tag_and_is_no_whole_call(written: str) -> None:
+def test_what_is_not_an_object_ends_at_the_formats_tag_and_is_an_incomplete_call(
+    written: str,
+) -> None:
     only, rest = call(f"call:f{written}")
     assert (only.whole, rest) == (False, "<end>")
 

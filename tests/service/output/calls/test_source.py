@@ -62,6 +62,9 @@ def test_everything_before_the_first_literal_is_emitted_however_the_text_is_cut(
         (lambda s: s.accept("<a>"), "<ab", None, "<ab"),
         (lambda s: s.at("<a>"), "<a>b", "<a>", "<a>b"),
         (lambda s: s.peek(3), "ab", "ab", "ab"),
+        (lambda s: s.white_space(), " \n a", " \n ", "a"),
+        (lambda s: s.white_space(), "  ", "  ", ""),
+        (lambda s: s.white_space(), "a ", "", "a "),
         (lambda s: s.ahead(";"), " \n;x", True, " \n;x"),
         (lambda s: s.ahead(";"), " \nx", False, " \nx"),
         (lambda s: s.spells("}", ","), " }\n,x", True, " }\n,x"),
@@ -76,7 +79,7 @@ def test_only_what_is_accepted_is_read(reader: Reader, text: str, answer: Any, r
     assert ask(reader, text) == (answer, rest)
 
 
-def test_the_end_inside_a_literal_is_no_answer() -> None:
+def test_the_end_inside_a_literal_is_not_an_answer() -> None:
     with pytest.raises(EndOfTextError):
         ask(lambda source: source.at("<tool_call>"), "<tool")
 

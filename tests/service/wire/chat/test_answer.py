@@ -246,7 +246,7 @@ def test_a_call_without_arguments_streams_an_empty_object(
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_a_call_that_is_no_json_is_shown_as_it_is_and_not_as_a_call_that_was_made(
+def test_a_call_that_is_not_json_is_shown_verbatim_and_not_as_a_completed_call(
     checkpoint: Checkpoint, size: int
 ) -> None:
     text = '<tool_call>\n{"name": "weather", "arguments": {city: Oslo}}\n</tool_call>'

@@ -142,7 +142,7 @@ _names = st.sampled_from([field.name for field in msgspec.structs.fields(ChatReq
 
 
 @given(fields=st.dictionaries(_names, _json, max_size=4))
-def test_whatever_values_come_the_request_is_taken_or_refused_by_name(
+def test_any_values_are_accepted_or_refused_by_name(
     fields: dict[str, Any],
 ) -> None:
     refusal = None
@@ -154,6 +154,6 @@ def test_whatever_values_come_the_request_is_taken_or_refused_by_name(
 
 
 @given(body=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_whatever_bytes_come_nothing_but_a_refusal_leaves_the_decoder(body: bytes) -> None:
+def test_for_any_bytes_the_decoder_raises_nothing_but_a_refusal(body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
         decode_chat(body, max_choices=16)

@@ -110,7 +110,7 @@ def test_the_answer_and_every_chunk_are_of_openais_type(checkpoint: Checkpoint) 
     }
 
 
-def test_usage_comes_last_and_running_with_each_chunk_if_asked_for(checkpoint: Checkpoint) -> None:
+def test_usage_comes_last_and_on_request_with_each_chunk(checkpoint: Checkpoint) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     played = Played(checkpoint, "a b c", one_each(), stream=True, stream_options=options)
     *chunks, last = played.chunks

@@ -61,7 +61,7 @@ def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) 
     assert caught.value.param == param
 
 
-def test_what_is_just_within_its_limit_is_taken() -> None:
+def test_values_just_within_their_limits_are_accepted() -> None:
     assert len(decode(prompt=["a"] * 64, best_of=4).prompts) == 64
     assert decode(max_tokens=0, echo=True).only_echo
     assert not decode(n=2, best_of=2, stream=True).ranks

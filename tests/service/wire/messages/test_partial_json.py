@@ -44,7 +44,9 @@ def test_members_that_are_whole_are_kept(text: str, value: Any) -> None:
 
 
 @given(value=st.dictionaries(st.text(max_size=4), _values, max_size=4), data=st.data())
-def test_whatever_is_kept_was_said(value: dict[str, Any], data: st.DataObject) -> None:
+def test_a_cut_object_keeps_only_what_was_written(
+    value: dict[str, Any], data: st.DataObject
+) -> None:
     text = json.dumps(value)
     assert read_cut_object(text) == value
     cut = read_cut_object(text[: data.draw(st.integers(0, len(text)))])
@@ -72,10 +74,10 @@ def test_a_number_beyond_any_float_is_a_mistake(number: str, end: str) -> None:
     size=st.integers(0, 1000),
     places=st.lists(st.integers(0, 1000), max_size=5),
 )
-def test_what_is_sound_is_read_alike_by_anthropics_sdk(
+def test_valid_json_is_read_as_by_anthropics_sdk(
     value: dict[str, Any], spoil: str, place: int, size: int, places: list[int]
 ) -> None:
-    """Its parser of cut JSON raises for what is none."""
+    """Its parser of cut JSON raises for invalid JSON."""
     text = json.dumps(value, ensure_ascii=False)
     at = 1 + place % len(text)
     text = (text[:at] + spoil + text[at:])[: 1 + size % (len(text) + 4)]

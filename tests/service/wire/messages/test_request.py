@@ -69,7 +69,7 @@ def test_an_assistants_turn_at_the_end_is_continued() -> None:
     assert not made.add_generation_prompt
 
 
-def test_thinking_of_ours_that_was_altered_is_refused_by_its_place() -> None:
+def test_altered_sealed_thinking_is_refused_naming_its_position() -> None:
     block = {"type": "thinking", "thinking": "other", "signature": SIGNER.sign("why")}
     with pytest.raises(InvalidRequestError) as caught:
         conversation(USER, said(block, role="assistant"), USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.wire.messages.signatures import Signer
 
 
-def test_only_an_altered_text_of_ours_is_forged() -> None:
+def test_only_an_altered_text_with_our_seal_is_forged() -> None:
     ours, same, other = Signer("one secret of many"), Signer("one secret of many"), Signer()
     signature = ours.sign("I think.")
     assert not same.is_forged("I think.", signature)

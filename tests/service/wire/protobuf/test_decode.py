@@ -207,6 +207,6 @@ def test_fields_of_a_later_version_are_refused_not_dropped() -> None:
             by_grpc(message)
 
 
-def test_bytes_that_are_no_message_are_refused() -> None:
+def test_bytes_that_are_not_a_message_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="ChatRequest"):
         read_chat(b"\xff\xff", max_choices=16)

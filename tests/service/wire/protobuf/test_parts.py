@@ -19,7 +19,7 @@ from service.wire.protobuf.parts import MAX_FIELDS, TooManyFieldsError, check_fi
 
 
 def conversation(messages: int) -> bytes:
-    """Of four fields a message: itself and three of its own."""
+    """Four fields per message: itself and three fields."""
     message = pb.Message(role="user", content="Hi", name="n")
     return pb.ChatRequest(messages=[message] * messages).SerializeToString()
 
@@ -86,7 +86,7 @@ def test_many_token_ids_are_one_field() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_nothing_is_refused_that_protobuf_takes_but_groups(data: bytes) -> None:
+def test_everything_that_protobuf_accepts_is_accepted_except_groups(data: bytes) -> None:
     """Also: nothing but ValueError comes out, whatever goes in."""
     try:
         check_fields(data, pb.ChatRequest)

@@ -206,7 +206,7 @@ def test_any_output_in_any_frames_is_one_answer(
     assert whole["output"] == played.final["output"]  # to the very ids
 
 
-def test_a_stream_is_created_goes_on_and_completes(checkpoint: Checkpoint) -> None:
+def test_a_stream_is_created_continues_and_completes(checkpoint: Checkpoint) -> None:
     played = Played(checkpoint, "Hi there", one_each())
     check(played)
     kinds = [key for key, _ in itertools.groupby(event["type"] for event in played.events)]
@@ -237,7 +237,7 @@ def test_reasoning_text_and_calls_keep_their_order(checkpoint: Checkpoint) -> No
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("cut", [0, 1, 20, len(CALL) - 12], ids=lambda cut: f"{cut} less")
-def test_what_a_call_is_written_in_is_never_output_text(
+def test_the_syntax_of_a_call_is_never_output_text(
     checkpoint: Checkpoint, size: int, cut: int
 ) -> None:
     text = f"<think>why</think>Let me see.\n\n{SLEEP}\n\n{CALL}"
@@ -305,7 +305,7 @@ def test_a_failure_ends_the_stream_as_failed_with_what_was_streamed(
     assert played.endings[0].status == "failed"
 
 
-def test_reasoning_is_sealed_when_asked_for_and_hidden_when_not_wanted(
+def test_reasoning_is_sealed_or_hidden_on_request(
     checkpoint: Checkpoint,
 ) -> None:
     text = "<think>why</think>So."

@@ -33,7 +33,7 @@ def test_only_a_trigger_at_the_end_asks_for_compaction() -> None:
     assert without_trigger([]) == ([], False)
 
 
-def test_the_summary_is_asked_for_after_all_items_by_a_user() -> None:
+def test_a_user_message_after_all_items_requests_the_summary() -> None:
     items = [USER]
     *before, asked = asking_for_summary(items)
     assert before == items == [USER]
@@ -84,7 +84,7 @@ def test_what_the_model_wrote_becomes_one_sealed_item(events: list[Event], summa
     assert all(event["item"] == made for event in sent)
 
 
-def test_half_a_summary_is_none() -> None:
+def test_half_a_summary_is_not_a_summary() -> None:
     item = CompactionItem("k", str)
     item.feed(CHOICE, TextDelta("half", 0, 1))
     item.abandon()

@@ -125,7 +125,7 @@ def test_tools_in_an_item_count_like_those_of_the_request() -> None:
     assert shape.param == "input[0].tools[0].tools[0].format.definition"
 
 
-def test_tools_of_one_name_in_two_namespaces_are_told_apart() -> None:
+def test_tools_with_the_same_name_in_two_namespaces_are_distinguished() -> None:
     spaces = [
         {"type": "namespace", "name": name, "description": "", "tools": [FUNCTION]}
         for name in ("a", "b")
@@ -135,7 +135,7 @@ def test_tools_of_one_name_in_two_namespaces_are_told_apart() -> None:
     assert given.toolbox.flat_name("look", "b") == "b__look"
 
 
-def test_two_tools_that_nothing_tells_apart_are_refused() -> None:
+def test_two_indistinguishable_tools_are_refused() -> None:
     assert refused(tools=[FUNCTION, FUNCTION]).param == "tools[1].name"
 
 
@@ -195,7 +195,7 @@ def test_a_tool_is_chosen_by_name_or_among_those_allowed() -> None:
         ({}, "input"),
     ],
 )  # fmt: skip
-def test_what_is_unsound_is_refused_by_the_name_of_its_field(
+def test_an_invalid_value_is_refused_by_the_name_of_its_field(
     fields: dict[str, Any], param: str
 ) -> None:
     def read() -> None:

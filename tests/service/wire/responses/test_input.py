@@ -29,7 +29,7 @@ def write(
     return writer.finished(), ignored
 
 
-def test_listed_items_keep_their_ids_and_gain_them_where_they_have_none() -> None:
+def test_listed_items_keep_their_ids_or_get_new_ones() -> None:
     items = [
         {"role": "user", "content": "a"},
         {"type": "message", "id": "mine", "role": "assistant", "content": "b"},

@@ -1,4 +1,4 @@
-"""Output items and the stream events that tell of them."""
+"""Output items and their stream events."""
 
 from __future__ import annotations
 

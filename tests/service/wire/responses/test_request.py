@@ -46,13 +46,13 @@ def test_a_message_of_a_socket_is_the_same_request_as_a_stream() -> None:
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_unsupported_fields_are_refused_by_their_names(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         decode(**fields)
     assert caught.value.param == param
 
 
-def test_what_asks_for_nothing_more_is_taken() -> None:
+def test_fields_that_request_nothing_are_accepted() -> None:
     decode(n=1, use_beam_search=False, moderation=None, background=True)
     decode(input=None, previous_response_id="resp_1")
 
@@ -70,7 +70,7 @@ def test_logprobs_come_only_where_they_are_included() -> None:
     assert decode(include=included, top_logprobs=3).engine_logprobs == 3
 
 
-def test_the_form_of_the_text_is_told_with_its_place() -> None:
+def test_the_form_of_the_text_is_passed_with_its_position() -> None:
     def shape(form: dict[str, Any]) -> Any:
         return text_shape(decode(text={"format": form}))
 

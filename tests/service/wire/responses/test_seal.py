@@ -1,4 +1,4 @@
-"""Sealed reasoning opens for whom it was sealed, unchanged, and for nobody else."""
+"""Sealed reasoning can only be opened by the key that sealed it, and is unchanged then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEAL = ReasoningSeal(b"a secret of sixteen bytes or more")
 
 
 @given(st.text(), st.text(max_size=64))
-def test_what_was_sealed_opens_again(text: str, owner: str) -> None:
+def test_sealed_reasoning_can_be_opened(text: str, owner: str) -> None:
     assert SEAL.open(SEAL.seal(text, owner), owner) == text
 
 
@@ -35,7 +35,7 @@ def test_any_change_is_noticed(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "gAAAA", "qr1.", "qr1.!!", "qr1.AAAA", "qr1.é"])
-def test_what_is_no_seal_is_refused(content: str) -> None:
+def test_an_invalid_seal_is_refused(content: str) -> None:
     with pytest.raises(SealError):
         SEAL.open(content, "me")
 

@@ -38,7 +38,7 @@ def test_only_a_name_that_two_tools_have_gains_its_namespace() -> None:
     assert again.names() == box.names()
 
 
-def test_the_model_is_told_a_custom_tools_grammar_and_gives_one_string() -> None:
+def test_the_prompt_has_a_custom_tools_grammar_and_the_model_returns_one_string() -> None:
     box = read_tools([PATCH])
     (tool,) = box.definitions()
     assert tool.description is not None
@@ -52,7 +52,7 @@ def test_the_model_is_told_a_custom_tools_grammar_and_gives_one_string() -> None
     assert shape.param == "tools[0].format.definition"
 
 
-def test_a_tool_that_is_told_again_later_replaces_the_first() -> None:
+def test_a_tool_that_is_defined_again_replaces_the_first() -> None:
     first = read_tools([function("f"), {"type": "web_search"}])
     later = read_tools([{**function("f"), "description": "new"}, function("g")], "input[0].tools")
     joined = Toolbox.joined([first, later])

@@ -20,7 +20,7 @@ def test_a_prompt_and_a_conversation_are_both_taken() -> None:
     assert request.messages is not None
     assert request.messages[0].content == "Hi"
     assert request.add_generation_prompt
-    # The default is not the same for both and is told apart from an answer.
+    # The default differs between the two and is distinguished from an explicit value.
     assert request.add_special_tokens is None
 
 
@@ -40,7 +40,7 @@ def test_an_unsound_request_names_the_field(body: dict[str, Any], param: str) ->
     assert caught.value.param == param
 
 
-def test_what_a_message_holds_beyond_its_text_is_reported() -> None:
+def test_keys_of_a_message_besides_its_text_are_reported() -> None:
     ignored = Ignored()
     part = {"type": "text", "text": "a", "x": 1}
     body = {"messages": [{"role": "user", "content": [part]}]}
