@@ -170,7 +170,7 @@ _UNKNOWN: Final = "I don't know this, so I say so."
 
 def _fresh(fitting: tuple[str, ...], told: tuple[str, ...]) -> str:
     """The first text that was not told before."""
-    return next(text for text in (*fitting, *unknown.REFUSALS, fitting[0]) if text not in told)
+    return next(text for text in (*fitting, *unknown.REFUSALS) if text not in told)
 
 
 def refusals_on(dice: Dice) -> list[Exchange]:

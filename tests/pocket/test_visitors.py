@@ -63,7 +63,7 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
         yield pattern, names
     yield from ((pattern, {}) for pattern in meeting.SPELL_ME)
     for kind in told.TOLD:
-        # What is told may be anything at all; what is asked names a thing.
+        # Statements hold any words; only questions name a thing that a test can list.
         yield from ((pattern, {"t": _MINE}) for pattern in kind.asking)
     for ways, _ in (*about_quire.ABOUT, *about_quire.MOODS):
         yield from ((pattern, {}) for pattern in ways)
