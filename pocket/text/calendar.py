@@ -138,14 +138,14 @@ def _tomorrow(dice: Dice, shown: str, after: str, before: str) -> Exchange:
 def _compared(dice: Dice, cycle: tuple[str, ...], name: str) -> Exchange:
     other = dice.choice([item for item in cycle if item != name])
     said = "before" if cycle.index(name) < cycle.index(other) else "after"
-    slots = {"x": _typed(dice, name), "y": _typed(dice, other)}
+    x, y = _typed(dice, name), _typed(dice, other)
     if dice.chance(0.5):
-        asked = phrasing.say(dice, dice.choice(WHICH_FIRST), **slots)
+        asked = phrasing.say(dice, dice.choice(WHICH_FIRST), x=x, y=y)
         return Exchange(asked, f"{name} comes {said} {other}.", _THOUGHT)
     pattern = phrasing.expand(dice, dice.choice(ORDER))
     relation = dice.pick("before", "after") if "{r}" in pattern else "before"
     verdict = "Yes" if said == relation else "No"
-    asked = phrasing.say(dice, pattern, r=relation, **slots)
+    asked = phrasing.say(dice, pattern, r=relation, x=x, y=y)
     return Exchange(asked, f"{verdict}, {name} comes {said} {other}.", _THOUGHT)
 
 

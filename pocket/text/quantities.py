@@ -346,8 +346,9 @@ def stepping(dice: Dice) -> Exchange:
     start = dice.randint(0, dice.pick(9, 20, 80))
     end = start + dice.randint(2, 9)
     down = dice.chance(0.4)
-    a, b = _shown(dice, start), _shown(dice, end)
-    asked = phrasing.say(dice, dice.choice(COUNT_DOWN if down else COUNT), ".", a=a, b=b)
+    ends = {"a": _shown(dice, start), "b": _shown(dice, end)}
+    pattern = dice.choice(COUNT_DOWN if down else COUNT)
+    asked = phrasing.say(dice, pattern, ".", a=ends["a"], b=ends["b"])
     run = list(range(end, start - 1, -1) if down else range(start, end + 1))
     return Exchange(asked, ", ".join(map(str, run)), f"I count from {run[0]} to {run[-1]}.")
 
