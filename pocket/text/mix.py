@@ -198,7 +198,7 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
         last = [exchange(dice, task)]
     for item in last:
         turns += item.turns()
-    return Document(task, turns, [], thinking and dice.chance(0.5))
+    return Document(task, turns, [], thinking and dice.chance(0.7))
 
 
 def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
