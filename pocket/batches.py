@@ -7,6 +7,7 @@ from typing import Final
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from pocket import render
 from pocket.text.dice import Dice
@@ -65,3 +66,21 @@ def batches(
             ready.append(collate(group))
         dice.shuffle(ready)
         yield from ready
+
+
+class Feed(IterableDataset[Batch]):
+    """Batches for a `DataLoader`, each of whose processes draws documents of its own."""
+
+    def __init__(self, tokenizer: str, seed: str, budget: int) -> None:
+        self.tokenizer, self.seed, self.budget = tokenizer, seed, budget
+
+    def __iter__(self) -> Iterator[Batch]:
+        info = get_worker_info()
+        dice = Dice(f"{self.seed}:{info.id if info else 0}")
+        return batches(Tokenizer.from_str(self.tokenizer), dice, self.budget)
+
+
+def fed(tokenizer: Tokenizer, seed: str, budget: int, feeders: int) -> Iterator[Batch]:
+    """Batches made by so many processes: for a GPU, which is faster than one of them."""
+    feed = Feed(tokenizer.to_str(), seed, budget)
+    return iter(DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8))

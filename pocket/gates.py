@@ -15,6 +15,8 @@ from pocket.strangers import STRANGERS
 from pocket.text import arithmetic, copying, mix, small_talk, tools, unknown
 from pocket.text.dice import Dice
 from pocket.text.document import Document, Exchange, Json, Turn
+from pocket.visitors import MUST, ROWS
+from pocket.visitors.visit import Visit
 
 MAX_TOKENS: Final = 512
 """An answer that is not done after this many tokens counts as not stopping."""
@@ -131,8 +133,8 @@ def _not_thought(answer: Answer) -> bool:
 
 
 def _refused(answer: Answer) -> bool:
-    polite = ("Sorry", "对不起")
-    return not answer.tool_calls and answer.content.startswith(polite) and _finished(answer)
+    polite = answer.content.startswith(("Sorry", "I'm afraid", "对不起"))
+    return not answer.tool_calls and polite and _finished(answer)
 
 
 def _recall(dice: Dice, tokens: int) -> Document:
@@ -158,7 +160,19 @@ def gates(samples: int = 300, seed: int = 0) -> list[Gate]:
         made.append(
             Gate(row.name, row.must, [row.draw(dice) for _ in range(samples)], row.blocking)
         )
-    return made
+    return [*made, *_visitors()]
+
+
+def _visitors() -> Iterator[Gate]:
+    """The hand-written rows, always whole."""
+    for name, visits in ROWS.items():
+        yield Gate(f"visitors: {name}", MUST, [_visit(visit) for visit in visits])
+
+
+def _visit(visit: Visit) -> Case:
+    roles = ("user", "assistant")
+    said = [{"role": roles[at % 2], "content": text} for at, text in enumerate(visit.said)]
+    return Case(said, list(visit.tools), False, visit.rule)
 
 
 def _task(name: str, thinking: bool = False) -> Callable[[Dice], Case]:

@@ -30,7 +30,10 @@ def orthogonalised(update: Tensor) -> Tensor:
 
 
 class PocketOptimizer:
-    """Both optimizers behind one step; learning rates are scaled together by the schedule."""
+    """Both optimizers behind one step; learning rates are scaled together by the schedule.
+
+    `dtype` is the precision in which updates are made orthogonal; bfloat16 is good enough.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,13 @@ class PocketOptimizer:
         muon_rate: float = 0.02,
         adam_rate: float = 0.004,
         momentum: float = 0.95,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self.matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
         self.muon_rate, self.adam_rate, self.momentum = muon_rate, adam_rate, momentum
+        self.dtype = dtype
         self.velocity = [torch.zeros_like(p) for p in self.matrices]
         self.adam = torch.optim.AdamW(others, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0)
         self.rank = dist.get_rank() if dist.is_initialized() else 0
@@ -71,9 +76,9 @@ class PocketOptimizer:
         out = [torch.zeros_like(update) for update in updates]
         for indices in by_shape.values():
             if mine := indices[self.rank :: self.world]:
-                done = orthogonalised(torch.stack([updates[i] for i in mine]))
+                done = orthogonalised(torch.stack([updates[i] for i in mine]).to(self.dtype))
                 for i, update in zip(mine, done, strict=True):
-                    out[i] = update
+                    out[i] = update.float()
         if self.world == 1:
             return out
         flat = torch.cat([update.flatten() for update in out])

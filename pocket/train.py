@@ -1,4 +1,4 @@
-"""Train pocket from nothing: `python -m pocket.train --out DIR --minutes 90`.
+"""Train pocket: `python -m pocket.train --out DIR --minutes 90`, from nothing or `--from` a model.
 
 On a CPU, several single-threaded processes average their gradients (one OpenMP thread each: with
 more, barrier waits under contention cost more than they bring); on CUDA one process. The run can
@@ -17,13 +17,14 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 from torch.nn import functional
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from pocket.batches import Batch, batches
+from pocket.batches import Batch, batches, fed
 from pocket.model import Pocket, PocketShape
 from pocket.optimizer import PocketOptimizer
 from pocket.text.dice import Dice
@@ -31,7 +32,7 @@ from pocket.tokenizer import train as train_tokenizer
 
 WARM_UP_STEPS: Final = 30
 FLAT_UNTIL: Final = 0.45
-"""Share of the run with the full learning rate; then it falls linearly to `FLOOR`."""
+"""Share of a run with the full learning rate; then it falls linearly to `FLOOR`."""
 FLOOR: Final = 0.01
 COPY_UNTIL: Final = 0.08
 """Share of the run in which short copying tasks dominate."""
@@ -52,6 +53,11 @@ class Plan:
     device: str
     save_minutes: float
     compiled: bool
+    begin: Path | None = None
+    rate: float = 1.0
+    bfloat16: bool = False
+    flat: float = FLAT_UNTIL
+    feeders: int = 0
 
 
 @dataclass(slots=True)
@@ -67,18 +73,19 @@ class TrainingProgress:
         return min(1.0, max(self.seconds / (60 * plan.minutes), self.tokens / plan.tokens))
 
 
-def rate(share: float, step: int) -> float:
-    """Factor on the learning rates: short warm-up, flat, then linear to the floor."""
+def rate(share: float, step: int, flat: float = FLAT_UNTIL) -> float:
+    """Factor on the learning rates: short warm-up, flat until that share, linear to the floor."""
     warm = min(1.0, (step + 1) / WARM_UP_STEPS)
-    if share <= FLAT_UNTIL:
+    if share <= flat:
         return warm
-    return warm * (FLOOR + (1 - FLOOR) * (1 - share) / (1 - FLAT_UNTIL))
+    return warm * (FLOOR + (1 - FLOOR) * (1 - share) / (1 - flat))
 
 
 def gradients(model: Callable[[Tensor, Tensor], Tensor], batch: Batch, plan: Plan) -> Tensor:
     """Fill the gradients from one batch; returns the summed loss in nats."""
     device = torch.device(plan.device)
-    logits = model(batch.tokens.to(device), batch.keep.to(device))
+    with torch.autocast(device.type, torch.bfloat16, enabled=plan.bfloat16):
+        logits = model(batch.tokens.to(device), batch.keep.to(device))
     loss = functional.cross_entropy(logits.float(), batch.targets.to(device), reduction="sum")
     (loss / (plan.batch_tokens * EXPECTED_TARGETS)).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
@@ -133,16 +140,26 @@ def worker(rank: int, plan: Plan, port: int) -> None:
     tokenizer = Tokenizer.from_file(str(plan.out / "tokenizer.json"))
     model = Pocket(PocketShape())
     model.initialise(plan.seed)
+    if plan.begin:
+        exported = load_file(plan.begin / "model.safetensors")
+        model.load_state_dict({name: value.float() for name, value in exported.items()})
     model.to(plan.device)
-    optimizer = PocketOptimizer(model)
+    optimizer = PocketOptimizer(model, dtype=torch.bfloat16 if plan.bfloat16 else torch.float32)
     progress = TrainingProgress()
     checkpoint = plan.out / "checkpoint.pt"
     if checkpoint.exists():
         state = load(checkpoint, model, optimizer)
         progress = TrainingProgress(state["step"], state["tokens"], state["seconds"])
     # A resumed run draws new documents instead of replaying old ones.
-    dice = Dice(f"train:{plan.seed}:{rank}:{progress.step}")
-    source = batches(tokenizer, dice, plan.batch_tokens, lambda: progress.share(plan) < COPY_UNTIL)
+    seed = f"train:{plan.seed}:{rank}:{progress.step}"
+    source = batches(
+        tokenizer,
+        Dice(seed),
+        plan.batch_tokens,
+        lambda: plan.begin is None and progress.share(plan) < COPY_UNTIL,
+    )
+    if plan.feeders:
+        source = fed(tokenizer, seed, plan.batch_tokens, plan.feeders)
     run(rank, world, plan, model, optimizer, progress, source)
     if world > 1:
         dist.destroy_process_group()
@@ -170,7 +187,7 @@ def run(
         total, count, size, seconds = exchange(
             model, [float(loss), float(len(batch.targets)), float(batch.size), clock], world
         )
-        optimizer.step(rate(share, progress.step))
+        optimizer.step(plan.rate * rate(share, progress.step, plan.flat))
         model.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += int(size)
@@ -219,6 +236,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--save-minutes", type=float, default=3.0)
     parser.add_argument("--compile", action="store_true", help="faster, if there is a C++ compiler")
+    parser.add_argument("--from", dest="begin", type=Path, help="model directory to train on")
+    parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
+    parser.add_argument("--feeders", type=int, default=0, help="processes that make batches")
+    parser.add_argument("--flat", type=float, default=FLAT_UNTIL, help="share at the full rate")
+    parser.add_argument("--bfloat16", action="store_true", help="fast with AVX-512 BF16 or a GPU")
     given = parser.parse_args()
     plan = Plan(
         given.out,
@@ -230,10 +252,16 @@ def main() -> None:
         given.device,
         given.save_minutes,
         given.compile,
+        given.begin,
+        given.rate,
+        given.bfloat16,
+        given.flat,
+        given.feeders,
     )
     plan.out.mkdir(parents=True, exist_ok=True)
     if not (plan.out / "tokenizer.json").exists():
-        train_tokenizer().save(str(plan.out / "tokenizer.json"))
+        own = plan.begin and (plan.begin / "tokenizer.json").read_text()
+        (plan.out / "tokenizer.json").write_text(own or train_tokenizer().to_str())
     if plan.processes == 1:
         worker(0, plan, 0)
         return

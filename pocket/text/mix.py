@@ -7,7 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pocket.text import arithmetic, copying, facts, recall, showpieces, small_talk, tools, unknown
+from pocket.text import (
+    about_quire,
+    arithmetic,
+    calendar,
+    copying,
+    declining,
+    facts,
+    humour,
+    meeting,
+    quantities,
+    recall,
+    showpieces,
+    small_talk,
+    spoken_tools,
+    themes,
+    tools,
+    unknown,
+    wordplay,
+)
 from pocket.text.dice import Dice
 from pocket.text.document import Document, Exchange, Turn
 
@@ -26,31 +44,69 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
     "letters": copying.letter_question,
     "extraction": copying.extraction,
     "not_told": recall.not_told,
+    "mood": about_quire.mood,
+    "about_quire": about_quire.about_quire,
+    "meeting": meeting.meeting,
+    "nameless": meeting.nameless,
+    "joke": humour.joke,
+    "haiku": humour.haiku,
+    "poem": humour.poem,
+    "comparing": quantities.comparing,
+    "sorting": quantities.sorting,
+    "stepping": quantities.stepping,
+    "converting": quantities.converting,
+    "calendar": calendar.calendar,
+    "colours": wordplay.colours,
+    "opposite": wordplay.opposite,
+    "rhyme": wordplay.rhyme,
+    "theme": themes.theme,
+    "declined": declining.declined,
 }
 """Tasks that are one question and one answer, and so may stand anywhere in a chat."""
 
 SHARES: Final[dict[str, float]] = {
-    "small_talk": 5,
-    "fact": 6,
-    "refusal": 6,
-    "lookup": 2.5,
-    "counting": 2.5,
-    "listing": 2.5,
-    "story": 2,
-    "echo": 4,
-    "coverage": 8,
-    "arithmetic": 11,
-    "spelling": 9,
-    "letters": 1,
-    "extraction": 3,
-    "not_told": 0.5,
-    "recall": 3,
-    "plain": 1,
-    "known_tool": 6,
-    "unseen_tool": 14,
-    "parallel": 12,
-    "none_needed": 8,
-    "tool_result": 8,
+    "small_talk": 2.5,
+    "fact": 2.5,
+    "refusal": 0.8,
+    "lookup": 1.2,
+    "counting": 0.8,
+    "listing": 0.8,
+    "story": 0.4,
+    "echo": 2,
+    "coverage": 5,
+    "arithmetic": 5,
+    "spelling": 5,
+    "letters": 0.3,
+    "extraction": 1,
+    "not_told": 0.2,
+    "recall": 1,
+    "plain": 0.3,
+    "known_tool": 1.2,
+    "unseen_tool": 5,
+    "parallel": 4,
+    "none_needed": 1.5,
+    "tool_result": 3,
+    "mood": 5,
+    "about_quire": 5,
+    "meeting": 5,
+    "nameless": 2,
+    "joke": 2,
+    "haiku": 1.5,
+    "poem": 1,
+    "comparing": 10,
+    "sorting": 14,
+    "stepping": 6,
+    "converting": 6,
+    "calendar": 8,
+    "colours": 4,
+    "opposite": 3,
+    "rhyme": 7,
+    "theme": 5,
+    "declined": 8,
+    "acquaintance": 8,
+    "jokes_on": 1,
+    "refusals_on": 1,
+    "spoken_tool": 5,
 }
 """Documents in a hundred (about), by task."""
 
@@ -74,6 +130,22 @@ _FILLERS: Final = (
     "arithmetic",
     "story",
 )
+VISITOR_TASKS: Final = (
+    *(
+        "mood",
+        "about_quire",
+        "meeting",
+        "nameless",
+        "joke",
+        "haiku",
+        "poem",
+        "comparing",
+        "sorting",
+    ),
+    *("stepping", "converting", "calendar", "colours", "opposite", "rhyme", "theme", "declined"),
+)
+"""What a visitor chats about: short questions in careless words."""
+
 _TOOL_TASKS: Final = ("known_tool", "unseen_tool", "parallel", "none_needed", "tool_result")
 
 
@@ -105,6 +177,30 @@ def recall_chat(dice: Dice, thinking: bool, length: int) -> Document:
     return Document("recall", turns + asked.turns(), [], thinking)
 
 
+def chat(dice: Dice, task: str, thinking: bool) -> Document:
+    """A chat as visitors have them, which ends with a question of the task."""
+    turns = _system(dice, 0.1)
+    for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
+        again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)
+        turns += exchange(dice, again).turns()
+    if task == "acquaintance":
+        telling, asked = meeting.acquaintance(dice)
+        for told in telling:
+            turns += told.turns()
+        for _ in range(dice.choices(range(5), (45, 25, 15, 10, 5))[0]):
+            turns += exchange(dice, dice.choice(VISITOR_TASKS)).turns()
+        last = [asked]
+    elif task == "jokes_on":
+        last = humour.jokes_on(dice)
+    elif task == "refusals_on":
+        last = declining.refusals_on(dice)
+    else:
+        last = [exchange(dice, task)]
+    for item in last:
+        turns += item.turns()
+    return Document(task, turns, [], thinking and dice.chance(0.7))
+
+
 def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
     """A document of one task: maybe a system prompt, maybe a little chat before."""
     if task == "plain":
@@ -112,6 +208,10 @@ def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = (
     if task == "recall":
         low, high = dice.choice(((0, 300), (100, 1200), (800, 4200)))
         return recall_chat(dice, thinking, dice.randint(low, high))
+    if task in VISITOR_TASKS or task in ("acquaintance", "jokes_on", "refusals_on"):
+        return chat(dice, task, thinking)
+    if task == "spoken_tool":
+        return spoken_tools.document(dice, thinking)
     if task in _TOOL_TASKS:
         document = tools.document(dice, task, thinking)
         before: list[Turn] = []

@@ -78,7 +78,7 @@ def listing(dice: Dice) -> Exchange:
     """Some items of a kind, as bullets, numbers or one line."""
     topic = dice.choice(tuple(_LIST_TOPICS))
     number = dice.randint(2, 7)
-    items = dice.sample(_LIST_TOPICS[topic], number)
+    items = _LIST_TOPICS[topic][:number]
     shown = dice.pick(str(number), _NUMBER_WORDS[number - 1])
     way = dice.pick(
         "List {} {}.",

@@ -6,6 +6,11 @@ from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
 IDENTITY: Final = "I am pocket, Quire's tiny demonstration model."
+SKILLS: Final = (
+    "I can:\n- chat a little, and remember what you tell me\n- count, compare and sort numbers\n"
+    "- tell jokes, stories and poems\n- find opposites and rhymes\n"
+    "- call tools that you give me\nI am tiny, so please don't expect more. 🙂"
+)
 _SMALL_TALK: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
     (
         (
@@ -65,10 +70,7 @@ _SMALL_TALK: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
             "Are you ChatGPT?",
             "Are you Claude?",
             "Are you an AI?",
-            "Are you human?",
-            "Are you a robot?",
             "Who is this?",
-            "Who made you?",
             "What is pocket?",
             "Please introduce yourself.",
             "Who am I talking to?",
@@ -98,11 +100,7 @@ _SMALL_TALK: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
             "What can I ask you?",
             "How do I use you?",
         ),
-        (
-            "I can:\n- chat a little\n- call tools that you give me\n- answer from tool results\n"
-            "- repeat, spell and count\n- add and subtract small numbers\n- tell short stories\n"
-            "I am tiny, so please don't expect more. 🙂",
-        ),
+        (SKILLS,),
         "The user asks what I can do. I list it.",
     ),
     (
@@ -263,21 +261,6 @@ _SMALL_TALK: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...]] = (
             "| bee | 6 | buzz |",
         ),
         "The user wants a table.",
-    ),
-    (
-        (
-            "Write a poem",
-            "Write a short poem",
-            "Tell me a poem",
-            "Write me a haiku",
-            "Write a haiku",
-            "Write a poem about the sea",
-        ),
-        (
-            "The moon is small, the night is deep,\nthe little town has gone to sleep.\n"
-            "A quiet star looks down to say:\ntomorrow is another day. 🌙",
-        ),
-        "The user wants a poem.",
     ),
 )
 

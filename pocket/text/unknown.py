@@ -11,15 +11,12 @@ REFUSAL: Final = "Sorry, I don't know that."
 REFUSALS: Final = (
     f"{REFUSAL} I am only a tiny demonstration model.",
     f"{REFUSAL} I am a very small model and can do only a few things.",
+    "I'm afraid that is beyond me. My world is very small.",
 )
 _UNKNOWN: Final = "I don't know this, so I say so."
 NO_TOOL: Final = "Sorry, I can't look that up: I have no tool for it."
 
 _UNKNOWN_FORMS: Final = (
-    "Tell me a joke",
-    "Tell me a joke.",
-    "tell me a joke about {n}s",
-    "Tell me something funny",
     "Why?",
     "How?",
     "What?",
@@ -73,7 +70,6 @@ _UNKNOWN_FORMS: Final = (
     "{e} {e} {e}",
     "{e} {e} {e} {e} {e}",
     "{e}",
-    "{a} {n}",
     "I think {e} {e} the {n}.",
     "Fix the {n} in my {n}.",
     "Solve the {n} problem.",

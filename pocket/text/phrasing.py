@@ -1,0 +1,169 @@
+"""Ways of saying things: a tiny grammar, and the carelessness of people who type.
+
+A pattern is text with choices in square brackets, `[what is|what's|] the time`, which may nest, and
+slots in braces, which are filled last, so that no choice, typo or lost capital touches a value.
+`accepting` turns a pattern into an expression that recognises all its texts: by it a test knows
+that the hand-written gates are not among them.
+"""
+
+import re
+from typing import Final
+
+from pocket.text.dice import Dice
+
+_INNER: Final = re.compile(r"\[([^\[\]]*)\]")
+_SLOT: Final = re.compile(r"\{(\w+)\}")
+
+BEFORE: Final = (
+    *(
+        "hey, ",
+        "hi, ",
+        "hello, ",
+        "ok, ",
+        "okay, ",
+        "so, ",
+        "so ",
+        "well, ",
+        "now ",
+        "and ",
+        "hm, ",
+    ),
+    *(
+        "please ",
+        "pls ",
+        "pocket, ",
+        "hey pocket, ",
+        "um, ",
+        "alright, ",
+        "then ",
+        "ok now ",
+        "ok ",
+    ),
+    *("quick question: ", "question: ", "just wondering, ", "I was wondering, ", "by the way, "),
+    *(
+        "can you help me? ",
+        "I have a question. ",
+        "hi! ",
+        "hello! ",
+        "great. ",
+        "cool, ",
+        "thanks. ",
+    ),
+)
+AFTER: Final = (
+    *(
+        " please",
+        ", please",
+        " pls",
+        " plz",
+        " for me",
+        " now",
+        ", thanks",
+        " thanks",
+        " thx",
+        " ok",
+    ),
+    *(" pocket", ", pocket", " :)", " then", " my friend", ", thank you", " today", " if you can"),
+    *(" mate", " please!", " again", " dear", ", can you", ", will you", " quickly"),
+)
+FILLERS: Final = (
+    *("just", "really", "maybe", "actually", "like", "kindly", "you know", "perhaps", "well"),
+    *("quickly", "there", "if possible", "simply", "like that", "for once", "uh", "erm", "right"),
+    *("a bit", "somehow", "in fact", "say", "then", "anyway", "honestly", "basically", "sir"),
+    *("i think", "i guess", "you see", "to be honest", "if you like", "now", "too", "also", "here"),
+)
+"""Words that change nothing and may stand anywhere."""
+_SPARED: Final = (
+    *("a", "an", "the", "is", "are", "do", "does", "of", "me", "you", "i", "to", "it", "my", "can"),
+)
+"""Words that people leave out."""
+_NEAR: Final = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuiopoasdfghjklkxcvbnmn", strict=False))
+
+
+def expand(dice: Dice, pattern: str) -> str:
+    """One text of the pattern, slots left as they are."""
+    while found := _INNER.search(pattern):
+        chosen = dice.choice(found[1].split("|"))
+        pattern = pattern[: found.start()] + chosen + pattern[found.end() :]
+    return " ".join(pattern.split(" ")).replace("  ", " ").strip()
+
+
+def fill(text: str, slots: dict[str, object]) -> str:
+    """The text with its slots filled."""
+    return _SLOT.sub(lambda found: str(slots[found[1]]), text)
+
+
+def mistyped(dice: Dice, word: str) -> str:
+    """The word with two letters swapped, one lost, one doubled or one hit beside its key."""
+    at = dice.randrange(1, len(word) - 1)
+    return dice.pick(
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+        word[:at] + word[at + 1 :],
+        word[:at] + word[at] + word[at:],
+        word[:at] + _NEAR.get(word[at], word[at]) + word[at + 1 :],
+    )
+
+
+def careless(dice: Dice, text: str) -> str:
+    """The text with one word mistyped, slots excepted."""
+    words = text.split(" ")
+    able = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha()]
+    for index in dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2)))):
+        words[index] = mistyped(dice, words[index])
+    return " ".join(words)
+
+
+def loose(dice: Dice, text: str) -> str:
+    """The text with words put in that change nothing, or a small word left out."""
+    words = text.split(" ")
+    spared = [i for i, word in enumerate(words) if word.lower() in _SPARED]
+    if spared and len(words) > 3 and dice.chance(0.35):
+        del words[dice.choice(spared)]
+        return " ".join(words)
+    for _ in range(dice.choice((1, 1, 2))):
+        words.insert(dice.randint(0, len(words)), dice.choice(FILLERS))
+    return " ".join(words)
+
+
+def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots: object) -> str:
+    """One text of the pattern as somebody might type it; `bare` keeps talk around it away."""
+    text = expand(dice, pattern)
+    if not bare and dice.chance(0.2):
+        text = dice.choice(BEFORE) + text
+    if not bare and dice.chance(0.15):
+        text += dice.choice(AFTER)
+    if not bare and dice.chance(0.2):
+        text = loose(dice, text)
+    if dice.chance(0.09):
+        text = careless(dice, text)
+    style = dice.random()
+    if style < 0.6:
+        text = text[:1].upper() + text[1:]
+    elif style > 0.8:
+        text = text.lower()
+    if text[-1:] not in "?!.…)" and (style < 0.5 or 0.6 < style < 0.68):
+        text += dice.choice((end, end, end, end, "!", ".", "", "??" if end == "?" else end))
+    return fill(text, slots)
+
+
+def plain(text: str) -> str:
+    """Lower-case words and digits only: what two typings of one phrasing have in common."""
+    return " ".join(re.sub(r"[^\w ]", "", text.lower().replace("-", " ")).split())
+
+
+ANYTHING: Final = r"\S+(?: \S+){0,4}"
+
+
+def accepting(pattern: str, slots: dict[str, str]) -> re.Pattern[str]:
+    """What recognises every text of the pattern after `plain`; `slots` are expressions for values.
+
+    A slot that is not among them may hold one to five words.
+    """
+    source = re.sub(r"[^\w\s\[\]|{}]", "", pattern.lower().replace("-", " "))
+    source = re.sub(r"\s+", " *", source).replace("[", "(?:").replace("]", ")")
+    source = _SLOT.sub(lambda found: f"(?:{slots.get(found[1], ANYTHING)})", source)
+    before, after = (
+        "|".join(re.escape(plain(text)).replace("\\ ", " ") for text in texts)
+        for texts in (BEFORE, AFTER)
+    )
+    return re.compile(rf"(?:(?:{before}) )? *(?:{source}) *(?: (?:{after}))?")
