@@ -207,9 +207,9 @@ async def test_every_request_continues_in_the_next_engine_to_the_same_end() -> N
         counted = server.total("quire_handovers_total")
         assert counted == 0
         assert await ask_all_while_the_engine_fails(server, signal.SIGKILL) == expected
+        lines = request_lines(server, 12)  # from then on, all of them are counted
         # Four choices, and four requests of one; the search may have been between two steps.
         assert server.total("quire_handovers_total") >= 8
-        lines = request_lines(server, 12)
         others = [line["handovers"] for line in lines if line["choices"] != 2]
         assert [count > 0 for count in others] == [False] * 5 + [True] * 5
         assert {line["outcome"] for line in lines} == {"stop", "length"}

@@ -19,12 +19,14 @@ from tests.service.serving.by_hand import client, loaded, services
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "follow-a-request.md"
 _ROW = re.compile(r"^\| (\w+) \| `([\w.]+)` \| (\d+) \|$", re.MULTILINE)
 # The vocabulary of all rooms: records and conversions, not steps of the way.
-_EVERYWHERE = {"conversation", "formats", "constraint", "tenants", "errors"}
+_EVERYWHERE = {"conversation", "formats", "constraint", "tenants", "errors", "telemetry"}
 # Calls that do not take the request further: the admission that preparation was given, what is
 # noted for the record, and facts about the model.
 _BESIDE_THE_WAY = {
     ("serving", "Client.admit"),
+    ("preparation", "Noted.enter"),
     ("wire", "Ignored.add"),
+    ("engine", "EngineLink.waiting_sequences"),
     ("checkpoint", "Checkpoint.vocabulary"),
     ("checkpoint", "ChatTemplate.variables"),
 }

@@ -80,10 +80,12 @@ def test_a_call_goes_through_the_phases_of_a_request(service: GrpcService) -> No
 def test_a_wrong_field_is_named_and_its_call_is_counted_under_its_model(
     service: GrpcService,
 ) -> None:
-    with pytest.raises(grpc.RpcError):
+    with pytest.raises(grpc.RpcError) as caught:
         list(service.stub.Chat(chat(model="tiny", sampling=pb.Sampling(temperature=-5))))
-    line = request_line(service, lambda line: line["error_field"] == "temperature")
+    request_id = trailing(caught.value)["x-request-id"]
+    line = request_line(service, lambda line: line["request_id"] == request_id)
     assert (line["route"], line["model"], line["status"]) == ("grpc_chat", "tiny", 400)
+    assert line["error_field"] == "temperature"
 
 
 def test_a_method_that_does_not_exist_is_counted_and_logged(service: GrpcService) -> None:

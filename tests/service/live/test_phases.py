@@ -206,7 +206,7 @@ def test_a_flood_of_wrong_paths_does_not_flood_the_log(service: RunningService) 
 def test_a_client_that_does_not_read_is_time_of_flushing(service: RunningService) -> None:
     """Long answers fill the buffers between the server and it."""
     body = json.dumps(
-        {**ASK, "max_tokens": 450, "ignore_eos": True, "stream": True, "n": 8, "logprobs": True}
+        {**ASK, "max_tokens": 450, "ignore_eos": True, "stream": True, "n": 16, "logprobs": True}
         | {"top_logprobs": 20}
     ).encode()
     head = f"POST {CHAT} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
