@@ -110,15 +110,6 @@ class BlockPool:
         self._by_key[key] = block
         return True
 
-    def forget_cached(self) -> int:
-        """Free every cached block; return their number."""
-        blocks = list(self._cached)
-        for block in blocks:
-            self._evict(block)
-        self._cached.clear()
-        self._free.extend(reversed(blocks))
-        return len(blocks)
-
     def _evict(self, block: int) -> None:
         key = self._keys[block]
         assert key is not None, "a cached block without a key"

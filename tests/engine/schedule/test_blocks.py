@@ -89,17 +89,6 @@ def test_the_first_of_two_blocks_with_equal_contents_keeps_the_name() -> None:
     assert pool.counts() == BlockCounts(free=1, cached=0, active=1)
 
 
-def test_forgetting_the_cache_frees_blocks_that_no_sequence_holds() -> None:
-    pool = BlockPool(3)
-    named_and_released(pool, b"a")
-    held = pool.allocate()
-    pool.name(held, b"b")
-    assert pool.forget_cached() == 1
-    assert pool.find(b"a") is None
-    assert pool.find(b"b") == held
-    assert pool.counts() == BlockCounts(free=2, cached=0, active=1)
-
-
 def test_misuse_is_refused() -> None:
     pool = BlockPool(2)
     block = pool.allocate()
