@@ -138,9 +138,7 @@ REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     ),
     LogField("cached_tokens", "prompt tokens found in the prefix cache"),
     LogField("prefix_miss", "why no more were found: one of the reasons above"),
-    LogField(
-        "prefix_diverged_from", "id of a request whose prompt diverges from there on"
-    ),
+    LogField("prefix_diverged_from", "id of a request whose prompt diverges from there on"),
     LogField("prefix_evicted_s", "seconds since the missing blocks were evicted"),
     LogField("output_tokens", "all choices, aborted ones too"),
     *(LogField(phase.log_field, phase.help) for phase in PHASES),
