@@ -2,8 +2,6 @@
 
 A pattern is text with choices in square brackets, `[what is|what's|] the time`, which may nest, and
 slots in braces, which are filled last, so that no choice, typo or lost capital touches a value.
-`accepting` turns a pattern into an expression that recognises all its texts: by it a test knows
-that the hand-written gates are not among them.
 """
 
 import re
@@ -12,7 +10,7 @@ from typing import Final
 from pocket.text.dice import Dice
 
 _INNER: Final = re.compile(r"\[([^\[\]]*)\]")
-_SLOT: Final = re.compile(r"\{(\w+)\}")
+SLOT: Final = re.compile(r"\{(\w+)\}")
 
 BEFORE: Final = (
     *(
@@ -90,7 +88,7 @@ def expand(dice: Dice, pattern: str) -> str:
 
 def fill(text: str, slots: dict[str, object]) -> str:
     """The text with its slots filled."""
-    return _SLOT.sub(lambda found: str(slots[found[1]]), text)
+    return SLOT.sub(lambda found: str(slots[found[1]]), text)
 
 
 def mistyped(dice: Dice, word: str) -> str:
@@ -144,26 +142,3 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
     if text[-1:] not in "?!.…)" and (style < 0.5 or 0.6 < style < 0.68):
         text += dice.choice((end, end, end, end, "!", ".", "", "??" if end == "?" else end))
     return fill(text, slots)
-
-
-def plain(text: str) -> str:
-    """Lower-case words and digits only: what two typings of one phrasing have in common."""
-    return " ".join(re.sub(r"[^\w ]", "", text.lower().replace("-", " ")).split())
-
-
-ANYTHING: Final = r"\S+(?: \S+){0,4}"
-
-
-def accepting(pattern: str, slots: dict[str, str]) -> re.Pattern[str]:
-    """What recognises every text of the pattern after `plain`; `slots` are expressions for values.
-
-    A slot that is not among them may hold one to five words.
-    """
-    source = re.sub(r"[^\w\s\[\]|{}]", "", pattern.lower().replace("-", " "))
-    source = re.sub(r"\s+", " *", source).replace("[", "(?:").replace("]", ")")
-    source = _SLOT.sub(lambda found: f"(?:{slots.get(found[1], ANYTHING)})", source)
-    before, after = (
-        "|".join(re.escape(plain(text)).replace("\\ ", " ") for text in texts)
-        for texts in (BEFORE, AFTER)
-    )
-    return re.compile(rf"(?:(?:{before}) )? *(?:{source}) *(?: (?:{after}))?")

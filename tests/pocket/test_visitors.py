@@ -15,7 +15,6 @@ from pocket.text import (
     humour,
     meeting,
     mix,
-    phrasing,
     quantities,
     spoken_tools,
     themes,
@@ -25,6 +24,7 @@ from pocket.text import (
 )
 from pocket.text.dice import Dice
 from pocket.visitors import ROWS
+from tests.pocket.recognising import accepting, plain
 
 _NUMBER = "(?:\\d+|and|or|" + "|".join(quantities.WORDS) + ")"
 _NUMBERS = f"{_NUMBER}(?: {_NUMBER})*"
@@ -88,7 +88,7 @@ def tool_patterns() -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_the_generator_has_no_pattern_for_a_visitors_question():
     chats, requests = (
-        [(phrasing.accepting(pattern, slots), pattern) for pattern, slots in source]
+        [(accepting(pattern, slots), pattern) for pattern, slots in source]
         for source in (patterns(), tool_patterns())
     )
     found = [
@@ -96,16 +96,16 @@ def test_the_generator_has_no_pattern_for_a_visitors_question():
         for row, visits in ROWS.items()
         for visit in visits
         for expression, pattern in (requests if visit.tools else chats)
-        if expression.fullmatch(phrasing.plain(visit.said[-1]))
+        if expression.fullmatch(plain(visit.said[-1]))
     ]
     assert not found, "\n".join(found)
 
 
 def test_the_generator_never_says_what_a_visitor_says():
-    asked = {phrasing.plain(visit.said[-1]) for visits in ROWS.values() for visit in visits}
+    asked = {plain(visit.said[-1]) for visits in ROWS.values() for visit in visits}
     source = mix.stream(Dice("visitors"), lambda: False, mix.SHARES)
     said = {
-        phrasing.plain(turn.content)
+        plain(turn.content)
         for document in islice(source, 6000)
         for turn in document.turns
         if turn.role == "user"
@@ -116,12 +116,12 @@ def test_the_generator_never_says_what_a_visitor_says():
 @pytest.mark.parametrize("seed", range(3))
 def test_what_the_generator_says_is_recognised_as_its_own(seed):
     dice = Dice(f"recognised:{seed}")
-    recognised = [phrasing.accepting(pattern, slots) for pattern, slots in patterns()]
+    recognised = [accepting(pattern, slots) for pattern, slots in patterns()]
     families = (meeting.meeting, quantities.comparing, quantities.sorting, quantities.stepping,
                 quantities.converting, calendar.calendar, humour.joke, humour.haiku, humour.poem,
                 wordplay.colours, wordplay.opposite, wordplay.rhyme, themes.theme,
                 about_quire.about_quire, about_quire.mood)  # fmt: skip
-    asked = [phrasing.plain(family(dice).user) for family in families for _ in range(15)]
+    asked = [plain(family(dice).user) for family in families for _ in range(15)]
     known = sum(any(expression.fullmatch(text) for expression in recognised) for text in asked)
     assert known > 0.6 * len(asked)  # the rest is mistyped, or has words put in or left out
 
