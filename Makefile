@@ -11,11 +11,14 @@ ARGS   ?=
 export TOKENIZERS_PARALLELISM := false
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Servers and tests start many interpreters, which should not compile the same modules each time.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Tests run in parallel: numeric libraries must not compete for the cores.
 check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard chat doctor check quick test test-slow test-chart test-agents coverage
+.PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents coverage
 .PHONY: lint types dead audit format hooks bench peers docs proto clean
 
 help: ## List the targets
@@ -43,8 +46,14 @@ serve: $(VENV)/.base ## Serve the embedded model on http://127.0.0.1:8000 (ARGS=
 dashboard: $(VENV)/.dashboard ## Open the live dashboard and playground on http://127.0.0.1:8501
 	@$(BIN)/quire dashboard $(ARGS)
 
+tour: $(VENV)/.dashboard ## Watch five guided minutes on a simulated server: shared prefixes, a flood, a killed engine
+	@$(BIN)/python -m dashboard.tour $(ARGS)
+
 chat: $(VENV)/.base ## Talk to the running server in this terminal
 	@$(BIN)/quire chat $(ARGS)
+
+observe: $(VENV)/.base ## Start Prometheus and alertmanager with Quire's rules against the running server
+	@$(BIN)/python -m observability.observe $(ARGS)
 
 doctor: $(VENV)/.base ## Report what Quire can use on this machine, what is missing and how to get it
 	@$(BIN)/quire doctor $(ARGS)
@@ -59,7 +68,7 @@ check: lint dead test test-chart ## All that CI checks before a change lands
 
 # For the edit loop. tests/quick.py selects the files; a test that starts a process is skipped.
 quick: $(VENV)/.develop ## Run the tests that do not start a process, in under a minute (ARGS="-k name")
-	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE $(ARGS)
+	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE -p no:logging $(ARGS)
 
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)

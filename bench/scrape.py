@@ -130,7 +130,8 @@ def change_everything(telemetry: Telemetry, moment: int) -> None:
     for cell in range(ledger.layout.engine_cells):
         ledger.cells[cell] += 1
     for metric in catalogue.METRICS:
-        if metric.kind is MetricKind.HISTOGRAM and not metric.bulk and metric.labels:
+        of_model = [label.name for label in metric.labels] == ["model"]
+        if metric.kind is MetricKind.HISTOGRAM and not metric.bulk and of_model:
             for model in telemetry.metrics.models:
                 for bound in metric.buckets[::4]:
                     telemetry.metrics[metric].labels(model).observe(bound, moment)

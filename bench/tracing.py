@@ -1,11 +1,11 @@
-"""Measures what tracing costs the API worker: its CPU time for the spans of one request.
+"""What telemetry costs the API worker for each request, by the share of requests that is traced.
 
     python -m bench.tracing [--requests N]
 
-A request's record is converted to spans, encoded, queued and exported over HTTP to a receiver in
-another process, by the same code as in the worker. ``finish`` is everything else that telemetry
-does at the end of a request: metrics and the log line. The best of several rounds, in microseconds
-of CPU time of all threads; the export thread's share is included.
+The same records go through telemetry as in the worker (metrics, log line, spans with events and
+links to steps, which are exported over HTTP to a receiver in another process), with no endpoint and
+at several sampling ratios, in rounds that take turns. CPU time of all threads, microseconds a
+request, the best round of each; the export thread's share is included.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from bench.report import print_table
 from engine.messages import Finished, FinishReason
+from observability.admin_api import EventKind
 from observability.logging import configure
 from observability.otlp import OtlpTracer
+from observability.tracing import Tracer
+from service.engine.happenings import Happening, LongStep
 from service.telemetry.record import Interval, RequestRecord
 from service.telemetry.requests import Telemetry
-from service.telemetry.spans import phase_spans, server_span
 
 ROUNDS = 6
 _RECEIVER = """
@@ -42,6 +45,18 @@ server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
 print(server.server_address[1], flush=True)
 server.serve_forever()
 """
+
+
+@contextmanager
+def trace_receiver() -> Iterator[str]:
+    """An OTLP endpoint in another process that accepts everything; gives its address."""
+    command = [sys.executable, "-c", _RECEIVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+        assert receiver.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{receiver.stdout.readline().strip()}"
+        finally:
+            receiver.terminate()
 
 
 def answered(index: int) -> RequestRecord:
@@ -92,52 +107,67 @@ def answered(index: int) -> RequestRecord:
         last_token_time=begin + 0.100,
         ended_time=begin + 0.101,
         sequences=[sequence],
+        choices_happenings=[
+            *(
+                (0, Happening(EventKind.OUTPUT, begin + 0.01 + 0.006 * number, number))
+                for number in (1, 2, 4, 8, 16)
+            ),
+            (0, Happening(EventKind.GAP, begin + 0.05, 0.025)),
+        ],
+        # which 32 requests have in common
+        longest_steps=[
+            LongStep(begin + index // 32 + 0.01 * one, 0.03, 64, 32) for one in (1, 2, 3)
+        ],
     )
 
 
-def best(work: Callable[[list[RequestRecord]], None], requests: int) -> float:
-    """CPU microseconds for each request."""
-    found = []
-    for _ in range(ROUNDS):
-        records = [answered(index) for index in range(requests)]
-        begin = time.process_time()
-        work(records)
-        found.append(time.process_time() - begin)
-    return min(found) / requests * 1e6
+def measured(telemetry: Telemetry, requests: int, tracer: Tracer | None) -> float:
+    """CPU seconds of one round."""
+    records = [answered(index) for index in range(requests)]
+    begin = time.process_time()
+    for record in records:
+        telemetry.request_started(record)
+        telemetry.request_described(record)
+        telemetry.first_token(record)
+        telemetry.request_finished(record)
+    if isinstance(tracer, OtlpTracer):
+        tracer.flush()
+    return time.process_time() - begin
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tracing", description=__doc__)
     parser.add_argument("--requests", type=int, default=700, help="in each round (%(default)s)")
     requests = parser.parse_args(argv).requests
-    command = [sys.executable, "-c", _RECEIVER]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
-        assert receiver.stdout is not None
-        port = receiver.stdout.readline().strip()
-        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
-        tracer = OtlpTracer("http/protobuf", version="bench")
-
-        def traced(records: list[RequestRecord]) -> None:
-            for record in records:
-                tracer.write(tracer.begin(None, None), server_span(record), phase_spans(record))
-            tracer.flush()
-
-        spans = 1 + len(list(phase_spans(answered(0))))
-        print(f"spans: {best(traced, requests):.0f} us of CPU a request with {spans} spans")
-        if tracer.dropped_spans():
-            print(f"{tracer.dropped_spans()} spans were dropped: the figure is too low")
-        tracer.close()
-        receiver.terminate()
-    with open(os.devnull, "wb", buffering=0) as nowhere:
+    with trace_receiver() as endpoint, open(os.devnull, "wb", buffering=0) as nowhere:
         configure(log_format="json", stream=nowhere)
-        telemetry = Telemetry(["m"], version="bench")
-
-        def finished(records: list[RequestRecord]) -> None:
-            for record in records:
-                telemetry.request_started(record)
-                telemetry.request_finished(replace(record))
-
-        print(f"finish: {best(finished, requests):.0f} us of CPU a request")
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+        os.environ["OTEL_TRACES_SAMPLER"] = "traceidratio"
+        tracers: dict[str, Tracer | None] = {"no endpoint": None}
+        for ratio in (0.0, 0.01, 0.1, 1.0):
+            os.environ["OTEL_TRACES_SAMPLER_ARG"] = str(ratio)
+            tracers[f"{ratio:.0%}"] = OtlpTracer("http/protobuf", version="bench")
+        sides = {
+            name: Telemetry(["m"], version="bench", tracer=tracer)
+            for name, tracer in tracers.items()
+        }
+        found: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(ROUNDS):
+            for name, telemetry in sides.items():
+                seconds = measured(telemetry, requests, tracers[name])
+                found[name].append(seconds / requests * 1e6)
+        least = {name: min(rounds) for name, rounds in found.items()}
+        print_table(
+            [
+                {"traced": name, "us": us, "more than without": us - least["no endpoint"]}
+                for name, us in least.items()
+            ]
+        )
+        for name, tracer in tracers.items():
+            if tracer is not None and tracer.dropped_spans():
+                print(f"{name}: {tracer.dropped_spans()} spans were dropped, so it is too low")
+        for telemetry in sides.values():
+            telemetry.close()
     return 0
 
 

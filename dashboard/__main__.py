@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from dashboard.prices import prices
 from dashboard.server import base_url
-from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE
+from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, watched
+from dashboard.trace_link import trace_url
 
 
 def command(host: str, port: int) -> list[str]:
@@ -23,7 +26,7 @@ def command(host: str, port: int) -> list[str]:
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
     }
-    app = Path(__file__).with_name("app.py")
+    app = Path(__file__).with_name("asgi.py")
     options = [part for name, value in flags.items() for part in (f"--{name}", value)]
     return [sys.executable, "-P", "-m", "streamlit", "run", str(app), *options]
 
@@ -46,12 +49,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def check(environment: Mapping[str, str]) -> None:
+    """Exit with a sentence if a variable has a value that no page could use."""
+    try:
+        watched(environment)
+        prices(environment)
+        trace_url(environment)
+    except ValueError as error:
+        sys.exit(f"quire dashboard: {error}")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Becomes Streamlit: this process is replaced, so that signals reach it directly."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
     environment = dict(os.environ)
     if options.url:
         environment[SERVERS_VARIABLE] = " ".join(options.url)
+    check(environment)
     root = str(Path(__file__).resolve().parent.parent)
     search = [root, *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(search)

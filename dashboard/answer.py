@@ -1,9 +1,10 @@
-"""One chat answer as it grows: a fold over the chunks of a Chat Completions stream."""
+"""One answer as it grows."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -16,42 +17,18 @@ class Ending(enum.StrEnum):
     FAILED = "failed"
 
 
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | None = None
+class BrokenStreamError(Exception):
+    """The stream began but did not end properly. The message is for users."""
 
 
-class _ToolCall(msgspec.Struct):
-    index: int = 0
-    function: _Function | None = None
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """None: the server does not say."""
 
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None  # the name other servers give it
-    tool_calls: list[_ToolCall] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta = msgspec.field(default_factory=_Delta)
-    finish_reason: str | None = None
-
-
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    prompt_tokens_details: _PromptDetails | None = None
-
-    @property
-    def cached_tokens(self) -> int | None:
-        """None when the server does not say."""
-        details = self.prompt_tokens_details
-        return None if details is None else details.cached_tokens
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -67,26 +44,23 @@ class Timings(msgspec.Struct, frozen=True):
     output_tokens_per_second: float | None = None
 
 
-class _Problem(msgspec.Struct):
-    message: str = "the server gave no reason"
-
-
-class Chunk(msgspec.Struct):
-    """Raises msgspec.ValidationError on decoding when a field has another type."""
-
-    choices: list[_Choice] = []
-    usage: Usage | None = None
-    timings: Timings | None = None
-    error: _Problem | None = None
-
-
-decode_chunk = msgspec.json.Decoder(Chunk).decode
-
-
 @dataclass(slots=True)
 class ToolCall:
+    id: str = ""
     name: str = ""
     arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An output token with the likeliest in its place, the likeliest first."""
+
+    text: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+_MOST_CALLS = 128
 
 
 @dataclass(slots=True)
@@ -94,49 +68,64 @@ class Answer:
     """``sent``: seconds of the monotonic clock, for how long one has waited. All that is said about
     speed comes from the server: this process may be busy when a chunk arrives.
 
-    ``usage``: the server's count so far, then the final one. ``request_id`` and ``trace_id`` find
-    the request in the server's log and traces."""
+    ``usage``: the server's count so far, then the final one. ``thought_ms``: how long the model
+    reasoned, where the server stamps its chunks. ``result``: what an API without a stream returned.
+    ``request_id`` and ``trace_id`` find the request in the server's log and traces."""
 
     sent: float
     text: str = ""
     reasoning: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
     chunks: int = 0  # that brought something
     usage: Usage | None = None
     timings: Timings | None = None
+    thought_ms: float | None = None
+    result: Any = None
     request_id: str = ""
     trace_id: str = ""
     finish_reason: str | None = None
     ending: Ending | None = None
     error: str = ""
 
-    def apply(self, chunk: Chunk) -> None:
-        self.usage = chunk.usage or self.usage
-        self.timings = chunk.timings or self.timings
-        if chunk.error is not None:
-            self.error = chunk.error.message
-        for choice in chunk.choices[:1]:
-            if self._grow(choice.delta):
-                self.chunks += 1
-            if choice.finish_reason is not None:
-                self.finish_reason = choice.finish_reason
+    def copy(self) -> Answer:
+        calls = [replace(call) for call in self.tool_calls]
+        return replace(self, tool_calls=calls, tokens=list(self.tokens))
 
-    def _grow(self, delta: _Delta) -> bool:
-        reasoning = delta.reasoning or delta.reasoning_content or ""
-        text = delta.content or ""
-        self.reasoning += reasoning
-        self.text += text
-        for call in delta.tool_calls or ():
-            while len(self.tool_calls) <= min(call.index, 127):
-                self.tool_calls.append(ToolCall())
-            target = self.tool_calls[min(max(call.index, 0), 127)]
-            if call.function is not None:
-                target.name += call.function.name or ""
-                target.arguments += call.function.arguments or ""
-        return bool(reasoning or text or delta.tool_calls)
+    def say(self, text: str) -> None:
+        if text:
+            self.text += text
+            self.chunks += 1
+
+    def think(self, text: str) -> None:
+        if text:
+            self.reasoning += text
+            self.chunks += 1
+
+    def call(self, index: int, *, call_id: str = "", name: str = "", arguments: str = "") -> None:
+        """Begins or continues the call at ``index``."""
+        index = min(max(index, 0), _MOST_CALLS - 1)
+        while len(self.tool_calls) <= index:
+            self.tool_calls.append(ToolCall())
+        target = self.tool_calls[index]
+        target.id = target.id or call_id
+        target.name += name
+        target.arguments += arguments
+        self.chunks += 1
+
+    def measure(self, timings: Timings | None) -> None:
+        """``timings``: as they were when the server sent what was read last."""
+        if timings is None:
+            return
+        self.timings = timings
+        first, last = timings.time_to_first_token_ms, timings.total_ms
+        reasons_still = self.reasoning and not self.text and not self.tool_calls
+        if reasons_still and first is not None and last is not None:
+            self.thought_ms = last - first
 
     @property
     def size(self) -> int:
         """Characters."""
         calls = sum(len(call.name) + len(call.arguments) for call in self.tool_calls)
-        return len(self.text) + len(self.reasoning) + calls
+        tokens = sum(len(token.text) + 8 * len(token.top) for token in self.tokens)
+        return len(self.text) + len(self.reasoning) + calls + tokens

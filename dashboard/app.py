@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
 from dashboard import chats
-from dashboard.views import live, playground
+from dashboard.following import PAGES
+from dashboard.views import (
+    admin,
+    kv_cache,
+    live,
+    load,
+    playground,
+    request,
+    requests,
+    tour_caption,
+    usage,
+)
 from observability.stacks import write_stacks_on_sigusr1
 
 # A quire: folded sheets, seen from the spine. Drawn here, since a named icon would be fetched
@@ -28,6 +40,17 @@ _LOGO = f"""<svg xmlns="http://www.w3.org/2000/svg" width="132" height="40" view
 </svg>"""
 
 
+_PAGES = (
+    (live.page, "Live", "monitoring"),
+    (requests.page, "Requests", "list"),
+    (kv_cache.page, "KV cache", "grid_view"),
+    (usage.page, "Usage", "bar_chart"),
+    (playground.page, "Playground", "forum"),
+    (load.page, "Load", "speed"),
+    (admin.page, "Admin", "tune"),
+)
+
+
 def main() -> None:
     write_stacks_on_sigusr1()
     st.set_page_config(page_title="Quire", page_icon=_ICON, layout="wide")
@@ -35,18 +58,24 @@ def main() -> None:
     st.html(Path(__file__).with_name("style.css"))
     # Streamlit serves its default page at / alone, whatever path it is given. So that /live is an
     # address like the others, the default is a page that leads there.
-    watch = st.Page(live.page, title="Live", icon=":material/monitoring:", url_path="live")
-    chat = st.Page(
-        playground.page, title="Playground", icon=":material/forum:", url_path="playground"
-    )
-
-    def home() -> None:
-        st.switch_page(watch)
-
-    start = st.Page(home, title="Quire", url_path="home", default=True, visibility="hidden")
-    page = st.navigation([start, watch, chat], position="top")
+    start = st.Page(_home, title="Quire", url_path="home", default=True, visibility="hidden")
+    pages = [_page(*entry) for entry in _PAGES]
+    PAGES.update({page.url_path: page for page in pages})
+    inspector = st.Page(request.page, title="Request", url_path="request", visibility="hidden")
+    PAGES["request"] = inspector
+    page = st.navigation([start, *pages, inspector], position="top")
     chats.reopen()
+    tour_caption.strip()
     page.run()
+
+
+def _home() -> None:
+    st.switch_page(PAGES["live"])
+
+
+def _page(run: Callable[[], None], title: str, icon: str) -> st.Page:
+    path = title.split()[0].lower()
+    return st.Page(run, title=title, icon=f":material/{icon}:", url_path=path)
 
 
 main()

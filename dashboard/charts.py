@@ -22,7 +22,7 @@ _NEAR_LIMIT = 0.25
 
 TIME, LIMIT, MEASURED = "time", "limit", "measured"
 DATASET = "readings"
-# A chart is described as a whole: hundreds of points each with a label of its own help nobody.
+# A chart is described as a whole: labelling each of hundreds of points helps no one.
 _UNSPOKEN = {"aria": False}
 
 
@@ -67,7 +67,7 @@ class Chart:
 def columns(chart: Chart, view: View) -> dict[str, list[float | None]]:
     """One row per reading, with a column for each line; ``time`` in milliseconds since the epoch.
 
-    At both ends of the time axis stands a row of zeros, joined to no other: a chart without any
+    At both ends of the time axis is a row of zeros, joined to no other: a chart without any
     value would have no axis.
     """
     rows: list[tuple[float, Reading | None]] = []
@@ -134,7 +134,7 @@ def _field(line: Line) -> str:
 
 
 def _top(chart: Chart, index: int) -> str:
-    """The field in which a line's upper edge stands."""
+    """The field that has a line's upper edge."""
     return f"{chart.lines[index].name} top" if chart.stacked else chart.lines[index].name
 
 

@@ -20,6 +20,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.conversation import Conversation
+from dashboard.play.settings import KEPT
 from dashboard.session import typed
 
 MOST_CHATS = 200
@@ -27,8 +28,6 @@ MOST_CHARACTERS = 16_000_000
 """Of all chats together; beyond it the ones longest unused are forgotten."""
 
 PARAMETER = "chat"
-# What a visitor chose for the next answer comes back with the chat.
-_CHOICES = ("model", "system", "temperature", "top_p", "max_tokens", "seed", "thinking")
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ class Chats:
 
     def keep(self, name: str, chat: Chat) -> None:
         """Called whenever a chat has been used. One that is too long by itself is not kept."""
-        chat.size = chat.conversation.size + len(str(chat.choices.get("system", "")))
+        chat.size = chat.conversation.size + sum(len(str(value)) for value in chat.choices.values())
         with self._lock:
             self._chats.pop(name, None)
             if chat.size <= self._most_characters:
@@ -86,8 +85,9 @@ def new_name() -> str:
 
 
 def browser_of(cookies: Mapping[str, str]) -> str:
-    """What tells this browser from others: a digest of the token in Streamlit's cookie against
-    cross-site requests, which is random, and masked anew in each response. Empty without one."""
+    """What distinguishes this browser from others: a digest of the token in Streamlit's cookie
+    against cross-site requests, which is random, and masked anew in each response. Empty without
+    one."""
     fields = str(cookies.get("_streamlit_xsrf", "")).strip('"').split("|")
     if len(fields) != 4 or fields[0] != "2":
         return ""
@@ -112,7 +112,7 @@ def reopen() -> None:
     state = st.session_state
     name = st.query_params.get(PARAMETER)
     if name and "chat" not in state:
-        found = _all().open(name, browser_of(st.context.cookies), _session(), _is_open)
+        found = _all().open(name, browser_of(st.context.cookies), page_session(), _is_open)
         if found is not None:
             state["chat"] = found
             typed().update(found[1].choices)
@@ -121,7 +121,7 @@ def reopen() -> None:
 
 def current() -> Conversation:
     """The chat of this page."""
-    fresh = new_name(), Chat(browser_of(st.context.cookies), _session())
+    fresh = new_name(), Chat(browser_of(st.context.cookies), page_session())
     chat: Chat = st.session_state.setdefault("chat", fresh)[1]
     return chat.conversation
 
@@ -129,7 +129,7 @@ def current() -> Conversation:
 def keep() -> None:
     """Keeps this page's chat as it now is, once something was asked in it."""
     name, chat = st.session_state["chat"]
-    chat.choices = {key: value for key, value in typed().items() if key in _CHOICES}
+    chat.choices = {key: value for key, value in typed().items() if key in KEPT}
     if chat.conversation.turns:
         _all().keep(name, chat)
     _show_name()
@@ -143,7 +143,7 @@ def _show_name() -> None:
         del st.query_params[PARAMETER]
 
 
-def _session() -> str:
+def page_session() -> str:
     context = get_script_run_ctx()
     return "" if context is None else context.session_id
 

@@ -1,4 +1,4 @@
-"""Streams a chat answer from any OpenAI-compatible server, and can stop it at any time.
+"""Sends a request to a server and reads its answer as it comes; it can be stopped at any time.
 
 The stream is read by a task on a background event loop, because only there can a read that waits
 for a busy server be cancelled at once. Cancelling closes the connection, which is how a server
@@ -8,10 +8,11 @@ learns that the answer is no longer needed.
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import threading
 import time
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,41 +20,25 @@ import httpx
 import msgspec
 
 from dashboard import server
-from dashboard.answer import Answer, Ending, decode_chunk
+from dashboard.answer import Answer, BrokenStreamError, Ending
+from dashboard.apis.ask import Ask
+from dashboard.apis.table import Api
 from dashboard.sse import EventDecoder
 
 # Reading may take as long as the server needs; a person can stop it.
 _TIMEOUT = httpx.Timeout(10.0, read=None)
+_MOST_EVENTS = 500  # of an answer, kept as they came,
+_MOST_CHARACTERS = 4_000  # and of each the beginning
+_MOST_BODY = 64 << 20  # bytes of an answer that is not a stream
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """``thinking`` None leaves it to the model's template, and sends nothing about it."""
-
-    model: str
-    messages: tuple[tuple[str, str], ...]  # (role, content)
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None = None
-    thinking: bool | None = None
+class Request:
+    api: Api
+    ask: Ask
 
     def body(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": [{"role": role, "content": text} for role, text in self.messages],
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "max_tokens": self.max_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-            "timings": True,
-        }
-        if self.seed is not None:
-            body["seed"] = self.seed
-        if self.thinking is not None:
-            body["chat_template_kwargs"] = {"enable_thinking": self.thinking}
-        return body
+        return self.api.body(self.ask)
 
 
 class Generation:
@@ -61,22 +46,52 @@ class Generation:
     (the page was closed) is cancelled. The API key is gone when the answer has ended."""
 
     def __init__(
-        self, url: str, request: ChatRequest, api_key: str = "", patience: float = 60.0
+        self,
+        url: str,
+        request: Request,
+        api_key: str = "",
+        patience: float = 60.0,
+        body: dict[str, Any] | None = None,
     ) -> None:
         self.request = request
-        self._url = url
+        self._body = request.body() if body is None else body
+        self.url = url
         self._patience = patience
         self._changed = threading.Condition()
         self._looked = time.monotonic()
         _http()
         self._answer = Answer(sent=time.monotonic())
+        self._events: deque[str] = deque(maxlen=_MOST_EVENTS)
         self._task = asyncio.run_coroutine_threadsafe(self._run(api_key), _event_loop())
+
+    @classmethod
+    def all_at_once(
+        cls, url: str, requests: Sequence[Request], api_key: str = ""
+    ) -> tuple[Generation, ...]:
+        """All bodies are made before the first is sent, and none waits for another's connection."""
+        ready = [(request, request.body()) for request in requests]
+        return tuple(cls(url, request, api_key, body=body) for request, body in ready)
 
     def answer(self) -> Answer:
         """Return a copy of the answer so far."""
         with self._changed:
             self._looked = time.monotonic()
-            return copy.deepcopy(self._answer)
+            return self._answer.copy()
+
+    def events(self) -> list[str]:
+        """The last events as the server sent them, the latest last."""
+        with self._changed:
+            return list(self._events)
+
+    def forget_events(self) -> None:
+        with self._changed:
+            self._events.clear()
+
+    @property
+    def size(self) -> int:
+        """Characters."""
+        with self._changed:
+            return self._answer.size + sum(map(len, self._events))
 
     @property
     def running(self) -> bool:
@@ -102,19 +117,20 @@ class Generation:
             await self._stream(api_key)
             self._end(Ending.COMPLETE)
         except httpx.TransportError as error:
-            self._end(Ending.FAILED, server.unreachable(self._url, error))
-        except (server.RefusalError, _BrokenStreamError) as error:
+            self._end(Ending.FAILED, server.unreachable(self.url, error))
+        except (server.RefusalError, BrokenStreamError) as error:
             self._end(Ending.FAILED, str(error))
         finally:
             self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()
 
     async def _stream(self, api_key: str) -> None:
-        """Raises RefusalError, httpx.TransportError or _BrokenStreamError."""
+        """Raises RefusalError, httpx.TransportError or BrokenStreamError."""
+        api = self.request.api
         async with _http().stream(
             "POST",
-            f"{self._url}/v1/chat/completions",
-            json=self.request.body(),
+            f"{self.url}{api.path}",
+            json=self._body,
             headers=server.authorization(api_key),
         ) as response:
             if response.is_error:
@@ -123,29 +139,32 @@ class Generation:
             with self._changed:
                 self._answer.request_id = response.headers.get("x-request-id", "")
                 self._answer.trace_id = response.headers.get("x-trace-id", "")
-            decoder = EventDecoder()
-            async for block in response.aiter_bytes():
-                if any(self._event(data) for data in decoder.feed(block)):
-                    return
+            if api.streams:
+                await self._read_events(response)
+            else:
+                self._event((await _whole(response)).decode(errors="replace"))
         if self._answer.finish_reason is None:
-            raise _BrokenStreamError(
+            raise BrokenStreamError(
                 "The server closed the connection before the answer was complete."
             )
 
-    def _event(self, data: str) -> bool:
-        """Returns whether this event is the last."""
-        if data == "[DONE]":
-            return True
-        try:
-            chunk = decode_chunk(data)
-        except msgspec.DecodeError as error:
-            raise _BrokenStreamError(f"The server sent an invalid chunk: {error}") from error
+    async def _read_events(self, response: httpx.Response) -> None:
+        decoder = EventDecoder()
+        async for block in response.aiter_bytes():
+            for data in decoder.feed(block):
+                if data == "[DONE]":
+                    return
+                self._event(data)
+
+    def _event(self, data: str) -> None:
         with self._changed:
-            self._answer.apply(chunk)
-            self._changed.notify_all()
-        if chunk.error is not None:
-            raise _BrokenStreamError(f"The server reported an error: {chunk.error.message}")
-        return False
+            self._events.append(data[:_MOST_CHARACTERS])
+            try:
+                self.request.api.read(self._answer, data)
+            except msgspec.DecodeError as error:
+                raise BrokenStreamError(f"The server sent an invalid chunk: {error}") from error
+            finally:
+                self._changed.notify_all()
 
     def _end(self, ending: Ending, error: str = "") -> None:
         with self._changed:
@@ -160,8 +179,14 @@ class Generation:
         self.cancel()
 
 
-class _BrokenStreamError(Exception):
-    """The stream began but did not end properly. The message is for users."""
+async def _whole(response: httpx.Response) -> bytes:
+    """Raises BrokenStreamError if the body is too long to be shown."""
+    body = bytearray()
+    async for block in response.aiter_bytes():
+        body += block
+        if len(body) > _MOST_BODY:
+            raise BrokenStreamError(f"The answer is longer than {_MOST_BODY >> 20} MiB.")
+    return bytes(body)
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 The rules are those of Prometheus' documentation of the function: linear interpolation inside a
 bucket, the first bucket starting at 0 when its bound is positive, the last finite bound as the
-answer when the quantile falls into ``+Inf``, and NaN where there is nothing to tell.
+answer when the quantile falls into ``+Inf``, and NaN where there is no observation.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class _Models(msgspec.Struct):
 def base_url(text: str) -> str:
     """The server's root: no trailing slash, no ``/v1``.
 
-    Raises ValueError when ``text`` is no http(s) URL.
+    Raises ValueError when ``text`` is not an http(s) URL.
     """
     root = text.strip().rstrip("/").removesuffix("/v1")
     parts = urlsplit(root)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.poller import Poller
 from dashboard.settings import servers
@@ -42,6 +43,13 @@ def pick(label: str, options: list[str], key: str) -> str:
     if st.session_state.get(remembered(key, options[0])) not in options:
         st.session_state[key] = options[0]
     return st.selectbox(label, options, key=key)
+
+
+def has_page(path: str) -> bool:
+    """Whether the dashboard has a page at this address."""
+    context = get_script_run_ctx()
+    pages = {} if context is None else context.pages_manager.get_pages()
+    return any(page.get("url_pathname") == path for page in pages.values())
 
 
 def chosen_server() -> str:

@@ -1,4 +1,4 @@
-"""The live page's numbers: what stands in each tile, and when it turns amber or red."""
+"""The live page's numbers: what is in each tile, and when it turns amber or red."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TTFT_LIMITS = Limits(2.0, 5.0)  # seconds, 95th percentile
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """``value``: a number with its unit behind a space, or without one. ``notes``: what belongs to
+    """``value``: a number with its unit after a space, or without one. ``notes``: what belongs to
     it, most important first."""
 
     label: str
@@ -135,7 +135,7 @@ def _waiting(reading: Reading) -> Tile:
 
 
 def _requests(reading: Reading) -> Tile:
-    """Those that arrive; how they end stands below."""
+    """Those that arrive; how they end is shown below."""
     ended = reading.requests_total
     rates = {group: reading.ended(group) for group in OutcomeGroup}
     others = [group for group in reversed(OutcomeGroup) if group is not OutcomeGroup.ANSWERED]
@@ -153,10 +153,7 @@ def _requests(reading: Reading) -> Tile:
 def _kv_cache(reading: Reading) -> Tile:
     blocks = reading.kv_blocks
     total = sum(blocks.values())
-    notes = (
-        f"{count(blocks['active'])} of {count(total)} blocks",
-        f"{count(blocks['cached'])} kept for reuse",
-    )
+    notes = (f"of {count(total)} blocks", f"{count(blocks['cached'])} cached")
     return Tile(
         "KV cache in use", percent(reading.kv_ratio), notes, KV_LIMITS.level(reading.kv_ratio)
     )

@@ -11,9 +11,16 @@ MOST_DECIMALS = 3
 
 _INLINE_CODE = re.compile(r"(`[^`]*`)")
 _DOLLAR = re.compile(r"(?<!\\)((?:\\\\)*)\$")
+# A formula in \( \), \[ \], $$ $$, or in $ $ if it cannot be money: no letter or digit outside the
+# dollars, no space at their insides, and a sign within that prices do not have.
+_MATH = re.compile(
+    r"\\\((?P<inline>[^$]{1,400}?)\\\)|\\\[(?P<block>[^$]{1,400}?)\\\]"
+    r"|\$\$(?P<double>[^$]{1,400}?)\$\$"
+    r"|(?<![\\$\w])\$(?P<single>[A-Za-z]|(?=[^$]*[\\^_=+{])[^\s$](?:[^$]{0,398}[^\s$\\])?)\$(?![\w$])"
+)
 # A fence that is one for certain: at the very beginning of a line, and no container around it.
 _FENCE = re.compile(r"(?P<mark>`{3,})[^`]*$|(?P<other>~{3,})")
-# What else may begin or end a block, or hold text that is no Markdown. (``:::`` ends Streamlit's
+# What else may begin or end a block, or hold text that is not Markdown. (``:::`` ends Streamlit's
 # own blocks, also inside a fence.)
 _UNSURE = re.compile(r"```|~~~|:::|^\W*<")
 
@@ -54,8 +61,8 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def plain_markdown(text: str) -> str:
-    """Model output for a Markdown renderer: a dollar sign is money and not the start of a formula,
-    and no image is fetched from wherever the model says.
+    """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, and
+    no image is fetched from wherever the model says.
 
     Every image begins with ``![``, which is broken up everywhere but in fenced code. Inline code
     and fences of which we cannot be certain (in a list, say) show the backslash: what is code to us
@@ -82,5 +89,18 @@ def plain_markdown(text: str) -> str:
 def _harmless(line: str) -> str:
     parts = _INLINE_CODE.split(line)
     for index in range(0, len(parts), 2):
-        parts[index] = _DOLLAR.sub(r"\1\\$", parts[index])
+        parts[index] = _with_formulas(parts[index])
     return "".join(parts).replace("![", r"!\[")
+
+
+def _with_formulas(text: str) -> str:
+    """Formulas in dollars, as the renderer knows them; every other dollar is one."""
+    done, at = [], 0
+    for found in _MATH.finditer(text):
+        done.append(_DOLLAR.sub(r"\1\\$", text[at : found.start()]))
+        mark = "$$" if found["block"] or found["double"] else "$"
+        formula = next(filter(None, found.groups()))
+        done.append(f"{mark}{formula.strip()}{mark}")
+        at = found.end()
+    done.append(_DOLLAR.sub(r"\1\\$", text[at:]))
+    return "".join(done)

@@ -18,6 +18,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from engine.inspected import Inspect, Inspected
+
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
 MAX_GRAMMAR_CHARS = 512 * 1024
@@ -281,6 +283,20 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
     prefix_miss: PrefixMiss | None = None
 
 
+class Prefilled(NamedTuple):
+    """A step computed several tokens of a sequence: of its prompt, or again after a preemption."""
+
+    handle: int
+    tokens: int
+
+
+class Moved(NamedTuple):
+    """A sequence left the running ones at ``time``, or came back to them."""
+
+    handle: int
+    time: float
+
+
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """Logprobs of prompt tokens ``start`` + 1 and following, each given the tokens before it. Sent
     as they are computed, step by step."""
@@ -374,6 +390,9 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
     prompt_logprobs: list[PromptLogprobs] = []
     embedded: list[Embedded] = []
     admitted: list[Admitted] = []
+    prefilled: list[Prefilled] = []
+    preempted: list[Moved] = []
+    resumed: list[Moved] = []  # after a preemption
     finished: list[Finished] = []
     phase: StepPhase | None = None  # None: no forward pass (an abort, or one is about to run)
     step_seconds: float = 0.0
@@ -395,31 +414,8 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-# --- service to the process that compiles grammars (engine.constraint.trial), and back ------------
-
-
-class TryGrammar(msgspec.Struct, frozen=True, tag="try_grammar"):
-    """Check whether an engine would accept this constraint."""
-
-    constraint: Constraint
-
-
-class ConvertGrammar(msgspec.Struct, frozen=True, tag="convert_grammar"):
-    """Convert a grammar from llama.cpp's GBNF notation to Lark's."""
-
-    gbnf: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARS)]
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """``error`` None: success; ``grammar`` is then the converted one."""
-
-    error: str | None = None
-    grammar: str | None = None
-
-
-ToTrial = TryGrammar | ConvertGrammar
-ToEngine = Submit | Abort
-FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working
+ToEngine = Submit | Abort | Inspect
+FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()
 _to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)

@@ -20,9 +20,17 @@ from service.settings import ServiceSettings
 # Engine settings that another value of the chart decides.
 ELSEWHERE = {"model": "model.path", "device": "gpu.count", "tensor_parallel_size": "gpu.count"}
 # Flags that extraArgs must not set, because other values or templates depend on them.
-_OWNED = ("host", "port", "grpc_port", "drain_timeout", "device", "model")
+_OWNED = (
+    *("host", "port", "grpc_port", "drain_timeout", "device", "model"),
+    *("admin", "admin_host", "admin_port"),
+)
 # Secrets with separate values, each an existing Secret.
-_BY_VALUE = {"api_key": "auth", "store_url": "store", "signing_key": "signing"}
+_BY_VALUE = {
+    "api_key": "auth",
+    "store_url": "store",
+    "signing_key": "signing",
+    "admin_key": "admin",
+}
 # Defaults for pods, where the server's own default does not fit, and remarks on values.
 DEFAULTS = {"threads": 2}
 _NOTES = {

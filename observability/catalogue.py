@@ -15,7 +15,22 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, ROUTES, WAITING_REASONS
+from observability.buckets import (
+    INTER_TOKEN_SECONDS,
+    LATENCY_SECONDS,
+    PHASE_SECONDS_BOUNDS,
+    PREEMPTION_COUNTS,
+    SEQUENCE_COUNTS,
+    STEP_SECONDS_BOUNDS,
+    TOKEN_COUNTS,
+)
+from observability.outcomes import (
+    CONDITIONS,
+    OUTCOMES,
+    PREFIX_MISS_REASONS,
+    ROUTES,
+    WAITING_REASONS,
+)
 from observability.phases import PHASES
 
 
@@ -31,8 +46,8 @@ class Scope(enum.StrEnum):
 
     PROCESS = "process"  # the API worker's: there is no such label
     ENGINE = "engine"  # the one model's, under its first name, whatever clients call it
-    MODEL = "model"  # requests', under the name that each asked for
-    REQUEST = "request"  # likewise, and under ``OTHER_MODEL`` where that is no name we serve
+    MODEL = "model"  # requests', under the name that each requested
+    REQUEST = "request"  # likewise, and under ``OTHER_MODEL`` where that is not a served name
 
 
 OTHER_MODEL = "other"
@@ -63,7 +78,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """``name`` is complete, with unit and ``_total`` where Prometheus' naming asks for them.
+    """``name`` is complete, with unit and ``_total`` where Prometheus' naming requires them.
     ``bulk``: observed at least at each engine step, so that one observation must cost little.
     ``totals``: where a counter's series come from, if from the engine's own. ``on_use``: only some
     combinations of its label values exist from the start, the others from their first use."""
@@ -83,26 +98,6 @@ MODEL = Label("model")
 KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
-
-# Every bound that an operator is likely to set as an objective is an exact bucket bound.
-_LATENCY = (
-    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75),
-    *(1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5, 10.0),
-    *(20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
-)
-# Nobody sets an objective for a phase, and there are eight of them for each model name.
-_PHASE = (0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0)
-_INTER_TOKEN = (
-    *(0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03),
-    *(0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
-_STEP = (
-    *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
-    *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
-)
-_TOKENS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-_SEQUENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_PREEMPTIONS = (0, 1, 2, 3, 5, 10, 20)
 
 
 # --- engine: state and work -------------------------------------------------------------------
@@ -211,7 +206,7 @@ STEP_SECONDS = Metric(
     Scope.ENGINE,
     "Duration of one engine step (schedule, forward, sample), by what it computed.",
     (MODEL, Label("phase", ("prefill", "decode", "mixed"))),
-    _STEP,
+    STEP_SECONDS_BOUNDS,
     bulk=True,
 )
 STEP_TOKENS = Metric(
@@ -220,7 +215,7 @@ STEP_TOKENS = Metric(
     Scope.ENGINE,
     "Tokens computed in one step.",
     (MODEL,),
-    _TOKENS,
+    TOKEN_COUNTS,
     bulk=True,
 )
 STEP_SEQUENCES = Metric(
@@ -229,7 +224,7 @@ STEP_SEQUENCES = Metric(
     Scope.ENGINE,
     "Sequences in one step.",
     (MODEL,),
-    _SEQUENCES,
+    SEQUENCE_COUNTS,
     bulk=True,
 )
 ENGINE_LAST_MESSAGE = Metric(
@@ -317,7 +312,7 @@ TIME_TO_FIRST_TOKEN = Metric(
     "From receipt of the request by the HTTP server to its first generated token reaching "
     "the response.",
     (MODEL,),
-    _LATENCY,
+    LATENCY_SECONDS,
 )
 INTER_TOKEN_LATENCY = Metric(
     "quire_inter_token_latency_seconds",
@@ -325,7 +320,7 @@ INTER_TOKEN_LATENCY = Metric(
     Scope.ENGINE,
     "Gap between consecutive tokens of a sequence; every gap is an observation.",
     (MODEL,),
-    _INTER_TOKEN,
+    INTER_TOKEN_SECONDS,
     bulk=True,
 )
 PHASE_SECONDS = Metric(
@@ -335,7 +330,7 @@ PHASE_SECONDS = Metric(
     "Time a request spent in each phase that it reached; see the table of phases. A phase that was "
     "cut short counts up to the cut.",
     (MODEL, Label("phase", tuple(phase.name for phase in PHASES))),
-    _PHASE,
+    PHASE_SECONDS_BOUNDS,
 )
 E2E_SECONDS = Metric(
     "quire_request_seconds",
@@ -343,7 +338,7 @@ E2E_SECONDS = Metric(
     Scope.REQUEST,
     "From receipt of the request to its end, whatever the outcome.",
     (MODEL,),
-    _LATENCY,
+    LATENCY_SECONDS,
 )
 REQUEST_PROMPT_TOKENS = Metric(
     "quire_request_prompt_tokens",
@@ -351,7 +346,7 @@ REQUEST_PROMPT_TOKENS = Metric(
     Scope.MODEL,
     "Prompt tokens of a request.",
     (MODEL,),
-    _TOKENS,
+    TOKEN_COUNTS,
 )
 REQUEST_GENERATED_TOKENS = Metric(
     "quire_request_generated_tokens",
@@ -359,7 +354,7 @@ REQUEST_GENERATED_TOKENS = Metric(
     Scope.MODEL,
     "Generated tokens of a request, all its choices together.",
     (MODEL,),
-    _TOKENS,
+    TOKEN_COUNTS,
 )
 KEY_TOKENS = Metric(
     "quire_key_tokens_total",
@@ -375,7 +370,7 @@ REQUEST_PREEMPTIONS = Metric(
     Scope.MODEL,
     "Preemptions a request went through.",
     (MODEL,),
-    _PREEMPTIONS,
+    PREEMPTION_COUNTS,
 )
 
 # --- the server itself --------------------------------------------------------------------------
@@ -399,12 +394,32 @@ EVENT_LOOP_HOLD_SECONDS = Metric(
     (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
     bulk=True,
 )
+LIMITED_SECONDS = Metric(
+    "quire_limited_seconds_total",
+    MetricKind.COUNTER,
+    Scope.PROCESS,
+    "Time by what limited the server, as the verdict of the admin API says it; all values together "
+    "are the time that an API worker ran.",
+    (Label("by", tuple(CONDITIONS)),),
+)
 TELEMETRY_DROPPED = Metric(
     "quire_telemetry_dropped_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Spans and log lines lost because their reader could not keep up or be reached.",
-    (Label("signal", ("spans", "log_lines")),),
+    "Spans, log lines and records of requests (for the database) lost because their reader could "
+    "not keep up or be reached.",
+    (Label("signal", ("spans", "log_lines", "records")),),
+)
+ADMIN_REQUESTS = Metric(
+    "quire_admin_requests_total",
+    MetricKind.COUNTER,
+    Scope.PROCESS,
+    "Requests to the admin API, by what they need a key for and how they ended. They are in no "
+    "other metric.",
+    (
+        Label("scope", ("read", "operate")),
+        Label("result", ("done", "refused", "failed", "client_gone")),
+    ),
 )
 BUILD_INFO = Metric(
     "quire_build_info",

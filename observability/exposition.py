@@ -7,7 +7,7 @@ since the page before.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from observability.catalogue import Metric, MetricKind
@@ -33,35 +33,41 @@ class FamilyText(Protocol):
         """Yield what ``text`` shows."""
 
 
+# What OpenMetrics leaves out of a family's name.
+_SUFFIXES = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}
+
+
 def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _labels(labels: Mapping[str, str]) -> str:
+def label_text(labels: Mapping[str, str]) -> str:
     # In prometheus_client's order, which tools that compare lines may rely on.
     inside = ",".join(f'{name}="{_escaped(labels[name])}"' for name in sorted(labels))
     return f"{{{inside}}}" if inside else ""
 
 
-def _head(metric: Metric, *, openmetrics: bool) -> str:
+def _head(name: str, kind: MetricKind, text: str, *, openmetrics: bool) -> str:
     """Return the lines HELP and TYPE. OpenMetrics names a family without the suffix of its samples;
     the text format has no infos, they are gauges of value 1."""
-    name, kind, text = metric.name, metric.kind.value, metric.help
+    shown = kind.value
     if openmetrics:
-        name = name.removesuffix("_total").removesuffix("_info")
+        name = name.removesuffix(_SUFFIXES.get(kind, ""))
         text = _escaped(text)
     else:
-        kind = "gauge" if metric.kind is MetricKind.INFO else kind
+        shown = "gauge" if kind is MetricKind.INFO else shown
         text = text.replace("\\", r"\\").replace("\n", r"\n")
-    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {text}\n# TYPE {name} {shown}\n"
 
 
-class _Heads:
+class FamilyHeads:
+    """The head of a family in both formats."""
+
     __slots__ = ("_openmetrics", "_text")
 
-    def __init__(self, metric: Metric) -> None:
-        self._text = _head(metric, openmetrics=False)
-        self._openmetrics = _head(metric, openmetrics=True)
+    def __init__(self, name: str, kind: MetricKind, text: str) -> None:
+        self._text = _head(name, kind, text, openmetrics=False)
+        self._openmetrics = _head(name, kind, text, openmetrics=True)
 
     def __call__(self, *, openmetrics: bool) -> str:
         return self._openmetrics if openmetrics else self._text
@@ -72,7 +78,7 @@ class ScalarText:
 
     def __init__(self, metric: Metric, ledger: WorkerLedger, first: int, cells: int) -> None:
         self._metric = metric
-        self._heads = _Heads(metric)
+        self._heads = FamilyHeads(metric.name, metric.kind, metric.help)
         self._ledger = ledger
         self._first, self._count = first, cells
         self._series: dict[int, Mapping[str, str]] = {}  # labels by cell
@@ -81,7 +87,7 @@ class ScalarText:
 
     def add(self, cell: int, labels: Mapping[str, str]) -> None:
         self._series[cell] = labels
-        self._lines.append((cell, f"{self._metric.name}{_labels(labels)} "))
+        self._lines.append((cell, f"{self._metric.name}{label_text(labels)} "))
         self._before = b"", ""
 
     def text(self, *, openmetrics: bool) -> str:
@@ -106,6 +112,18 @@ class ScalarText:
                 yield FamilySample(self._metric.name, labels, value)
 
 
+def histogram_template(name: str, labels: Mapping[str, str], bounds: Sequence[str]) -> str:
+    """Return the lines of a histogram's series, ``%s`` in place of each number."""
+    own = _literal(label_text(labels))
+    buckets = (_literal(label_text({**labels, "le": le})) for le in bounds)
+    lines = [f"{name}_bucket{bucket} %s\n" for bucket in buckets]
+    return "".join([*lines, f"{name}_count{own} %s\n", f"{name}_sum{own} %s\n"])
+
+
+def _literal(text: str) -> str:
+    return text.replace("%", "%%")  # a model's name may contain one
+
+
 class _HistogramLines:
     """One series of a histogram."""
 
@@ -123,9 +141,7 @@ class _HistogramLines:
         self._labels = labels
         self._bounds = [*(repr(float(bound)) for bound in metric.buckets), "+Inf"]
         self._exemplars = exemplars
-        own, name = _labels(labels), metric.name
-        lines = [f"{name}_bucket{_labels({**labels, 'le': le})} %s\n" for le in self._bounds]
-        self._template = "".join([*lines, f"{name}_count{own} %s\n", f"{name}_sum{own} %r\n"])
+        self._template = histogram_template(metric.name, labels, self._bounds)
         self._plain: tuple[bytes, str] = b"", ""
         self._linked: tuple[bytes, str] = b"", ""
         self._moments = [0.0] * len(self._bounds)  # of the exemplars that ``_links`` shows
@@ -136,7 +152,7 @@ class _HistogramLines:
         raw = self._raw()
         if raw != before:
             counts, total = self._numbers()
-            lines = self._template % (*map(repr, counts), repr(counts[-1]), total)
+            lines = self._template % (*map(repr, counts), repr(counts[-1]), repr(total))
             self._plain = raw, lines
         return lines
 
@@ -155,7 +171,7 @@ class _HistogramLines:
                 linked = [
                     f"{count!r}{link}" for count, link in zip(counts, self._links, strict=True)
                 ]
-                lines = self._template % (*linked, repr(counts[-1]), total)
+                lines = self._template % (*linked, repr(counts[-1]), repr(total))
             else:
                 lines = self.text()
             self._linked = raw, lines
@@ -190,7 +206,7 @@ class _HistogramLines:
 class HistogramText:
     def __init__(self, metric: Metric, ledger: WorkerLedger) -> None:
         self._metric = metric
-        self._heads = _Heads(metric)
+        self._heads = FamilyHeads(metric.name, metric.kind, metric.help)
         self._ledger = ledger
         self._series: list[_HistogramLines] = []
 
@@ -212,11 +228,13 @@ class HistogramText:
 class InfoText:
     def __init__(self, metric: Metric, series: InfoSeries) -> None:
         self._metric = metric
-        self._heads = _Heads(metric)
+        self._heads = FamilyHeads(metric.name, metric.kind, metric.help)
         self._series = series
 
     def text(self, *, openmetrics: bool) -> str:
-        lines = [f"{name}{_labels(labels)} {value!r}\n" for name, labels, value in self.samples()]
+        lines = [
+            f"{name}{label_text(labels)} {value!r}\n" for name, labels, value in self.samples()
+        ]
         return self._heads(openmetrics=openmetrics) + "".join(lines)
 
     def samples(self) -> Iterator[FamilySample]:

@@ -1,4 +1,5 @@
-"""``python -m observability.generate [--check]``: writes docs/metrics.md from the tables."""
+"""``python -m observability.generate [--check]``: writes docs/metrics.md, docs/alerts.md, Grafana's
+boards and Prometheus' rules from the tables."""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from observability import catalogue, schema
+from observability.alerts.files import alert_files
+from observability.aliases import VLLM_ALIASES, Alias, InfoAlias
+from observability.boards.table import FOLDER, board_files
 from observability.catalogue import Label, Metric, MetricKind
 from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
 from observability.phases import PHASES
+from observability.schema import SpanEvent
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
@@ -35,6 +40,16 @@ value is known.
 Spans are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `_TRACES_ENDPOINT`) is set;
 `OTEL_EXPORTER_OTLP_PROTOCOL` (`http/protobuf`, the default, or `grpc`), `OTEL_TRACES_SAMPLER` and
 the other standard variables apply. Without an endpoint requests have trace ids all the same.
+[Traces](traces.md) says which requests are traced, and what it costs.
+"""
+
+
+_ALIASES = """
+With `--metrics-aliases vllm`, `/metrics` also has vLLM's names for what Quire measures, so that
+boards and autoscalers made for vLLM work. `model_name` is the model's first name, under which
+requests for its other names count too; `engine` is 0. Histograms have Quire's bounds. Where Quire
+does not measure a fact, its name is absent. `http_requests_total` has the first path of each API,
+and no requests whose client left.
 """
 
 
@@ -76,6 +91,9 @@ def page() -> str:
             ("Reason", "Meaning"),
             ((f"`{name}`", f"{sentence}") for name, sentence in PREFIX_MISS_REASONS.items()),
         ),
+        "\n## Names of other servers\n",
+        _ALIASES,
+        _table(("Name", "Kind", "Labels", "From"), map(_alias_row, VLLM_ALIASES)),
         "\n## Spans\n",
         *_spans(),
         "\n## The request log line\n",
@@ -103,11 +121,31 @@ def _label(label: Label) -> str:
     return f"`{label.name}`: {', '.join(label.values)}"
 
 
+def _alias_row(alias: Alias | InfoAlias) -> tuple[str, ...]:
+    if isinstance(alias, InfoAlias):
+        facts = [f"{name} ({ours})" for name, ours in alias.facts.items()]
+        return f"`{alias.name}`", "gauge", "<br>".join(facts), f"`{alias.source.name}`"
+    labels = "<br>".join(f'{name}="{value}"' for name, value in alias.labels.items())
+    where = "; ".join(f"{name}: {', '.join(values)}" for name, values in alias.where.items())
+    source = f"`{alias.source.name}`" + (f" ({where})" if where else "")
+    return f"`{alias.name}`", alias.kind.value, labels, source
+
+
 def _spans() -> Iterator[str]:
     for span in schema.SPANS:
         yield f"\n### `{span.name}`\n\n{span.help}\n\n"
         rows = ((f"`{attribute.name}`", attribute.help) for attribute in span.attributes)
         yield _table(("Attribute", "Meaning"), rows)
+    yield (
+        "\n### Events\n\nOn the decode span of their choice, stalls on the flush span. The others, "
+        "and those of a choice without a decode span, are on the request's.\n"
+    )
+    yield _table(("Event", "Meaning", "Attributes"), map(_event_row, schema.EVENTS.values()))
+
+
+def _event_row(event: SpanEvent) -> tuple[str, ...]:
+    attributes = (f"`{each.name}`: {each.help}" for each in event.attributes)
+    return f"`{event.name}`", event.help, "<br>".join(attributes)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -115,18 +153,37 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def files() -> dict[Path, str]:
+    """Return the up-to-date content of each generated file."""
+    return {PAGE: page(), **board_files(), **alert_files()}
+
+
+def stale() -> list[Path]:
+    """Return the files that are out of date, those that no table has any more included."""
+    wanted = files()
+    left = [path for path in FOLDER.glob("*.json") if path not in wanted]
+    return left + [path for path, text in wanted.items() if _read(path) != text]
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
 def main(argv: list[str]) -> int:
-    """Write the page, or with ``--check`` only compare: exit status 1 if it is stale."""
+    """Write the files, or with ``--check`` only compare: exit status 1 if any is stale."""
     parser = argparse.ArgumentParser(prog="python -m observability.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
-    if parser.parse_args(argv).check:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current == page():
-            return 0
-        print(f"{PAGE} is stale: run python -m observability.generate", file=sys.stderr)
-        return 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
+    check = parser.parse_args(argv).check
+    wanted = files()
+    for path in stale():
+        if check:
+            print(f"{path} is stale: run python -m observability.generate", file=sys.stderr)
+        elif path in wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted[path], encoding="utf-8")
+        else:
+            path.unlink()
+    return 1 if check and stale() else 0
 
 
 if __name__ == "__main__":

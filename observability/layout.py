@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from observability import catalogue
 from observability.catalogue import OTHER_MODEL, Label, Metric, MetricKind, Scope
 
-_FORMAT = 1  # of the ledger; the next number if what surrounds the cells changes
+_FORMAT = 2  # of the ledger; the next number if what surrounds the cells changes
+
+# Cells of the table of usage: before its rows, and of each row.
+USAGE_HEAD = 2
+USAGE_WIDTH = 8
+RING_CELLS = 2
 
 NO_LABEL_VALUES: Mapping[str, Sequence[str]] = {}
 
@@ -55,7 +60,8 @@ class FamilyLayout:
 class LedgerLayout:
     """``models``: the names the server answers to, the engine's own first. ``label_values``: of
     labels whose values are only known at run time, by name. ``open_requests``: rows of the table of
-    open requests, see ``observability.open_requests``."""
+    open requests, see ``observability.open_requests``. ``usage_rows``: of the table of usage, see
+    ``observability.usage_table``. ``ring_bytes``: of ``observability.byte_ring``."""
 
     def __init__(
         self,
@@ -64,6 +70,8 @@ class LedgerLayout:
         *,
         metrics: Sequence[Metric] = catalogue.METRICS,
         open_requests: int = 0,
+        usage_rows: int = 0,
+        ring_bytes: int = 0,
     ) -> None:
         self._models = tuple(dict.fromkeys(models))
         self._label_values = {name: tuple(values) for name, values in label_values.items()}
@@ -80,6 +88,10 @@ class LedgerLayout:
         self.alive_cell = self._take(1)
         self.open_requests = open_requests
         self.request_cells = self._take(open_requests)
+        self.usage_rows = usage_rows
+        self.usage_cells = self._take(USAGE_HEAD + usage_rows * USAGE_WIDTH)
+        self.ring_bytes = ring_bytes
+        self.ring_cells = self._take(RING_CELLS)
 
     def _take(self, cells: int) -> int:
         first = self.cells
@@ -136,5 +148,6 @@ class LedgerLayout:
             )
             for family in self.families.values()
         ]
-        rest = (_FORMAT, self.engine_fields, self.open_requests, self.cells, self.exemplars)
+        sizes = (self.open_requests, self.usage_rows, self.ring_bytes, self.cells, self.exemplars)
+        rest = (_FORMAT, self.engine_fields, *sizes)
         return hashlib.sha256(repr((meaning, rest)).encode()).digest()

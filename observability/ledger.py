@@ -1,10 +1,11 @@
 """A worker's numbers in memory that outlives it, so that a killed worker loses no count.
 
 The memory is an open file that the supervisor holds and each worker in turn maps: float64 cells
-(``observability.layout`` says what each one means), exemplars, and rows of bytes about open
-requests. A cell is 8 aligned bytes, so that a kill leaves its old or its new value. Several cells
-that must change together, or not at all, are written in a transaction: it is first written to a
-journal, and the next worker completes one that was cut.
+(``observability.layout`` says what each one means), exemplars, rows of bytes about open requests,
+and a ring of bytes about ended ones (``observability.byte_ring``). A cell is 8 aligned bytes, so
+that a kill leaves its old or its new value. Several cells that must change together, or not at all,
+are written in a transaction: it is first written to a journal, and the next worker completes one
+that was cut.
 
 One thread writes, the worker's event loop.
 """
@@ -72,7 +73,8 @@ class WorkerLedger:
         self._cells_at = _HEADER_BYTES + _JOURNAL_BYTES
         self._exemplars_at = self._cells_at + layout.cells * _CELL
         self._rows_at = self._exemplars_at + layout.exemplars * _EXEMPLAR.size
-        size = self._rows_at + layout.open_requests * _TEXTS * ROW_BYTES
+        self._ring_at = self._rows_at + layout.open_requests * _TEXTS * ROW_BYTES
+        size = self._ring_at + layout.ring_bytes
         self._head = _MAGIC + layout.fingerprint
         self.past = Past.PRIVATE
         if descriptor is None:
@@ -87,6 +89,7 @@ class WorkerLedger:
         everything = memoryview(self.memory)
         self._journaled = everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
         self.cells = everything[self._cells_at : self._exemplars_at].cast("d")
+        self.ring = everything[self._ring_at :]
         self._pending: dict[int, float] | None = None
         self._complete()
 
@@ -124,6 +127,18 @@ class WorkerLedger:
         else:
             before = pending.get(cell)
             pending[cell] = (self.cells[cell] if before is None else before) + amount
+
+    def observe(self, bucket: int, total: int, value: float) -> None:
+        """Add 1 to one cell and ``value`` to another, as two ``add`` do in more time."""
+        pending = self._pending
+        if pending is None:
+            self.cells[bucket] += 1
+            self.cells[total] += value
+            return
+        counted = pending.get(bucket)
+        pending[bucket] = (self.cells[bucket] if counted is None else counted) + 1
+        summed = pending.get(total)
+        pending[total] = (self.cells[total] if summed is None else summed) + value
 
     def set(self, cell: int, value: float) -> None:
         if self._pending is None:

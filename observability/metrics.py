@@ -19,6 +19,8 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from observability import catalogue
+from observability.alias_exposition import alias_texts
+from observability.aliases import Alias, InfoAlias
 from observability.catalogue import Metric, MetricKind
 from observability.exposition import (
     FamilySample,
@@ -98,8 +100,9 @@ class MetricRegistry:
     """Every metric in the catalogue: ``registry[catalogue.REQUESTS]``.
 
     ``models``: the names the server answers to, the engine's own first. ``label_values``: of labels
-    that have none in the catalogue. ``metrics`` and ``open_requests`` as in ``LedgerLayout``.
+    that have none in the catalogue. ``metrics`` and the sizes as in ``LedgerLayout``.
     ``descriptor``: of the ledger's memory, see ``WorkerLedger``, whose errors this raises.
+    ``aliases``: further names on the scrape page.
     """
 
     def __init__(
@@ -109,11 +112,19 @@ class MetricRegistry:
         label_values: Mapping[str, Sequence[str]] = NO_LABEL_VALUES,
         metrics: Sequence[Metric] = catalogue.METRICS,
         open_requests: int = 0,
+        usage_rows: int = 0,
+        ring_bytes: int = 0,
         descriptor: int | None = None,
+        aliases: Sequence[Alias | InfoAlias] = (),
     ) -> None:
         self.models = tuple(dict.fromkeys(models))
         layout = LedgerLayout(
-            self.models, label_values, metrics=metrics, open_requests=open_requests
+            self.models,
+            label_values,
+            metrics=metrics,
+            open_requests=open_requests,
+            usage_rows=usage_rows,
+            ring_bytes=ring_bytes,
         )
         self.ledger = WorkerLedger(layout, descriptor)
         self._families: dict[str, Family] = {}
@@ -127,6 +138,9 @@ class MetricRegistry:
                 family = Family(layout.families[metric.name], self.ledger)
                 self._families[metric.name] = family
                 self._texts[metric.name] = family.lines
+        self._aliases = tuple(
+            alias_texts(aliases, layout.families, self._infos, self.ledger, self.models[0])
+        )
         self._of_process = CollectorRegistry()
         ProcessCollector(registry=self._of_process)
         PlatformCollector(registry=self._of_process)
@@ -149,13 +163,13 @@ class MetricRegistry:
                 gauge.set(0.0)
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
-        """Return the scrape page in the format ``accept`` asks for (text or OpenMetrics; only the
+        """Return the scrape page in the format ``accept`` requests (text or OpenMetrics; only the
         latter has exemplars) and its content type."""
         pieces, content_type = self.exposition_pieces(accept)
         return b"".join(pieces), content_type
 
     def exposition_pieces(self, accept: str | None) -> tuple[Iterator[bytes], str]:
-        """The same page in pieces, each made when it is asked for."""
+        """The same page in pieces, each made when requested."""
         encoder, content_type = choose_encoder(_OPENMETRICS if _takes_openmetrics(accept) else "")
         openmetrics = "openmetrics" in content_type
 
@@ -164,7 +178,8 @@ class MetricRegistry:
             for family in self._families.values():
                 for gauge in family.gauges():
                     gauge.refresh()
-            texts = (text.text(openmetrics=openmetrics) for text in self._texts.values())
+            families = itertools.chain(self._texts.values(), self._aliases)
+            texts = (text.text(openmetrics=openmetrics) for text in families)
             for piece in _gathered(texts):
                 yield piece.encode()
             if openmetrics:
@@ -201,8 +216,8 @@ _OPENMETRICS = "application/openmetrics-text"
 
 
 def _takes_openmetrics(accept: str | None) -> bool:
-    """One version of each format is served. The library would make another format of each version
-    that anybody makes up, and a page of its own for each."""
+    """One version of each format is served. For the library, any other version would be a format of
+    a separate page."""
     for accepted in (accept or "").split(","):
         kind, *parameters = (part.strip() for part in accepted.split(";"))
         if kind == _OPENMETRICS:

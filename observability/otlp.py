@@ -1,7 +1,7 @@
 """Spans over OTLP, by the OpenTelemetry SDK. Import only where an endpoint is configured.
 
 Spans are encoded when their request ends and given to the SDK's batch processor, which sends them
-from a thread of its own. The queue is bounded; what does not fit, and what the endpoint does not
+from a separate thread. The queue is bounded; what does not fit, and what the endpoint does not
 take, is counted and lost: telemetry never holds up a request or the server's end.
 """
 
@@ -17,24 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import (
-    ALWAYS_OFF,
-    ALWAYS_ON,
-    Decision,
-    ParentBased,
-    Sampler,
-    TraceIdRatioBased,
-)
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
-    SpanKind,
-    TraceFlags,
-    set_span_in_context,
-)
+from opentelemetry.trace import SpanContext, TraceFlags
 
-from observability.span_encoding import encode_request, encode_span
+from observability.sampling import TraceSampling, sampling_of
+from observability.span_encoding import encode_place, encode_request, encode_span
 from observability.tracing import (
     FinishedSpan,
     SpanIdentity,
@@ -47,13 +34,13 @@ MAX_QUEUED_SPANS = 8192
 EXPORT_TIMEOUT_SECONDS = 5.0
 _SCHEDULE_DELAY_MS = 1000.0
 _SPANS_TOGETHER = 64
-_BATCH_REQUESTS = 64
+_BATCH_REQUESTS = 256
 # Kinds of spans, in OTLP's numbers.
 _INTERNAL, _SERVER = 1, 2
 
 
 def _exporter(
-    protocol: str, request_of: Callable[[Sequence[_EncodedSpans]], ExportTraceServiceRequest]
+    protocol: str, request_of: Callable[[Sequence[_EncodedSpans]], bytes]
 ) -> SpanExporter:
     """The endpoint, headers and certificates are read from OTEL_EXPORTER_OTLP_* by the exporter.
 
@@ -61,16 +48,21 @@ def _exporter(
     """
     timeout = None if _timeout_is_set() else EXPORT_TIMEOUT_SECONDS
     module: Any
+    message: Callable[[bytes], object]
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as module
+
+        message = ExportTraceServiceRequest.FromString
     elif protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as module
+
+        message = _EncodedRequest
     else:
         raise ValueError(
             f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; it must be grpc or http/protobuf"
         )
     # Both exporters translate a batch by this function of their module; ours are encoded already.
-    module.encode_spans = request_of
+    module.encode_spans = lambda spans: message(request_of(spans))
     exporter: SpanExporter = module.OTLPSpanExporter(timeout=timeout)
     return exporter
 
@@ -80,26 +72,6 @@ def _timeout_is_set() -> bool:
         os.environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
         or os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT")
     )
-
-
-def _sampler() -> Sampler:
-    """OTEL_TRACES_SAMPLER and its argument, as the specification names them.
-
-    Raises ValueError for an unknown sampler or a ratio that is no number from 0 to 1.
-    """
-    name = os.environ.get("OTEL_TRACES_SAMPLER", "parentbased_always_on").strip().lower()
-    ratio = TraceIdRatioBased(float(os.environ.get("OTEL_TRACES_SAMPLER_ARG") or 1.0))
-    samplers: dict[str, Sampler] = {
-        "always_on": ALWAYS_ON,
-        "always_off": ALWAYS_OFF,
-        "traceidratio": ratio,
-        "parentbased_always_on": ParentBased(ALWAYS_ON),
-        "parentbased_always_off": ParentBased(ALWAYS_OFF),
-        "parentbased_traceidratio": ParentBased(ratio),
-    }
-    if name not in samplers:
-        raise ValueError(f"OTEL_TRACES_SAMPLER is {name!r}; it must be one of {sorted(samplers)}")
-    return samplers[name]
 
 
 def _resource(version: str) -> Resource:
@@ -151,7 +123,7 @@ class OtlpTracer:
     """A ``Tracer`` (see ``observability.tracing``) that samples and exports."""
 
     def __init__(self, protocol: str, *, version: str) -> None:
-        self._sampler = _sampler()
+        self._sampling = sampling_of(os.environ)
         self._resource, self._scope = _encoded_origin(
             _resource(version), InstrumentationScope("quire", version)
         )
@@ -166,51 +138,60 @@ class OtlpTracer:
         self._refused = 0
         self._closed = False
 
+    @property
+    def sampling(self) -> TraceSampling:
+        return self._sampling
+
     def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
         parent = parse_traceparent(traceparent, tracestate)
-        context = set_span_in_context(NonRecordingSpan(parent)) if parent else None
         identity = identify(parent, sampled=False)
-        result = self._sampler.should_sample(
-            context, identity.trace_id, "", kind=SpanKind.SERVER, attributes=None
-        )
-        if result.decision is not Decision.RECORD_AND_SAMPLE:
+        # Not by a trace id that the caller has chosen.
+        drawn = identity.trace_id if parent is None else identity.span_id
+        return _as_sampled(identity) if self._sampling.takes(drawn) else identity
+
+    def trust(self, identity: SpanIdentity) -> SpanIdentity:
+        parent = identity.parent
+        if parent is None:
             return identity
-        return SpanIdentity(identity.trace_id, identity.span_id, sampled=True, parent=parent)
+        if self._sampling.takes(identity.trace_id, parent.trace_flags.sampled):
+            return _as_sampled(identity)
+        return SpanIdentity(identity.trace_id, identity.span_id, False, parent)
 
     def write(
         self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
     ) -> None:
-        if not identity.sampled:
-            return
         parent = identity.parent
         trace_id = identity.trace_id.to_bytes(16, "big")
         own_id = identity.span_id.to_bytes(8, "big")
         state = parent.trace_state.to_header() if parent else ""
-        encoded = [
-            encode_span(
-                server,
-                kind=_SERVER,
-                trace_id=trace_id,
-                span_id=own_id,
-                parent_id=parent.span_id.to_bytes(8, "big") if parent else b"",
-                parent_is_remote=parent is not None and parent.is_remote,
-                trace_state=state,
-            )
-        ]
+        root = encode_place(
+            trace_id=trace_id,
+            parent_id=parent.span_id.to_bytes(8, "big") if parent else b"",
+            parent_is_remote=parent is not None and parent.is_remote,
+            trace_state=state,
+        )
+        below = encode_place(
+            trace_id=trace_id, parent_id=own_id, parent_is_remote=False, trace_state=state
+        )
+        encoded = [encode_span(server, kind=_SERVER, place=root, span_id=own_id)]
         encoded += [
             encode_span(
-                child,
-                kind=_INTERNAL,
-                trace_id=trace_id,
-                span_id=new_span_id().to_bytes(8, "big"),
-                parent_id=own_id,
-                parent_is_remote=False,
-                trace_state=state,
+                child, kind=_INTERNAL, place=below, span_id=new_span_id().to_bytes(8, "big")
             )
             for child in children
         ]
         for start in range(0, len(encoded), _SPANS_TOGETHER):
             self._submit(encoded[start : start + _SPANS_TOGETHER])
+
+    def write_root(self, identity: SpanIdentity, span: FinishedSpan) -> None:
+        place = encode_place(
+            trace_id=identity.trace_id.to_bytes(16, "big"),
+            parent_id=b"",
+            parent_is_remote=False,
+            trace_state="",
+        )
+        span_id = identity.span_id.to_bytes(8, "big")
+        self._submit([encode_span(span, kind=_INTERNAL, place=place, span_id=span_id)])
 
     def dropped_spans(self) -> int:
         lost = self._refused + self._exporter.failed
@@ -242,10 +223,22 @@ class OtlpTracer:
         queued: Any = _EncodedSpans(b"".join(spans), count)
         self._processor.on_end(queued)
 
-    def _request_of(self, batch: Sequence[_EncodedSpans]) -> ExportTraceServiceRequest:
-        data = encode_request(self._resource, self._scope, [each.data for each in batch])
-        request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(data)
-        return request
+    def _request_of(self, batch: Sequence[_EncodedSpans]) -> bytes:
+        return encode_request(self._resource, self._scope, [each.data for each in batch])
+
+
+def _as_sampled(identity: SpanIdentity) -> SpanIdentity:
+    return SpanIdentity(identity.trace_id, identity.span_id, True, identity.parent)
+
+
+class _EncodedRequest:
+    """Stands for the message of which the HTTP exporter only wants the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def SerializePartialToString(self) -> bytes:  # noqa: N802
+        return self._data
 
 
 def _encoded_origin(resource: Resource, scope: InstrumentationScope) -> tuple[bytes, bytes]:

@@ -1,5 +1,6 @@
 """The terms that metrics, spans, log lines and the dashboard share: how requests end, which APIs
-there are, why sequences wait, why prompts were not in the prefix cache. Imports only the standard
+there are, why sequences wait, why prompts were not in the prefix cache, what limits the server.
+Imports only the standard
 library."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ class OutcomeGroup(enum.StrEnum):
     """What a request's end means to an operator; the values are shown on the dashboard."""
 
     ANSWERED = "answered"  # completely
-    LEFT = "client left"  # the client disconnected or did not keep up
+    LEFT = "client left"  # it disconnected or did not keep up, or an operator cancelled
     REFUSED = "refused"  # before any work; the client gets the reason
     FAILED = "failed"  # a failure of the server
 
@@ -121,6 +122,13 @@ OUTCOMES = (
     Outcome("client_gone", OutcomeGroup.LEFT, "The client disconnected before the end."),
     Outcome(
         "client_slow", OutcomeGroup.LEFT, "Cut: the client read or sent too slowly.", Trait.BODY
+    ),
+    Outcome(
+        "cancelled",
+        OutcomeGroup.LEFT,
+        "Cancelled by an operator.",
+        Trait.ENGINE,
+        ModelKnown.YES,
     ),
     Outcome("deadline", OutcomeGroup.LEFT, "The client's own deadline passed (gRPC).", Trait.RPC),
     Outcome(
@@ -250,4 +258,20 @@ PREFIX_MISS_REASONS = {
     "short": "all of it was found but for less than a block, or the last token",
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",
+}
+
+# What limits the server (``observability.admin_api.Condition``), the most urgent first.
+CONDITIONS = {
+    "down": "there is no engine, and none is expected",
+    "silent": "the engine says nothing",
+    "loading": "the engine is loading its model, or being replaced",
+    "draining": "the server is shutting down",
+    "kv": "sequences wait for KV cache blocks, or are preempted for them",
+    "slots": "sequences wait because as many run as may",
+    "prefill": "prompts take the time of the engine's steps",
+    "constraint": "sequences wait for their grammars",
+    "frontend": "the API worker's event loop is late",
+    "clients": "writes wait for clients that do not read",
+    "idle": "there is nothing to do",
+    "healthy": "nothing limits the server",
 }

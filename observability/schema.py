@@ -1,11 +1,11 @@
-"""Every span and every field of the request log line, declared once. Imports only the standard
-library."""
+"""Every span, event and field of the request log line, declared once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from observability import phases
+from observability.admin_api import EventKind
 from observability.phases import PHASES, RequestPhase
 
 
@@ -13,6 +13,15 @@ from observability.phases import PHASES, RequestPhase
 class Attribute:
     name: str
     help: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanEvent:
+    """Something that happens while a request is decoded."""
+
+    name: str
+    help: str
+    attributes: tuple[Attribute, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,33 @@ ATTR_RETRY_AFTER = Attribute(
 ATTR_WAITING = Attribute(
     "quire.waiting", "sequences that were waiting when the request was admitted or refused"
 )
+# What the conventions call so since their latest, unreleased versions; written on request only.
+ATTR_RESPONSE_MODEL = Attribute(
+    "gen_ai.response.model", "model as served; with `gen_ai_latest_experimental`"
+)
+ATTR_FIRST_CHUNK = Attribute(
+    "gen_ai.response.time_to_first_chunk", "in seconds; with `gen_ai_latest_experimental`"
+)
+ATTR_REASONING_TOKENS = Attribute(
+    "gen_ai.usage.reasoning.output_tokens",
+    "output tokens of reasoning; with `gen_ai_latest_experimental`",
+)
+NEWEST_ATTRIBUTES = (ATTR_RESPONSE_MODEL, ATTR_FIRST_CHUNK, ATTR_REASONING_TOKENS)
+ATTR_KEPT = Attribute(
+    "quire.kept",
+    "why the trace was exported although the sampler had not chosen it: error, refused, preempted, "
+    "handed_over or slow",
+)
+ATTR_EVENT_TOKEN = Attribute("quire.token", "its number in the answer")
+ATTR_EVENT_SECONDS = Attribute("quire.seconds", "how long it took")
+ATTR_STEP_TOKENS = Attribute("quire.step.tokens", "tokens computed")
+ATTR_STEP_SEQUENCES = Attribute("quire.step.sequences", "sequences that took part")
+ATTR_STEP_PREFILLED = Attribute(
+    "quire.step.prefill.requests", "ids of requests whose prompts were computed in it"
+)
+ATTR_STEP_PREFILL_TOKENS = Attribute(
+    "quire.step.prefill.tokens", "tokens of each of these prompts that were computed in it"
+)
 ATTR_FLUSH_SECONDS = Attribute("quire.flush.seconds", "time that writes waited, all together")
 ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
 ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
@@ -80,9 +116,10 @@ SPAN_REQUEST = Span(
         *(ATTR_TOP_P, ATTR_STREAM, ATTR_CHOICES, ATTR_RESPONSE_ID, ATTR_FINISH_REASONS),
         *(ATTR_INPUT_TOKENS, ATTR_OUTPUT_TOKENS, ATTR_CACHED_TOKENS, ATTR_OUTCOME),
         *(ATTR_REQUEST_ID, ATTR_KEY, ATTR_PREEMPTIONS, ATTR_HANDOVERS, ATTR_ERROR_TYPE),
-        *(ATTR_ERROR_CODE, ATTR_ERROR_FIELD, ATTR_RETRY_AFTER, ATTR_WAITING),
+        *(ATTR_ERROR_CODE, ATTR_ERROR_FIELD, ATTR_RETRY_AFTER, ATTR_WAITING, ATTR_KEPT),
         *(ATTR_HTTP_METHOD, ATTR_HTTP_ROUTE, ATTR_HTTP_STATUS),
         *(ATTR_RPC_SYSTEM, ATTR_RPC_SERVICE, ATTR_RPC_METHOD, ATTR_RPC_STATUS),
+        *NEWEST_ATTRIBUTES,
     ),
 )
 _PHASE_ATTRIBUTES: dict[RequestPhase, tuple[Attribute, ...]] = {
@@ -96,7 +133,40 @@ PHASE_SPANS: dict[str, Span] = {
     for phase in PHASES
 }
 
-SPANS: tuple[Span, ...] = (SPAN_REQUEST, *PHASE_SPANS.values())
+SPAN_STEP = Span(
+    "step",
+    "One engine step that was among the longest of a traced request, which links to it. Steps are "
+    "in separate traces, a new one every ten minutes.",
+    (ATTR_STEP_TOKENS, ATTR_STEP_SEQUENCES, ATTR_STEP_PREFILLED, ATTR_STEP_PREFILL_TOKENS),
+)
+
+SPANS: tuple[Span, ...] = (SPAN_REQUEST, *PHASE_SPANS.values(), SPAN_STEP)
+
+# On the decode span of their choice, stalls on the flush span, the rest on the request's.
+EVENTS: dict[EventKind, SpanEvent] = {
+    kind: SpanEvent(kind.value, help_text, attributes)
+    for kind, help_text, attributes in (
+        (
+            EventKind.OUTPUT,
+            "the first, second, fourth, eighth … token",
+            (ATTR_CHOICE, ATTR_EVENT_TOKEN),
+        ),
+        (
+            EventKind.GAP,
+            "tokens were further apart than five times the median so far",
+            (ATTR_CHOICE, ATTR_EVENT_SECONDS),
+        ),
+        (EventKind.PREEMPTED, "its KV cache blocks were taken for others", (ATTR_CHOICE,)),
+        (EventKind.RESUMED, "it runs again", (ATTR_CHOICE,)),
+        (
+            EventKind.HANDED_OVER,
+            "it continues in an engine that replaced a dead one",
+            (ATTR_CHOICE,),
+        ),
+        (EventKind.STALLED, "a write waited for the client", (ATTR_EVENT_SECONDS,)),
+        (EventKind.CANCELLED, "by an operator", ()),
+    )
+}
 
 
 # --- the request log line: one per request, no content --------------------------------------------

@@ -82,10 +82,14 @@ class HistogramSeries:
     def observe(self, value: float, trace_id: int | None = None) -> None:
         """``trace_id``: of a trace that is exported, kept as the bucket's exemplar."""
         bucket = bisect_left(self._bounds, value)
-        self._ledger.add(self._first + bucket, 1)
-        self._ledger.add(self._sum, value)
+        self._ledger.observe(self._first + bucket, self._sum, value)
         if trace_id is not None:
             self._ledger.set_exemplar(self._exemplars + bucket, trace_id, value, time.time())
+
+    def set_exemplar(self, value: float, trace_id: int) -> None:
+        """Make the trace the exemplar of a value that was observed without one."""
+        bucket = bisect_left(self._bounds, value)
+        self._ledger.set_exemplar(self._exemplars + bucket, trace_id, value, time.time())
 
 
 class BulkHistogramSeries:

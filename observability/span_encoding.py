@@ -14,42 +14,53 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from observability.schema import Attribute
-from observability.tracing import AttributeValue, FinishedSpan
+from observability.tracing import AttributeValue, FinishedEvent, FinishedSpan, SpanLink
 
 # Encoded attributes to keep. Few values vary much, and those are short.
 _KEPT = 4096
 # Longer texts are ids, which do not come again.
 _MOST_KEPT_CHARS = 32
 
+_time = struct.Struct("<BQ").pack
 _times = struct.Struct("<BQBQ").pack
 _double = struct.Struct("<Bd").pack
 _HAS_IS_REMOTE, _IS_REMOTE = 0x100, 0x200
 _STATUS_ERROR = b"\x18\x02"
 
 
-def encode_span(
-    span: FinishedSpan,
-    *,
-    kind: int,
-    trace_id: bytes,
-    span_id: bytes,
-    parent_id: bytes,
-    parent_is_remote: bool,
-    trace_state: str,
+def encode_place(
+    *, trace_id: bytes, parent_id: bytes, parent_is_remote: bool, trace_state: str
 ) -> bytes:
-    """Return the span as an entry of ``ScopeSpans.spans``. ``kind``: as in the proto file;
-    ``parent_id``: empty if there is none."""
-    pieces = [b"\x0a\x10", trace_id, b"\x12\x08", span_id]
+    """Return what spans of one trace and one parent have in common. ``parent_id``: empty if there
+    is none."""
+    pieces = [b"\x0a\x10", trace_id]
     if trace_state:
         pieces.append(_text(b"\x1a", trace_state))
     if parent_id:
         pieces += b"\x22\x08", parent_id
-    pieces.append(_head(span.name, kind))
-    pieces.append(_times(0x39, span.start_ns, 0x41, span.end_ns))
-    pieces += _attributes(span.attributes)
-    if span.error:
-        pieces.append(_field(b"\x7a", _text(b"\x12", span.error) + _STATUS_ERROR))
     pieces.append(_REMOTE_PARENT if parent_is_remote else _NO_REMOTE_PARENT)
+    return b"".join(pieces)
+
+
+def encode_span(span: FinishedSpan, *, kind: int, place: bytes, span_id: bytes) -> bytes:
+    """Return the span as an entry of ``ScopeSpans.spans``. ``kind``: as in the proto file;
+    ``place``: from ``encode_place``."""
+    _, name, start_ns, end_ns, attributes, error, events, links = span
+    pieces = [
+        place,
+        b"\x12\x08",
+        span_id,
+        _head(name, kind),
+        _times(0x39, start_ns, 0x41, end_ns),
+    ]
+    if attributes:
+        pieces += _attributes(b"\x4a", attributes)
+    if events:
+        pieces += [_event(event) for event in events]
+    if links:
+        pieces += [_link(link) for link in links]
+    if error:
+        pieces.append(_field(b"\x7a", _text(b"\x12", error) + _STATUS_ERROR))
     return _field(b"\x12", b"".join(pieces))
 
 
@@ -60,21 +71,40 @@ def encode_request(resource: bytes, scope: bytes, spans: list[bytes]) -> bytes:
     return _field(b"\x0a", _field(b"\x0a", resource) + _field(b"\x12", scope_spans))
 
 
-def _attributes(values: Mapping[Attribute, AttributeValue | None]) -> list[bytes]:
+def _event(event: FinishedEvent) -> bytes:
+    declared, time_ns, attributes = event
+    body = b"".join((_time(0x09, time_ns), _name(declared.name), *_attributes(b"\x1a", attributes)))
+    return _field(b"\x5a", body)
+
+
+@lru_cache(maxsize=64)
+def _name(of_event: str) -> bytes:
+    return _text(b"\x12", of_event)
+
+
+def _link(link: SpanLink) -> bytes:
+    ids = b"\x0a\x10%b\x12\x08%b" % (
+        link.trace_id.to_bytes(16, "big"),
+        link.span_id.to_bytes(8, "big"),
+    )
+    return _field(b"\x6a", ids + _LINK_FLAGS)
+
+
+def _attributes(tag: bytes, values: Mapping[Attribute, AttributeValue | None]) -> list[bytes]:
     found = []
     for attribute, value in values.items():
         if value is None:
             continue
         if type(value) is str and len(value) > _MOST_KEPT_CHARS:
-            found.append(_attribute.__wrapped__(attribute.name, value))
+            found.append(_attribute.__wrapped__(tag, attribute.name, value))
         else:
-            found.append(_attribute(attribute.name, value))
+            found.append(_attribute(tag, attribute.name, value))
     return found
 
 
 @lru_cache(maxsize=_KEPT, typed=True)
-def _attribute(name: str, value: AttributeValue) -> bytes:
-    return _field(b"\x4a", _text(b"\x0a", name) + _field(b"\x12", _value(value)))
+def _attribute(tag: bytes, name: str, value: AttributeValue) -> bytes:
+    return _field(tag, _text(b"\x0a", name) + _field(b"\x12", _value(value)))
 
 
 def _value(value: AttributeValue) -> bytes:
@@ -122,3 +152,5 @@ def _flags(bits: int) -> bytes:
 
 _NO_REMOTE_PARENT = _flags(_HAS_IS_REMOTE)
 _REMOTE_PARENT = _flags(_HAS_IS_REMOTE | _IS_REMOTE)
+# Of a link, whose field number is another.
+_LINK_FLAGS = b"\x35" + _HAS_IS_REMOTE.to_bytes(4, "little")

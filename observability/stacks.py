@@ -13,3 +13,9 @@ def write_stacks_on_sigusr1() -> None:
     even while the process is inside C code. The process continues."""
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True)
+
+
+def write_stacks_and_exit_in(seconds: float) -> None:
+    """Exit with status 1 after this time, even from within C code, if the process has not ended by
+    then; what every thread was doing is written to standard error."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)

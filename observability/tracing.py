@@ -17,9 +17,10 @@ from typing import NamedTuple, Protocol
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from observability.schema import Attribute, Span
+from observability.sampling import TraceSampling
+from observability.schema import Attribute, Span, SpanEvent
 
-AttributeValue = str | int | float | bool | Sequence[str]
+AttributeValue = str | int | float | bool | Sequence[str] | Sequence[int]
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -50,6 +51,21 @@ class SpanIdentity:
         return f"00-{self.trace_id_hex}-{self.span_id_hex}-{int(self.sampled):02x}"
 
 
+class FinishedEvent(NamedTuple):
+    """Something that happened during a span."""
+
+    event: SpanEvent
+    time_ns: int
+    attributes: Mapping[Attribute, AttributeValue | None]
+
+
+class SpanLink(NamedTuple):
+    """Another span that a span has to do with, usually in another trace."""
+
+    trace_id: int
+    span_id: int
+
+
 class FinishedSpan(NamedTuple):
     """A complete span. Times are nanoseconds since the epoch; attributes with value None are left
     out. ``error``: if set, the span's status is ERROR with this description."""
@@ -60,19 +76,32 @@ class FinishedSpan(NamedTuple):
     end_ns: int
     attributes: Mapping[Attribute, AttributeValue | None]
     error: str | None = None
+    events: Sequence[FinishedEvent] = ()
+    links: Sequence[SpanLink] = ()
 
 
 class Tracer(Protocol):
-    """Decides which requests are sampled, and accepts their finished spans."""
+    """Decides which requests are sampled, and accepts finished spans."""
+
+    @property
+    def sampling(self) -> TraceSampling | None:
+        """The rule in force, which may be changed; None if nothing is exported."""
 
     def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
         """Return the identity of a request: in the caller's trace if ``traceparent`` is valid, else
-        in a new one. Never raises, whatever a caller sends."""
+        in a new one. The caller's sampled flag has no effect. Never raises, whatever a caller
+        sends."""
+
+    def trust(self, identity: SpanIdentity) -> SpanIdentity:
+        """Return the identity as it is if the caller's sampled flag counts."""
 
     def write(
         self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
     ) -> None:
-        """Accept a sampled request's spans. Never blocks, never raises."""
+        """Accept a request's spans. Never blocks, never raises."""
+
+    def write_root(self, identity: SpanIdentity, span: FinishedSpan) -> None:
+        """Accept a span without a parent that is not a request, likewise."""
 
     def dropped_spans(self) -> int:
         """Return the number of spans lost so far: the queue was full, or the endpoint failed."""
@@ -104,12 +133,22 @@ def identify(parent: SpanContext | None, *, sampled: bool) -> SpanIdentity:
 class IdentityTracer:
     """Creates identities and exports nothing."""
 
+    @property
+    def sampling(self) -> TraceSampling | None:
+        return None
+
     def begin(self, traceparent: str | None, tracestate: str | None) -> SpanIdentity:
         return identify(parse_traceparent(traceparent, tracestate), sampled=False)
+
+    def trust(self, identity: SpanIdentity) -> SpanIdentity:
+        return identity
 
     def write(
         self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
     ) -> None:
+        pass
+
+    def write_root(self, identity: SpanIdentity, span: FinishedSpan) -> None:
         pass
 
     def dropped_spans(self) -> int:
@@ -119,11 +158,19 @@ class IdentityTracer:
         pass
 
 
+def wants_newest_names(environ: Mapping[str, str]) -> bool:
+    """Return whether OTEL_SEMCONV_STABILITY_OPT_IN names the GenAI attributes that are not yet
+    in common use."""
+    asked = environ.get("OTEL_SEMCONV_STABILITY_OPT_IN", "").split(",")
+    return "gen_ai_latest_experimental" in (one.strip() for one in asked)
+
+
 def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
     """Create a tracer from the standard OTEL_* variables. Spans are exported only if
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT is set.
 
-    Raises ValueError for a protocol other than ``grpc`` and ``http/protobuf``.
+    Raises ValueError for a protocol other than ``grpc`` and ``http/protobuf``, and for an unknown
+    sampler.
     """
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
@@ -139,15 +186,18 @@ def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
 
 __all__ = [
     "AttributeValue",
+    "FinishedEvent",
     "FinishedSpan",
     "IdentityTracer",
     "SpanContext",
     "SpanIdentity",
     "SpanKind",
+    "SpanLink",
     "TraceFlags",
     "Tracer",
     "identify",
     "make_tracer",
     "new_span_id",
     "parse_traceparent",
+    "wants_newest_names",
 ]

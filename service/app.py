@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from observability.logging import get_logger
@@ -16,15 +17,21 @@ from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.http.application import App, make_app
+from service.overview.overviews import Overviews
+from service.overview.ring import Ring
+from service.overview.watch import WatchedParts
 from service.preparation.jobs import Limits, Setup
 from service.preparation.preparation import Preparation
 from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.work import Model
+from service.records.records import Records
 from service.serving.services import Services
 from service.settings import ServiceSettings
+from service.store.archive import ArchiveSources, RequestArchive
 from service.store.place import StorePlace, secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
+from service.store.sweep import ArchiveLimits
 from service.supervision.page import Supervision
 from service.telemetry.observer import Telemetry
 from service.telemetry.scrape import ScrapePages
@@ -42,13 +49,16 @@ def create_app(
     socket_path: Path,
     telemetry: Telemetry,
     supervision: Supervision | None = None,
+    records: Records | None = None,
+    ring: Ring | None = None,
+    sources: ArchiveSources | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
-    gracefully.
-
-    The engine on ``socket_path`` may start later. The caller opens ``state.services.store``; it is
-    closed with the app. Raises OSError or ValueError if the model directory's tokenizer or template
-    is unusable, or the store was created by another program.
+    gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
+    memory, which may have that of the worker before. ``sources``: what it keeps for the database.
+    The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
+    then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
+    directory's tokenizer or template is unusable, or the store was created by another program.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -56,21 +66,34 @@ def create_app(
         reasoning_parser=settings.reasoning_parser,
     )
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
-    services = _services(settings, checkpoint, model_dir, socket_path, telemetry, supervision)
-    telemetry.read_engine(services.engine_figures)
+    services = _services(
+        settings,
+        checkpoint,
+        model_dir,
+        socket_path,
+        telemetry,
+        supervision,
+        Ring() if ring is None else ring,
+        Records() if records is None else records,
+    )
+    if sources is not None:
+        services = replace(services, archive=_archive(settings, services.store, sources))
+    _inform(telemetry, services)
     silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
     background: list[asyncio.Task[None]] = []
 
     async def start() -> None:
         services.link.start()
-        background.append(asyncio.create_task(services.preparation.warm_up(), name="warm-up"))
-        background.append(asyncio.create_task(silence.run(), name="silence-log"))
+        works = (services.preparation.warm_up(), silence.run(), services.overviews.run())
+        background.extend(map(asyncio.create_task, works))
 
     async def stop() -> None:
         while background:
             background.pop().cancel()
         await services.link.close()
         await services.runs.close()
+        if services.archive is not None:
+            await services.archive.close()
         await services.store.close()
         await services.preparation.close()
 
@@ -84,6 +107,8 @@ def _services(
     socket_path: Path,
     telemetry: Telemetry,
     supervision: Supervision | None,
+    ring: Ring,
+    records: Records,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -93,19 +118,25 @@ def _services(
     )
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
-    place = None if settings.store_url == "none" else store_place(settings.store_url)
-    sealing_key = load_secret(settings.signing_key, secret_dir(place))
-    signing_key = settings.signing_key or secrets.token_urlsafe(32)
-    setup = Setup(
-        signing_key=signing_key,
-        sealing_key=sealing_key,
-        template_writes=checkpoint.template_writes,
-    )
-    model = Model(checkpoint, Signer(signing_key), ReasoningSeal(sealing_key))
+    place = _place(settings)
+    setup = _setup(settings, place, checkpoint)
+    model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = Limits(
         names=settings.names(model_dir),
         max_choices=settings.max_choices,
         refuse_unknown=settings.unknown_fields == "refuse",
+    )
+    store = _store(settings, place)
+    trial = GrammarTrial(model_dir)
+    parts = WatchedParts(
+        settings,
+        link,
+        drain,
+        supervision,
+        telemetry.metrics,
+        telemetry.observed,
+        records.live,
+        trial,
     )
     return Services(
         settings=settings,
@@ -117,19 +148,57 @@ def _services(
         drain=drain,
         supervision=supervision,
         telemetry=telemetry,
-        preparation=_preparation(settings, limits, model, model_dir, setup),
+        preparation=_preparation(settings, limits, model, model_dir, setup, trial),
         signer=model.signer,
-        store=_store(settings, place),
+        store=store,
         runs=_runs(settings),
         seal=model.seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
         upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
         answer_room=UploadRoom.for_answers(settings.max_body_bytes),
+        overviews=_overviews(parts, ring, limits.names, records, store),
+        records=records,
+    )
+
+
+def _inform(telemetry: Telemetry, services: Services) -> None:
+    """Let telemetry read what changes in services while it runs, and the load trace learn of each
+    request."""
+    services.link.on_submit = services.load_trace.submitted
+    services.records.on_ended(services.load_trace.ended)
+    telemetry.read_engine(services.engine_figures)
+    telemetry.traces.keeping.slo = services.overviews.slo
+
+
+def _overviews(
+    parts: WatchedParts,
+    ring: Ring,
+    names: tuple[str, ...],
+    records: Records,
+    store: ResponseStore,
+) -> Overviews:
+    overviews = Overviews(
+        parts, ring, names=names, windows=records.window, health=lambda: _health(store)
+    )
+    records.limited_by = lambda: overviews.limited_by
+    return overviews
+
+
+def _setup(settings: ServiceSettings, place: StorePlace | None, checkpoint: Checkpoint) -> Setup:
+    return Setup(
+        signing_key=settings.signing_key or secrets.token_urlsafe(32),
+        sealing_key=load_secret(settings.signing_key, secret_dir(place)),
+        template_writes=checkpoint.template_writes,
     )
 
 
 def _preparation(
-    settings: ServiceSettings, limits: Limits, model: Model, model_dir: Path, setup: Setup
+    settings: ServiceSettings,
+    limits: Limits,
+    model: Model,
+    model_dir: Path,
+    setup: Setup,
+    trial: GrammarTrial,
 ) -> Preparation:
     arguments = arguments_for(
         model_dir,
@@ -137,7 +206,7 @@ def _preparation(
         reasoning_parser=settings.reasoning_parser,
     )
     processes = PreparationProcesses(arguments, setup)
-    return Preparation(model, limits, processes, GrammarTrial(model_dir))
+    return Preparation(model, limits, processes, trial)
 
 
 def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:
@@ -149,6 +218,21 @@ def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore
     return ResponseStore(place, limits)
 
 
+def _archive(
+    settings: ServiceSettings, store: ResponseStore, sources: ArchiveSources
+) -> RequestArchive:
+    limits = ArchiveLimits(
+        requests=settings.store_max_requests,
+        request_days=settings.store_request_days,
+        usage_days=settings.store_usage_days,
+    )
+    return RequestArchive(_place(settings), limits, store, sources)
+
+
+def _place(settings: ServiceSettings) -> StorePlace | None:
+    return None if settings.store_url == "none" else store_place(settings.store_url)
+
+
 def _runs(settings: ServiceSettings) -> RunRegistry:
     limits = RunLimits(
         timeout=settings.resume_timeout,
@@ -156,3 +240,9 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
         total_bytes=settings.resume_total_bytes,
     )
     return RunRegistry(limits)
+
+
+def _health(store: ResponseStore) -> dict[str, str]:
+    if not store.is_configured:
+        return {"store": "off"}
+    return {"store": "ok" if store.available else "not available"}

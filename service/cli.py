@@ -1,4 +1,4 @@
-"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``doctor``."""
+"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``bench``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from client import chat_terminal
+from client import chat_terminal, replay
+from client.chat_client import ChatClient, ServerError
 from engine.config import EngineConfig
 from engine.options import (
     OptionError,
@@ -91,6 +93,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     dashboard.set_defaults(command=_dashboard)
 
+    bench = commands.add_parser(
+        "bench",
+        help="play a recorded load trace against a running server",
+        description="Play a load trace (docs/usage-and-records.md) against a running server.",
+    )
+    _add_server_arguments(bench)
+    bench.add_argument("--replay", required=True, type=Path, metavar="FILE", help="the trace")
+    bench.add_argument(
+        "--speed", type=_speed, default=1.0, help="how many times as fast as recorded (1)"
+    )
+    bench.add_argument("--model", help="model to use; default: the server's first")
+    bench.set_defaults(command=_bench)
+
     check = commands.add_parser("doctor", help="say what this machine can do, and what is missing")
     check.add_argument("model_directory", nargs="?", metavar="MODEL", help="model to check")
     check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
@@ -109,6 +124,13 @@ def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="its key (QUIRE_API_KEY, or a file: QUIRE_API_KEY_FILE); an argument can be read by "
         "every user of the machine",
     )
+
+
+def _speed(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 1000:
+        raise argparse.ArgumentTypeError("must be 0.01 to 1000")
+    return value
 
 
 def _serve(namespace: argparse.Namespace) -> int:
@@ -172,6 +194,18 @@ def _chat(namespace: argparse.Namespace) -> int:
         temperature=namespace.temperature,
         max_tokens=namespace.max_tokens,
     )
+
+
+def _bench(namespace: argparse.Namespace) -> int:
+    keys = environment_defaults(_ClientOptions, os.environ).get("api_key", ())
+    key = namespace.api_key or next(iter(keys), None)
+    base_url = namespace.base_url.rstrip("/").removesuffix("/v1")
+    try:
+        model = namespace.model or ChatClient(base_url, key).models()[0]
+        return replay.run(namespace.replay, base_url, model=model, key=key, speed=namespace.speed)
+    except (OSError, ValueError, ServerError) as error:
+        print(f"quire: {error}", file=sys.stderr)
+        return 1
 
 
 def _dashboard(namespace: argparse.Namespace) -> int:

@@ -21,11 +21,12 @@
     ├── HelperKilledError         503  refused:preparation   a preparation process was killed
     ├── StoreUnavailableError     503  refused:store         the response store is unavailable
     │   └── NotStoredError        503  error:store           answered, but could not be stored
-    ├── DrainingError             503  refused:draining      the server is shutting down
+    ├── DrainingError             503  refused:draining      the server drains or shuts down
     ├── CutByShutdownError        503  error:shutdown        still running when the drain time ended
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
     ├── SlowReaderError           499  client_slow           cut: it did not read what was sent
     ├── InternalError             500  error:internal        a bug in Quire
+    ├── OperatorCancelError       499  cancelled             an operator cancelled it
     ├── ClientGoneError           499  client_gone           never sent: the client is gone
     └── DeadlineError             504  deadline              the caller's time limit has passed
 
@@ -206,6 +207,14 @@ class InternalError(QuireError):
 
 class SlowReaderError(QuireError):
     kind = Kind(499, "client_slow", "client_slow", "client_slow")
+
+
+class OperatorCancelError(QuireError):
+    kind = Kind(499, "cancelled", "cancelled", "cancelled")
+
+    def headers(self) -> dict[str, str]:
+        # OpenAI's and Anthropic's clients would otherwise send the request again.
+        return {**super().headers(), "x-should-retry": "false"}
 
 
 class ClientGoneError(QuireError):

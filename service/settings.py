@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
 from engine.options import OptionError, setting
 from service.api_keys import ApiKey, api_keys
+from service.archive_settings import ArchiveSettings
 
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
@@ -24,6 +24,8 @@ _AVAILABILITY = "Availability"
 _STORED_RESPONSES = "Stored responses"
 _RESUMABLE_STREAMS = "Resumable streams"
 _LOGS = "Logs"
+_METRICS = "Metrics"
+_OBJECTIVES = "Objectives"
 
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
 _SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a special meaning
@@ -53,8 +55,39 @@ _PriorityKeys = Annotated[
     ),
 ]
 
+# What is watched for, and not enforced.
+_SloTtft = Annotated[
+    _Seconds,
+    setting(
+        _OBJECTIVES,
+        "Seconds within which the first token of an answer should come: the objective that "
+        "attainment is measured against.",
+    ),
+]
+_SloItl = Annotated[
+    _Seconds,
+    setting(_OBJECTIVES, "Seconds within which each next token should come, on average."),
+]
+_KeptRequests = Annotated[
+    int,
+    setting(
+        _LOGS,
+        "How many ended requests to keep in memory for the admin API, about 2 KiB each and 64 MiB "
+        "at most.",
+        ge=1,
+        le=100_000,
+    ),
+]
+_MetricsAliases = Annotated[
+    Literal["none", "vllm"],
+    setting(
+        _METRICS,
+        "Further names of metrics on /metrics, for boards and autoscalers made for another server.",
+    ),
+]
 
-class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+
+class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
     """How the service listens, which clients it accepts and how much it takes on."""
 
     host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
@@ -313,21 +346,24 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "json", "console"],
         setting(_LOGS, "auto: readable text on a terminal, JSON lines elsewhere."),
     ] = "auto"
-
     log_clients: Annotated[
         bool,
-        setting(
-            _LOGS,
-            "Whether a request's log line has the client's address and user agent.",
-        ),
+        setting(_LOGS, "Whether a request's log line has the client's address and user agent."),
     ] = True
 
+    keep_requests: _KeptRequests = 10_000
+    slo_ttft: _SloTtft = 2.0
+    slo_itl: _SloItl = 0.1
+    metrics_aliases: _MetricsAliases = "none"
+
     def __post_init__(self) -> None:
-        """Raise OptionError if the keys contradict each other."""
+        """Raise OptionError if the keys contradict each other, or there is no such key."""
+        super().__post_init__()
         try:
             _ = self.keys
         except ValueError as error:
             raise OptionError(f"--api-key: {error}") from None
+        self.check_tracing_keys(self.tenants)
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:

@@ -30,18 +30,29 @@ from engine.options import (
 )
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
-from observability.tracing import make_tracer
+from observability.tracing import make_tracer, wants_newest_names
+from service.admin_app import create_admin_app
 from service.admission.drain import Drain
 from service.app import create_app
 from service.engine.link import EngineLink
 from service.grpc.available import problem as grpc_problem
+from service.http.admin.server import AdminServer
+from service.http.application import App
 from service.http.connections import Connections
 from service.http.server import HttpServer
+from service.overview.ring import Ring
+from service.records.records import Records
 from service.serving.services import Services
 from service.settings import ServiceSettings
-from service.supervision.listener import ServerAddress, open_listening_socket
+from service.store.archive import ArchiveSources, RequestArchive
+from service.supervision.listener import (
+    ServerAddress,
+    open_admin_socket,
+    open_listening_socket,
+)
 from service.supervision.page import Supervision
 from service.telemetry.cut_requests import end_cut_requests
+from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
 from service.version import VERSION
 
@@ -71,10 +82,20 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[str, Meta(description="File with the supervisor's heartbeats (engine.beats).")]
         | None
     ) = None
+    admin_fd: (
+        Annotated[int, Meta(ge=3, description="Descriptor of the admin API's listening socket.")]
+        | None
+    ) = None
     ledger_fd: (
         Annotated[
             int,
             Meta(ge=3, description="Descriptor of the metrics' memory (observability.ledger)."),
+        ]
+        | None
+    ) = None
+    history_fd: (
+        Annotated[
+            int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
         ]
         | None
     ) = None
@@ -96,10 +117,12 @@ def _report(task: asyncio.Task[None]) -> None:
         _log.error("no longer closing idle connections", exc_info=error)
 
 
-async def _open(store: ResponseStore) -> None:
+async def _open(store: ResponseStore, archive: RequestArchive | None) -> None:
     """Open the store once the worker accepts connections: its libraries take as long to load as
     everything else."""
     store.open()
+    if archive is not None:
+        archive.open()
     await store.attempted()
     gc.freeze()  # without a collection, which would pause streams that may be running by now
 
@@ -117,12 +140,25 @@ def _page(path: str | None) -> Page | None:
     return None if path is None else Page(Path(path))
 
 
+def _ring(descriptor: int | None) -> Ring:
+    try:
+        return Ring(descriptor)
+    except OSError as error:
+        _log.error("the history will not survive this worker", error=str(error))
+        return Ring()
+
+
 class Worker:
     """One app on one socket. Call ``run`` once."""
 
     def __init__(
-        self, settings: ServiceSettings, options: WorkerOptions, telemetry: Telemetry
+        self,
+        settings: ServiceSettings,
+        options: WorkerOptions,
+        telemetry: Telemetry,
+        records: Records,
     ) -> None:
+        self._records = records
         self._settings = settings
         self._options = options
         self._telemetry = telemetry
@@ -137,7 +173,11 @@ class Worker:
             socket_path=Path(self._options.socket),
             telemetry=self._telemetry,
             supervision=Supervision(_page(self._options.supervisor_page)),
+            records=self._records,
+            ring=_ring(self._options.history_fd),
+            sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
         )
+        services: Services = app.state.services
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,13 +185,16 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
+        admin = self._admin(app, port)
         # After a 200 from /health/ready both servers must be reachable.
-        grpc_server = await self._start_grpc(app.state.services)
+        grpc_server = await self._start_grpc(services)
         await server.start()
+        if admin is not None:
+            await admin.start()
         # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
-        store = asyncio.create_task(_open(app.state.services.store), name="open-store")
+        store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
         beating = asyncio.create_task(_beat(beats, drain), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
@@ -161,12 +204,13 @@ class Worker:
         self._telemetry.holds.start()
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
-        services: Services = app.state.services
         await self._finish_requests(drain, services.link)
         for task in (store, watch, idle, beating):
             task.cancel()
         self._telemetry.holds.stop()
         await server.shut_down_app()
+        if admin is not None:
+            await admin.stop(CLOSE_SECONDS)
         stopping = [server.stop(CLOSE_SECONDS)]
         if grpc_server is not None:
             stopping.append(grpc_server.stop(CLOSE_SECONDS))
@@ -205,12 +249,29 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
+    def _admin(self, app: App, public_port: int) -> AdminServer | None:
+        settings, descriptor = self._settings, self._options.admin_fd
+        if not settings.admin:
+            return None
+        if descriptor is not None:
+            listener = _inherited(descriptor)
+        else:
+            listener = open_admin_socket(
+                settings.admin_host, settings.admin_port, public_port=public_port
+            )
+        return AdminServer(create_admin_app(app), listener)
+
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:
             return open_listening_socket(self._settings.host, self._settings.port)
-        listener = socket.socket(fileno=self._options.listen_fd)
-        listener.setblocking(False)
-        return listener
+        return _inherited(self._options.listen_fd)
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    """Return a listening socket that the supervisor opened."""
+    listener = socket.socket(fileno=descriptor)
+    listener.setblocking(False)
+    return listener
 
 
 def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
@@ -229,7 +290,10 @@ def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:
 
 
 def make_telemetry(
-    settings: ServiceSettings, options: WorkerOptions, writer: logging.LineWriter
+    settings: ServiceSettings,
+    options: WorkerOptions,
+    writer: logging.LineWriter,
+    records: RequestWatcher | None = None,
 ) -> Telemetry:
     """Return telemetry that counts in the ledger, or for this worker alone if it has none or
     cannot use it."""
@@ -244,6 +308,10 @@ def make_telemetry(
             dropped_log_lines=lambda: writer.dropped,
             ledger_descriptor=ledger,
             serves_grpc=settings.grpc_port is not None,
+            newest_names=wants_newest_names(os.environ),
+            metrics_aliases=settings.metrics_aliases,
+            records=records,
+            keeps_requests=settings.store_requests and settings.store_url != "none",
         )
 
     try:
@@ -262,11 +330,13 @@ def main(argv: list[str]) -> int:
     if options.exit_with_parent:
         watch_parent(lambda: os._exit(1), options.parent_pid)
     _allow_many_connections()
-    telemetry = make_telemetry(settings, options, writer)
+    records = Records(most=settings.keep_requests)
+    telemetry = make_telemetry(settings, options, writer, records)
+    records.on_ended(telemetry.ended_requests.put)
     end_cut_requests(telemetry)
 
     async def serve() -> int:
-        return await Worker(settings, options, telemetry).run()
+        return await Worker(settings, options, telemetry, records).run()
 
     try:
         return uvloop.run(serve())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.quick import is_quick, skip_what_starts_processes
 
 # Tests share the machine, so the duration of an example means nothing.
 settings.register_profile("quire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("quire"), max_examples=20)
 settings.load_profile("quire")
 
 # Without a GPU, kernels run in Triton's interpreter. Triton reads this when it is imported.
@@ -39,6 +41,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        settings.load_profile("quick")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _quick(pytestconfig: pytest.Config) -> None:
     if pytestconfig.getoption("quick"):
@@ -51,6 +58,17 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+def pytest_collection() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What the tests import stays: looking through it takes the collector half a second each
+    time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

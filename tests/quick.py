@@ -7,7 +7,6 @@ product start a process.
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from functools import cache
@@ -17,28 +16,27 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent
+ROOMS_LEFT_OUT = ("pocket",)  # how the shipped model was trained
 LEFT_OUT = re.compile(
     r"\bsubprocess\b|mark\.(?:agents|chart|integration)\b"
     r"|^ *(?:from|import) (?:transformers|sentence_transformers|triton|engine\.gpu)\b",
     re.MULTILINE,
 )
+IMPORTS = re.compile(r"^ *from (tests\.[\w.]+) import ", re.MULTILINE)
 STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
 
 @cache
 def is_quick(path: Path) -> bool:
+    if path.relative_to(TESTS).parts[0] in ROOMS_LEFT_OUT:
+        return False
     source = path.read_text()
     return not LEFT_OUT.search(source) and all(is_quick(helper) for helper in _helpers(source))
 
 
 def _helpers(source: str) -> list[Path]:
     """Return the modules under ``tests/`` that a source imports."""
-    names = [
-        node.module
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests.")
-    ]
-    paths = [TESTS.parent / (name.replace(".", "/") + ".py") for name in names]
+    paths = [TESTS.parent / (name.replace(".", "/") + ".py") for name in IMPORTS.findall(source)]
     return [path for path in paths if path.exists()]
 
 

@@ -24,7 +24,9 @@ MAY_IMPORT = {
 PUBLIC = {
     ("service", "engine"): {
         "engine.beats",
+        "engine.inspected",
         "engine.messages",
+        "engine.trial_messages",
         "engine.config",
         "engine.options",
         "engine.lifetime",
@@ -34,8 +36,11 @@ PUBLIC = {
     },
     ("service", "pocket"): {"pocket"},
     ("dashboard", "observability"): {
+        "observability.admin_api",
         "observability.catalogue",
+        "observability.history",
         "observability.outcomes",
+        "observability.phases",
         "observability.stacks",
     },
 }

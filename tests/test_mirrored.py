@@ -20,10 +20,14 @@ EXCEPTIONS: dict[str, str] = {
     "engine/gpu/kernels/types.py": (
         "a table of types (tests/engine/gpu/kernels/test_ragged_attention.py)"
     ),
+    "engine/inspected.py": "data only (tests/engine/schedule/test_inspection.py)",
     "engine/loop/errors.py": "two exceptions without code (tests/engine/loop/test_core.py)",
     "engine/model/decoder.py": "a Protocol (tests/engine/model/test_llama.py)",
     "engine/schedule/scheduling.py": "a Protocol (tests/engine/schedule/test_scheduler.py)",
     "engine/step/runner.py": "a Protocol (tests/engine/run/test_model_runner.py)",
+    "observability/buckets.py": "data only (tests/observability/test_catalogue.py)",
+    "service/overview/snapshot.py": "data only (tests/service/overview/test_diagnose.py)",
+    "service/admin/archive.py": "a Protocol (tests/service/http/admin/test_reading.py)",
     "service/output/events.py": "data only (tests/service/output/test_log.py)",
     "service/store/migrations/env.py": "a script for Alembic (tests/service/store/test_schema.py)",
     "service/telemetry/record.py": "data only (tests/service/telemetry/test_requests.py)",

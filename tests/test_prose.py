@@ -130,7 +130,10 @@ def test_errors_to_clients_are_sentences() -> None:
     """They begin with a capital or a name, contain a verb and end with a full stop."""
     found = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        if "Error(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if not (isinstance(node, ast.Call) and node.args):
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -166,10 +169,6 @@ INSTEAD_IN_CODE = {
 }
 # Not clean yet, and why. Take out what became clean: a test below insists.
 NOT_YET = {
-    "dashboard/": "not rewritten yet",
-    "observability/catalogue.py": "not rewritten yet",
-    "observability/metrics.py": "not rewritten yet",
-    "observability/otlp.py": "not rewritten yet",
     "pocket/": "the generator's notes on the texts that it writes are not rewritten yet",
     "tests/dashboard/": "not rewritten yet",
     **{
@@ -204,6 +203,9 @@ def commented() -> list[Path]:
 
 
 def stumbles_in_code(path: Path) -> list[str]:
+    whole = " ".join(path.read_text().split())
+    if not any(stumbles(whole, INSTEAD_IN_CODE)):  # most files, and telling so is cheap
+        return []
     return [
         f"{place}: {stumble} in {text!r}"
         for place, text in remarks(path)

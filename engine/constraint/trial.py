@@ -21,8 +21,9 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from engine.constraint.grammar import Tokens, allowed_tokens, compile_grammar
 from engine.lifetime import watch_parent
-from engine.messages import FRAME_HEADER, ConvertGrammar, ToTrial, TryGrammar, Verdict
+from engine.messages import FRAME_HEADER
 from engine.step.grammar_state import GrammarError
+from engine.trial_messages import ConvertGrammar, ToTrial, TryGrammar, Verdict
 from observability.stacks import write_stacks_on_sigusr1
 
 _MAX_MEMORY_BYTES = 4 << 30

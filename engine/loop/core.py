@@ -240,6 +240,8 @@ class EngineCore:
         """Report what is about to run, because the step may be the engine's last."""
         for sequence in plan.admitted:
             self._ledger.admit(sequence, begin)
+        if plan.preempted or plan.resumed:
+            self._ledger.moved(plan, begin)
         if plan.admitted and self._on_admitted is not None:
             for connection, outputs in self._ledger.collect_admitted(self.stats()):
                 self._on_admitted(connection, outputs)
@@ -252,6 +254,8 @@ class EngineCore:
         if flight is None or not flight.plan.scheduled:
             return None, set()
         landed = self.flights.land(flight)
+        if landed.plan.num_tokens > len(landed.plan.scheduled):
+            self._ledger.prefilled(landed.plan)
         stopped = self._take(landed)
         if landed.doubt is not None:
             self.flights.probe(landed.doubt)

@@ -14,13 +14,15 @@ from engine.messages import (
     EngineStats,
     Finished,
     FinishReason,
+    Moved,
+    Prefilled,
     PromptLogprobs,
     StepOutputs,
     Submit,
     TokenLogprobs,
 )
 from engine.step.sequence import Sequence
-from engine.step.step import PooledVector, SampledToken
+from engine.step.step import PooledVector, SampledToken, StepPlan
 
 Connection = int
 
@@ -95,6 +97,25 @@ class Ledger:
         self._outboxes[entry.connection].admitted.append(
             Admitted(entry.handle, now, sequence.num_cached_tokens, sequence.prefix_miss)
         )
+
+    def prefilled(self, plan: StepPlan) -> None:
+        """Report which live sequences a step has computed several tokens of."""
+        for item in plan.scheduled:
+            if item.num_tokens > 1:
+                entry = self._entries.get(item.sequence.uid)
+                if entry is not None:
+                    box = self._outboxes[entry.connection]
+                    box.prefilled.append(Prefilled(entry.handle, item.num_tokens))
+
+    def moved(self, plan: StepPlan, now: float) -> None:
+        """Report which live sequences were preempted, and which run again."""
+        for sequence in plan.preempted:
+            entry = self._entries.get(sequence.uid)
+            if entry is not None:
+                self._outboxes[entry.connection].preempted.append(Moved(entry.handle, now))
+        for sequence in plan.resumed:
+            entry = self._entries[sequence.uid]
+            self._outboxes[entry.connection].resumed.append(Moved(entry.handle, now))
 
     def token(self, entry: Entry, sampled: SampledToken) -> None:
         box = self._outboxes[entry.connection]

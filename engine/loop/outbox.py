@@ -11,6 +11,8 @@ from engine.messages import (
     Embedded,
     EngineStats,
     Finished,
+    Moved,
+    Prefilled,
     PromptLogprobs,
     StepOutputs,
     StepPhase,
@@ -28,11 +30,22 @@ class Outbox(msgspec.Struct, eq=False):
     prompt_logprobs: list[PromptLogprobs] = msgspec.field(default_factory=list)
     embedded: list[Embedded] = msgspec.field(default_factory=list)
     admitted: list[Admitted] = msgspec.field(default_factory=list)
+    prefilled: list[Prefilled] = msgspec.field(default_factory=list)
+    preempted: list[Moved] = msgspec.field(default_factory=list)
+    resumed: list[Moved] = msgspec.field(default_factory=list)
     finished: list[Finished] = msgspec.field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.handles or self.finished or self.admitted or self.prompt_logprobs)
+        return not (
+            self.handles
+            or self.finished
+            or self.admitted
+            or self.prefilled
+            or self.prompt_logprobs
+            or self.preempted
+            or self.resumed
+        )
 
 
 class StepFigures(msgspec.Struct, frozen=True):
@@ -67,6 +80,9 @@ def step_outputs(box: Outbox, figures: StepFigures, stats: EngineStats) -> StepO
         prompt_logprobs=box.prompt_logprobs,
         embedded=box.embedded,
         admitted=box.admitted,
+        prefilled=box.prefilled,
+        preempted=box.preempted,
+        resumed=box.resumed,
         finished=box.finished,
         phase=figures.phase,
         step_seconds=figures.seconds,

@@ -26,6 +26,7 @@ from engine.beats import EngineBeats, Page
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
+from engine.inspected import Inspect
 from engine.lifetime import watch_parent
 from engine.loop.connections import (
     Closed,
@@ -38,6 +39,7 @@ from engine.loop.connections import (
 )
 from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError, ProtocolError
+from engine.loop.inspections import InspectionQueue
 from engine.loop.long_steps import LongSteps
 from engine.messages import (
     Abort,
@@ -52,6 +54,7 @@ from engine.messages import (
 )
 from engine.step.grammar_state import GrammarError
 from engine.step.runner import Runner
+from observability.stacks import write_stacks_and_exit_in
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ HEARTBEAT_SECONDS = 1.0
 _NEVER = 2**31 - 1
 # Time to finish a step and shut down once the parent is gone, even if the step hangs.
 _ORPHAN_GRACE_SECONDS = 10.0
+# For closing what is half loaded, such as the other ranks.
+_CLEANUP_SECONDS = 5.0
 
 LoadModel = Callable[[EngineConfig, OnProgress], Runner]
 
@@ -147,6 +152,7 @@ class EngineProcess:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._is_loading:
             self._is_loading = False  # a second signal must not disturb the cleanup
+            write_stacks_and_exit_in(_CLEANUP_SECONDS)
             raise SystemExit(0)
         self._inbox.put(_Stop(signal.Signals(number).name))
 
@@ -240,8 +246,9 @@ class EngineProcess:
     def _loop(self, core: EngineCore) -> None:
         self._last_sent = time.monotonic()
         self._long_steps.start()
+        inspections = InspectionQueue(core.scheduler, time.monotonic)
         while True:
-            for event in self._arrivals(wait=not core.has_work):
+            for event in self._arrivals(wait=not (core.has_work or inspections.has_work)):
                 if isinstance(event, _Stop):
                     logger.info("stopping: %s", event.reason)
                     core.abort_all()
@@ -249,13 +256,19 @@ class EngineProcess:
                     return
                 if isinstance(event, _Broken):
                     raise EngineDeadError(event.error)
-                if not isinstance(event, _Woken):
-                    self._take(core, event)
+                match event:
+                    case Received(connection, Inspect() as inspect):
+                        inspections.ask(connection, inspect)
+                    case _ if not isinstance(event, _Woken):
+                        self._take(core, event)
             if core.has_work:
                 self._long_steps.step_begins()
                 self._send(core, core.step())
                 self._long_steps.step_ended()
-            elif time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
+            if inspections.has_work:
+                for connection, answer in inspections.advance():
+                    self._server.send(connection, encode_frame(answer))
+            if not core.has_work and time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
                 gc.collect()
                 self._send(core, dict.fromkeys(self._connections, Heartbeat(core.stats())))
             self._beats.turned(core.progress, is_idle=not core.has_work)

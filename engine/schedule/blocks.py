@@ -44,6 +44,7 @@ class BlockPool:
         self._ref_counts = [0] * num_blocks
         self._keys: list[bytes | None] = [None] * num_blocks
         self._by_key: dict[bytes, int] = {}
+        self.evictions = 0
 
     @property
     def num_available(self) -> int:
@@ -57,6 +58,16 @@ class BlockPool:
     def ref_count(self, block: int) -> int:
         return self._ref_counts[block]
 
+    @property
+    def num_named(self) -> int:
+        """The number of blocks with a key."""
+        return len(self._by_key)
+
+    def some(self, first: int, last: int, step: int) -> tuple[list[int], list[bytes | None]]:
+        """Return how often blocks are held, and their keys: of every ``step``-th block from
+        ``first`` to before ``last``."""
+        return self._ref_counts[first:last:step], self._keys[first:last:step]
+
     def find(self, key: bytes) -> int | None:
         """Return the block whose contents have this key, if any."""
         return self._by_key.get(key)
@@ -67,7 +78,12 @@ class BlockPool:
             block = self._free.pop()
         elif self._cached:
             block, _ = self._cached.popitem(last=False)
-            self._evict(block)
+            key = self._keys[block]
+            assert key is not None, "a cached block without a key"
+            del self._by_key[key]
+            self._keys[block] = None
+            self.evictions += 1
+            self._on_evicted(block, key)
         else:
             raise OutOfBlocksError(f"all {self.num_blocks} KV-cache blocks are held")
         self._ref_counts[block] = 1
@@ -109,10 +125,3 @@ class BlockPool:
         self._keys[block] = key
         self._by_key[key] = block
         return True
-
-    def _evict(self, block: int) -> None:
-        key = self._keys[block]
-        assert key is not None, "a cached block without a key"
-        del self._by_key[key]
-        self._keys[block] = None
-        self._on_evicted(block, key)

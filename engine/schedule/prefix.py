@@ -14,6 +14,7 @@ from array import array
 from engine.messages import PrefixMiss, PrefixMissReason
 from engine.schedule.blocks import BlockPool
 from engine.schedule.prefix_misses import PrefixMisses, first_block_group
+from engine.schedule.prefix_uses import PrefixUses
 from engine.step.sequence import Sequence
 
 _DIGEST_BYTES = 16
@@ -44,7 +45,8 @@ class PrefixCache:
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, enabled: bool = True) -> None:
-        self.misses = PrefixMisses(num_blocks)
+        self.uses = PrefixUses(num_blocks)
+        self.misses = PrefixMisses(num_blocks, self.uses.hits, self._used_evicted)
         self.pool = BlockPool(num_blocks, self.misses.evicted)
         self.block_size = block_size
         self.enabled = enabled
@@ -80,6 +82,17 @@ class PrefixCache:
                 named(table[index], names[index - 1], request_id)
             elif sequence.cache_salt:
                 named(table[0], first_block_group(self._unsalted(sequence)), request_id)
+            else:
+                self.misses.begun(table[0], request_id)
+
+    def found(self, block: int) -> None:
+        """Record that a sequence has started with a prefix that ends with this block."""
+        self.uses.found(block, self.misses.now)
+
+    def before(self, block: int) -> int | None:
+        """Return the block that a block with a name follows; None if it is a first one."""
+        group = self.misses.group_of(block)
+        return None if group is None else self.pool.find(group)
 
     def explain(self, sequence: Sequence, num_found: int) -> PrefixMiss:
         """Return why ``match`` found no more than ``num_found`` blocks of a sequence."""
@@ -102,6 +115,9 @@ class PrefixCache:
         for block in reversed(blocks):
             self.pool.release(block)
 
+    def _used_evicted(self, block: int) -> None:
+        self.uses.pass_on(block, self.before(block))
+
     def _unsalted(self, sequence: Sequence) -> bytes:
         """Return the name that the sequence's first block would have without a salt."""
         return block_hash(_NO_SALT, sequence.token_ids[: self.block_size])
@@ -110,16 +126,20 @@ class PrefixCache:
         """Return the names of the sequence's blocks, at least of the first ``count``. Names are
         computed once, in order; those of a prompt once for all choices of a request."""
         names, of_prompt = sequence.block_hashes, sequence.prompt_hashes
-        if len(names) < count:
-            names.extend(of_prompt[len(names) : count])
-        known = len(names)
+        known, size = len(names), self.block_size
+        if known < count and known < len(of_prompt):
+            names.extend(of_prompt[known:count])
+            known = len(names)
         if known < count:
-            size = self.block_size
             parent = names[-1] if names else root_hash(sequence.cache_salt)
             packed = array("i", sequence.token_ids[known * size : count * size]).tobytes()
-            width = len(packed) // (count - known)
-            for start in range(0, len(packed), width):
-                parent = _chained(parent, packed[start : start + width])
-                names.append(parent)
-            of_prompt.extend(names[len(of_prompt) : sequence.num_prompt_tokens // size])
+            if count - known == 1:  # a decode's
+                names.append(_chained(parent, packed))
+            else:
+                width = len(packed) // (count - known)
+                for start in range(0, len(packed), width):
+                    parent = _chained(parent, packed[start : start + width])
+                    names.append(parent)
+            if len(of_prompt) * size + size <= sequence.num_prompt_tokens:
+                of_prompt.extend(names[len(of_prompt) : sequence.num_prompt_tokens // size])
         return names

@@ -8,6 +8,8 @@ Its size is bounded by the number of blocks, and by ``REMEMBERED_EVICTIONS``. ``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from engine.messages import PrefixMiss, PrefixMissReason
 
 REMEMBERED_EVICTIONS = 16_384  # at least; twice as many at most
@@ -29,7 +31,13 @@ class PrefixMisses:
     the same tokens. Most groups have one member.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(
+        self, num_blocks: int, hits: Sequence[int], on_used_evicted: Callable[[int], None]
+    ) -> None:
+        """``on_used_evicted`` is called with each evicted block that has ``hits``, while its group
+        is still known. (Here, since a further call for every eviction would cost too much.)"""
+        self._hits = hits
+        self._on_used_evicted = on_used_evicted
         self.now = 0.0  # monotonic seconds, of the step being planned
         self._members: dict[bytes, int | set[int]] = {}
         self._groups: list[bytes | None] = [None] * num_blocks
@@ -51,12 +59,26 @@ class PrefixMisses:
         else:
             members[group] = {other, block}
 
+    def begun(self, block: int, request_id: str) -> None:
+        """Record that ``request_id`` has computed a first block without a salt."""
+        self._requests[block] = request_id
+
+    def group_of(self, block: int) -> bytes | None:
+        """Return the group of a block; of one that follows another, that is the other's name."""
+        return self._groups[block]
+
+    def request_of(self, block: int) -> str:
+        """Return the request that has computed a block with a name."""
+        return self._requests[block]
+
     def evicted(self, block: int, name: bytes) -> None:
         """Record that a block lost its name."""
         evicted = self._evicted
         evicted[name] = self.now
         if len(evicted) > REMEMBERED_EVICTIONS:
             self._evicted, self._evicted_before = {}, evicted
+        if self._hits[block]:
+            self._on_used_evicted(block)
         group = self._groups[block]
         if group is None:
             return

@@ -42,6 +42,7 @@ class _Draft:
     budget: int
     items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
     admitted: list[Sequence] = field(default_factory=list)
+    resumed: list[Sequence] = field(default_factory=list)
     preempted: set[int] = field(default_factory=set)  # uids
 
     def take(self, sequence: Sequence, num_tokens: int) -> None:
@@ -58,12 +59,21 @@ class _Draft:
         if item is not None:
             self.budget += item.num_tokens
 
-    def plan(self) -> StepPlan:
-        return StepPlan(tuple(self.items.values()), tuple(self.admitted))
+    def plan(self, preempted: tuple[Sequence, ...]) -> StepPlan:
+        return StepPlan(
+            tuple(self.items.values()), tuple(self.admitted), tuple(self.resumed), preempted
+        )
 
 
 _MISSED = {reason: f"prefix_missed_{reason.value}" for reason in PrefixMissReason}
 _rank = operator.attrgetter("rank")
+
+
+def _count_missed(counters: EngineCounters, reason: PrefixMissReason, sequence: Sequence) -> None:
+    """Count the prompt tokens that were not cached when a sequence was first admitted."""
+    missed = sequence.num_prompt_tokens - sequence.num_cached_tokens
+    name = _MISSED[reason]
+    setattr(counters, name, getattr(counters, name) + missed)
 
 
 class Scheduler:
@@ -97,7 +107,8 @@ class Scheduler:
         self._num_generated = 0  # tokens that the counters lack
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue()
-        self._running: list[Sequence] = []  # by rank, first in rank first
+        self._preempted: tuple[Sequence, ...] = ()  # since the last plan
+        self.running: list[Sequence] = []  # by rank, first in rank first
 
     @property
     def counters(self) -> EngineCounters:
@@ -108,7 +119,7 @@ class Scheduler:
 
     @property
     def num_running(self) -> int:
-        return len(self._running)
+        return len(self.running)
 
     @property
     def num_waiting(self) -> int:
@@ -116,7 +127,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._running) or bool(self._waiting)
+        return bool(self.running) or bool(self._waiting)
 
     # --- add ---------------------------------------------------------------------------------
 
@@ -142,12 +153,13 @@ class Scheduler:
         self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
-        return draft.plan()
+        preempted, self._preempted = self._preempted, ()
+        return draft.plan(preempted)
 
     def _continue_decodes(self, draft: _Draft, sitting_out: Set[int]) -> list[Sequence]:
         """Plan each decoding sequence's token; return the sequences that have more to compute."""
         prefilling = []
-        running, size = self._running, self.block_size
+        running, size = self.running, self.block_size
         index = 0
         while index < len(running):  # preemption shortens the list after index
             sequence = running[index]
@@ -183,7 +195,7 @@ class Scheduler:
             if sequence.uid not in draft.preempted
         )
         while (head := self._waiting.head()) is not None:
-            if len(self._running) >= self.max_num_seqs:
+            if len(self.running) >= self.max_num_seqs:
                 return WaitingReason.SLOTS
             if draft.budget == 0:
                 return WaitingReason.BUDGET
@@ -200,21 +212,26 @@ class Scheduler:
         # A hit that no sequence holds counts as available, so it must also count as needed.
         shared = sum(1 for block in hits if self.pool.ref_count(block))
         needed = self._num_blocks(sequence.num_tokens) - shared
-        return needed + promised + len(self._running) <= self.pool.num_available
+        return needed + promised + len(self.running) <= self.pool.num_available
 
     def _start(self, sequence: Sequence, hits: list[int], draft: _Draft, now: float) -> None:
         for block in hits:
             self.pool.share(block)
         sequence.block_table = hits
         sequence.num_computed_tokens = len(hits) * self.block_size
-        insort(self._running, sequence, key=_rank)
+        insort(self.running, sequence, key=_rank)
         if sequence.first_scheduled_time is None:
             sequence.first_scheduled_time = now
             sequence.num_cached_tokens = min(
                 sequence.num_computed_tokens, sequence.num_prompt_tokens
             )
-            self._explain_miss(sequence, len(hits))
+            miss = sequence.prefix_miss = self.prefix.explain(sequence, len(hits))
+            _count_missed(self._counters, miss.reason, sequence)
+            if hits:
+                self.prefix.found(hits[-1])
             draft.admitted.append(sequence)
+        else:
+            draft.resumed.append(sequence)
         if sequence.num_computed_tokens > sequence.max_computed_tokens:
             # Also after a preemption: another sequence may have computed more of the prompt
             # meanwhile.
@@ -224,12 +241,6 @@ class Scheduler:
             sequence.max_computed_tokens = sequence.num_computed_tokens
         remaining = len(sequence.token_ids) - sequence.num_computed_tokens
         draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
-
-    def _explain_miss(self, sequence: Sequence, num_found: int) -> None:
-        miss = sequence.prefix_miss = self.prefix.explain(sequence, num_found)
-        missed = sequence.num_prompt_tokens - sequence.num_cached_tokens
-        field = _MISSED[miss.reason]
-        setattr(self._counters, field, getattr(self._counters, field) + missed)
 
     def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
         """Allocate blocks for the sequence's next tokens; return how many tokens fit.
@@ -256,7 +267,7 @@ class Scheduler:
 
     def _preempt_below(self, sequence: Sequence, draft: _Draft) -> bool:
         """Preempt the sequence that ranks last, unless it is this one."""
-        last = self._running[-1]
+        last = self.running[-1]
         if last is sequence:
             return False
         draft.drop(last)
@@ -271,13 +282,14 @@ class Scheduler:
         sequence.num_computed_tokens = 0
         sequence.num_preemptions += 1
         self.counters.preemptions += 1
+        self._preempted += (sequence,)
         self._waiting.push(sequence)
 
     def _leave_running(self, sequence: Sequence) -> None:
-        index = bisect_left(self._running, _rank(sequence), key=_rank)
-        if index == len(self._running) or self._running[index] is not sequence:
+        index = bisect_left(self.running, _rank(sequence), key=_rank)
+        if index == len(self.running) or self.running[index] is not sequence:
             raise ValueError(f"sequence {sequence.uid} is not running")
-        del self._running[index]
+        del self.running[index]
         self.prefix.release(sequence.block_table)
         sequence.block_table = []
 

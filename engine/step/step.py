@@ -42,10 +42,13 @@ class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
 
 
 class StepPlan(msgspec.Struct, frozen=True, eq=False):
-    """``admitted``: the sequences among ``scheduled`` that run for the first time."""
+    """``admitted``: the sequences among ``scheduled`` that run for the first time; ``resumed``:
+    those that run again after a preemption. ``preempted``: since the plan before."""
 
     scheduled: tuple[ScheduledSequence, ...]
     admitted: tuple[Sequence, ...] = ()
+    resumed: tuple[Sequence, ...] = ()
+    preempted: tuple[Sequence, ...] = ()
 
     @property
     def num_tokens(self) -> int:

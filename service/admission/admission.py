@@ -32,7 +32,7 @@ class Admission:
         drain: Drain,
         supervision: Supervision | None = None,
     ) -> None:
-        self._most_waiting = settings.max_waiting_requests
+        self.most_waiting = settings.max_waiting_requests
         self._longest_silence = settings.engine_silence_timeout
         self._link = link
         self._drain = drain
@@ -88,13 +88,13 @@ class Admission:
         server, none can occupy all places: a key with nothing waiting is always admitted, and no
         key may exceed its share."""
         waiting = self._link.waiting_sequences
-        of_all = waiting >= self._most_waiting
+        of_all = waiting >= self.most_waiting
         if caller.shares:
             own = self._link.waiting_of(caller.owner)
             others = self._link.waiting_owners(beside=caller.owner)
             if own == 0:
                 return
-            if not of_all and own >= share(self._most_waiting, others):
+            if not of_all and own >= share(self.most_waiting, others):
                 raise OverloadedError(
                     f"{own} sequences of this key are already waiting; retry later.",
                     retry_after=self._retry_after(own),

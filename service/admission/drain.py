@@ -1,4 +1,5 @@
-"""The end of a worker: requests in flight finish, and no new one is admitted."""
+"""Draining: requests in flight finish, and no new one is admitted, because the worker ends or
+because an operator started it."""
 
 from __future__ import annotations
 
@@ -20,11 +21,17 @@ class Drain:
         self.answered = 0  # requests, in total
         self._timeout = timeout
         self._ends: float | None = None
+        self._is_held = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def draining(self) -> bool:
+        return self._is_held or self._ends is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """True if the worker is shutting down, which cannot be undone."""
         return self._ends is not None
 
     @property
@@ -33,7 +40,12 @@ class Drain:
         return 0.0 if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def refusal(self) -> DrainingError:
-        """Return the error for a request that arrives while the server shuts down."""
+        """Return the error for a request that arrives while the server drains."""
+        if self._ends is None:
+            return DrainingError(
+                "The operator of this server has it accept no new requests; retry, another replica "
+                "may answer."
+            )
         return DrainingError(
             "The server is shutting down; retry, another replica may answer.",
             retry_after=max(1, math.ceil(self.seconds_left)),
@@ -45,6 +57,14 @@ class Drain:
             for upload in self.uploads:
                 with contextlib.suppress(RuntimeError):  # it has just expired
                     upload.reschedule(0.0)
+
+    def hold(self) -> None:
+        """Drain until ``release``."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Undo ``hold``."""
+        self._is_held = False
 
     async def wait_idle(self, timeout: float) -> bool:
         """Return True once no request is in flight, False if that takes longer than ``timeout``

@@ -21,6 +21,7 @@ from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from service.checkpoint.message_offsets import MessageOffsets
 from service.conversation import JsonObject
 
 MAX_PROMPT_CHARS = 64 * 1024 * 1024
@@ -128,8 +129,9 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         environment.globals["dict"] = _PlainDict()
         try:
-            template = environment.from_string(self.source)
-            names = jinja2.meta.find_undeclared_variables(environment.parse(self.source))
+            parsed = environment.parse(self.source)
+            template = environment.from_string(parsed)
+            names = jinja2.meta.find_undeclared_variables(parsed)
         except (jinja2.TemplateError, SyntaxError) as error:
             raise TemplateError(f"the chat template does not parse: {error}") from error
         except (RecursionError, OverflowError, MemoryError) as error:
@@ -146,8 +148,10 @@ class ChatTemplate:
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
         max_chars: int | None = None,
+        offsets: MessageOffsets | None = None,
     ) -> str:
-        """Return the prompt's text. Raises TemplateError."""
+        """Return the prompt's text. ``offsets``: of the same messages, observes where each begins.
+        Raises TemplateError."""
         if tools is not None and self._with_tools is not None:
             return self._with_tools.render(
                 messages,
@@ -157,7 +161,10 @@ class ChatTemplate:
                 continue_final_message=continue_final_message,
                 variables=variables,
                 max_chars=max_chars,
+                offsets=offsets,
             )
+        if offsets is not None:
+            messages = offsets.messages
         if continue_final_message:
             messages = _mark_final(messages)
         context = {
@@ -170,7 +177,10 @@ class ChatTemplate:
         }
         template, _ = self._compiled
         try:
-            text = _bounded(template.generate(context), max_chars or MAX_PROMPT_CHARS)
+            pieces: Iterable[str] = template.generate(context)
+            if offsets is not None:
+                pieces = offsets.follow(pieces)
+            text = _bounded(pieces, max_chars or MAX_PROMPT_CHARS)
         except SecurityError as error:
             raise TemplateError(f"the chat template tried something forbidden: {error}") from error
         except jinja2.TemplateError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from array import array
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,7 @@ class Tokenizer:
         special = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added = {token.content: token_id for token_id, token in added.items()}
         self.vocabulary: Vocabulary = read_vocabulary(tokens, special, json.loads(text)["decoder"])
+        self._token_sizes = array("I", map(len, self.vocabulary.token_bytes))
         self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -116,6 +120,15 @@ class Tokenizer:
                 return part
             window *= 4
         return text
+
+    def tokens_at(self, ids: list[int], offsets: list[int], size: int) -> list[int] | None:
+        """Return the index of the token at each byte of the text that ``ids`` encode; None if they
+        do not encode all of its ``size`` bytes as they are, so that offsets cannot be found."""
+        sizes = self._token_sizes
+        if not ids or max(ids) >= len(sizes):
+            return None
+        ends = list(itertools.accumulate(map(sizes.__getitem__, ids)))
+        return [bisect_right(ends, at) for at in offsets] if ends[-1] == size else None
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = False) -> str:
         """Decode a whole text at once with the tokenizer's own decoder."""

@@ -13,13 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from engine.messages import (
-    Constraint,
-    ConvertGrammar,
-    ToTrial,
-    TryGrammar,
-    Verdict,
-)
+from engine.messages import Constraint
+from engine.trial_messages import ConvertGrammar, ToTrial, TryGrammar, Verdict
 from observability.logging import get_logger
 from service.errors import HelperKilledError
 from service.supervision.child_worker import (
@@ -72,6 +67,16 @@ class GrammarTrial:
             what="grammar compilation",
         )
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """The number of grammars that wait for a process."""
+        return self._turns.waiting
+
+    @property
+    def oldest_wait(self) -> float:
+        """Seconds that the oldest of them has waited."""
+        return self._turns.oldest_wait
 
     async def try_out(self, constraint: Constraint, owner: str = "") -> str | None:
         """Return why the engine would reject this constraint; None if it would accept it.

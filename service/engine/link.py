@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.inspected import Inspect, Inspected
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
@@ -35,6 +36,7 @@ from engine.messages import (
 )
 from observability.logging import get_logger
 from service.engine.handover import Handover
+from service.engine.inspections import Inspections
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.engine.submission import Submission, together
@@ -97,6 +99,8 @@ class EngineLink:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
+        self.inspections = Inspections(self._send)
+        self.on_submit: Callable[[Submission], None] | None = None  # to be called with each
 
     # --- lifecycle --------------------------------------------------------------------------------
 
@@ -167,6 +171,8 @@ class EngineLink:
         Raises ConnectionError when there is no engine and none is expected, ValueError when the
         message is too long to send, CrashingRequestError for a request that has killed engines.
         """
+        if self.on_submit is not None:
+            self.on_submit(submission)
         messages = submission.messages(self._handles)
         self._handover.suspects.check(messages[0])
         moment = time.monotonic()  # before the engine can answer
@@ -200,8 +206,14 @@ class EngineLink:
         """Stop and remove these sequences; those that have ended are ignored."""
         handles = [one.handle for one in sequences if self._sequences.remove(one)]
         self._happened.set()
-        if handles and self._writer is not None and self.state.phase is LinkPhase.READY:
-            _write(self._writer, encode_frame(Abort(handles)))
+        if handles:
+            self._send(Abort(handles))
+
+    def _send(self, message: Abort | Inspect) -> bool:
+        """Return False if there is no engine."""
+        if self._writer is None or self.state.phase is not LinkPhase.READY:
+            return False
+        return _write(self._writer, encode_frame(message))
 
     # --- the socket ------------------------------------------------------------------------------
 
@@ -246,6 +258,8 @@ class EngineLink:
                 if message.phase is not None:
                     self._handover.engine_ran_a_step()
                 self._happened.set()
+            case Inspected():
+                self.inspections.answered(message)
             case Heartbeat():
                 self.stats = message.stats
                 self._on_step(message)
@@ -282,6 +296,7 @@ class EngineLink:
 
     def _lose(self, what: str) -> None:
         self.stats = None
+        self.inspections.lost()
         self._stop_handing_over()
         seconds = self._handover.engine_lost(what)
         if seconds is None:

@@ -6,15 +6,21 @@ Only this module changes a sequence's state.
 from __future__ import annotations
 
 import collections
+import heapq
+import operator
 import time
 from collections.abc import Iterable, Iterator
 
-from engine.messages import FinishReason, StepOutputs
+from engine.messages import FinishReason, Prefilled, StepOutputs
+from observability.admin_api import EventKind, Prefill
+from service.engine.happenings import Happening, note
 from service.engine.sequence import EngineSequence, SequenceState
+from service.engine.step_history import StepHistory
 from service.errors import QuireError
 from service.tenants.waiting_places import WaitingPlaces
 
 ADMISSION_WINDOW_SECONDS = 30.0
+_MOST_PREFILLS = 8  # named of one step
 
 
 class OpenSequences:
@@ -25,6 +31,12 @@ class OpenSequences:
         self._by_handle: dict[int, EngineSequence] = {}
         self._waiting = WaitingPlaces()  # of sequences that are unsent or queued
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
+        self._history = StepHistory()
+        self._token_steps = 0  # steps with tokens
+        self._returned = 0  # sequences of this step that had no token in the one before
+        # By number of a step: handles of sequences that reach a power of two of tokens in it if
+        # they are left out of no step before, and that power.
+        self._due: dict[int, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._by_handle)
@@ -91,7 +103,9 @@ class OpenSequences:
         if sequence.queued_time is None:
             sequence.queued_time = moment
         sequence.resumed_at = len(sequence.generated)
-        sequence.handovers += sequence.deaths > 0
+        if sequence.deaths > 0:
+            sequence.handovers += 1
+            note(sequence.happenings, Happening(EventKind.HANDED_OVER, moment))
 
     def take_back(self) -> None:
         """Return all sequences to the waiting state, because the engine is gone."""
@@ -109,7 +123,18 @@ class OpenSequences:
         if sequence.state is not SequenceState.RUNNING:
             self._waiting.remove(sequence.owner)
         sequence.state = SequenceState.ENDED
+        if sequence.first_scheduled_time is not None:
+            self._sum_up(sequence)
         return True
+
+    def _sum_up(self, sequence: EngineSequence) -> None:
+        """Note what the steps say about a sequence that has ended."""
+        begin, first = sequence.first_scheduled_time, sequence.first_token_time
+        if begin is not None:
+            sequence.longest_steps = self._history.longest_steps(begin)
+        if first is not None:
+            longest = self._history.longest_gap(first)
+            sequence.longest_gap = max(sequence.longest_gap, longest)
 
     def fail(self, sequences: Iterable[EngineSequence], why: QuireError) -> None:
         for sequence in sequences:
@@ -124,20 +149,22 @@ class OpenSequences:
         stopped on its own."""
         sequences = self._by_handle
         now = step.time
-        if step.admitted:
-            self._admit(step)
-        if step.prompt_logprobs or step.embedded:
-            self._apply_prompts(step)
+        self._note_step(step)
+        before = self._history.token_time
         handles = memoryview(step.handles).cast("q")
+        if handles and now - before > self._history.long_gap:
+            self._note_gaps(handles, before, now)
         for handle, token in zip(handles, memoryview(step.token_ids).cast("i"), strict=True):
             sequence = sequences.get(handle)
             if sequence is not None:
                 sequence.tokens.append(token)
                 sequence.generated.append(token)
-                if sequence.first_token_time is None:
-                    sequence.first_token_time = now
+                if sequence.last_token_time != before:
+                    self._return(sequence, now)
                 sequence.last_token_time = now
                 sequence.waker.wake()
+        if handles:
+            self._end_of_tokens(now, len(handles))
         for entry in sorted(step.logprobs):
             sequence = sequences.get(handles[entry])
             if sequence is not None:
@@ -150,6 +177,83 @@ class OpenSequences:
                 self.remove(sequence)
                 sequence.end(finished)
                 sequence.waker.wake()
+
+    def _note_step(self, step: StepOutputs) -> None:
+        """Note what a step reports besides tokens and ends."""
+        if step.admitted:
+            self._admit(step)
+        if step.prompt_logprobs or step.embedded:
+            self._apply_prompts(step)
+        if step.preempted or step.resumed:
+            self._move(step)
+        prefills = self._prefilled(step.prefilled) if step.prefilled else ()
+        if step.phase is not None:
+            self._history.add_step(
+                step.time, step.step_seconds, step.step_tokens, step.step_sequences, prefills
+            )
+
+    def _return(self, sequence: EngineSequence, now: float) -> None:
+        """Note the first token of a sequence, or its first after a step that it was left out of."""
+        self._returned += 1
+        last = sequence.last_token_time
+        if last is None:
+            sequence.first_token_time = now
+            note(sequence.happenings, Happening(EventKind.OUTPUT, now, 1))
+            self._due.setdefault(self._token_steps + 2, []).append((sequence.handle, 2))
+            return
+        sequence.longest_gap = max(sequence.longest_gap, now - last)
+        if now - last > self._history.long_gap:
+            note(sequence.happenings, Happening(EventKind.GAP, now, now - last))
+
+    def _note_gaps(self, handles: Iterable[int], before: float, now: float) -> None:
+        """Note a long gap of all sequences that had a token in the step before."""
+        for sequence in map(self._by_handle.get, handles):
+            if sequence is not None and sequence.last_token_time == before:
+                note(sequence.happenings, Happening(EventKind.GAP, now, now - before))
+
+    def _end_of_tokens(self, now: float, count: int) -> None:
+        self._history.add_tokens(now, after_others=self._returned < count)
+        self._returned = 0
+        self._token_steps = number = self._token_steps + 1
+        due = self._due.pop(number, None)
+        if due is not None:
+            self._note_powers(due, number, now)
+
+    def _note_powers(self, due: list[tuple[int, int]], number: int, now: float) -> None:
+        """Note which of these sequences have reached a power of two of tokens in this step."""
+        for handle, power in due:
+            sequence = self._by_handle.get(handle)
+            if sequence is None:
+                continue
+            tokens = len(sequence.generated)
+            while tokens >= power:
+                note(sequence.happenings, Happening(EventKind.OUTPUT, now, power))
+                power *= 2
+            self._due.setdefault(number + power - tokens, []).append((handle, power))
+
+    def _move(self, step: StepOutputs) -> None:
+        for kind, moves in (
+            (EventKind.PREEMPTED, step.preempted),
+            (EventKind.RESUMED, step.resumed),
+        ):
+            for handle, moment in moves:
+                sequence = self._by_handle.get(handle)
+                if sequence is not None:
+                    note(sequence.happenings, Happening(kind, moment))
+
+    def _prefilled(self, prefilled: list[Prefilled]) -> tuple[Prefill, ...]:
+        """Add to what is computed of prompts. Return the longest parts, with their requests."""
+        for handle, tokens in prefilled:
+            sequence = self._by_handle.get(handle)
+            if sequence is not None:
+                sequence.prompt_tokens_computed += tokens
+        longest = heapq.nlargest(_MOST_PREFILLS, prefilled, key=operator.itemgetter(1))
+        sequences = [(self._by_handle.get(handle), tokens) for handle, tokens in longest]
+        return tuple(
+            Prefill(one.message.request_id, tokens)
+            for one, tokens in sequences
+            if one is not None and one.message is not None
+        )
 
     def _admit(self, step: StepOutputs) -> None:
         for admitted in step.admitted:

@@ -19,6 +19,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
+from service.engine.happenings import Happening, LongStep
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
 
@@ -99,6 +100,11 @@ class EngineSequence:
     last_token_time: float | None = None
     finished: Finished | None = None
     failure: QuireError | None = None
+    prompt_tokens_computed: int = 0  # so far
+    happenings: list[Happening] = field(default_factory=list)
+    longest_steps: list[LongStep] = field(default_factory=list)  # of its life, once it has ended
+    # Between tokens, once it has ended; before, of the gaps that only this sequence has.
+    longest_gap: float = 0.0
     deaths: int = 0  # of engines that had this sequence
     resumed_at: int = 0  # number of tokens when the current engine got it
     # See ``service.engine.suspects``.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.messages import Finished as SequenceRecord
 from engine.messages import PrefixMiss, SamplingParams
@@ -15,9 +17,31 @@ from service.errors import QuireError
 from service.formats import Opening
 from service.generation.choice import MOST_TOKENS, Choice, StopRules
 from service.output.calls.sink import ToolSchemas
+from service.output.log import reasoning_tokens
 
 SEED_BITS = 63
 _MAX_SEED = (1 << SEED_BITS) - 1
+
+
+class MessagePlace(NamedTuple):
+    """One message of a conversation: its number, from 1, ``of`` all, and its role."""
+
+    number: int
+    of: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessages:
+    """The messages of a conversation's prompt: with which token each begins, and its role."""
+
+    starts: tuple[int, ...]
+    roles: tuple[str, ...]
+
+    def place_of(self, token: int) -> MessagePlace:
+        """Return the message that this token belongs to."""
+        number = bisect_right(self.starts, token)
+        return MessagePlace(number, len(self.roles), self.roles[number - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +68,7 @@ class GenerationRequest:
     continues_text: bool = False
     priority: int = 0
     cache_salt: str = ""
+    messages: PromptMessages | None = None  # of the prompt; None if there are none, or unknown
     length_penalty: float | None = None  # for beam search; None: outputs are sampled
 
 
@@ -152,6 +177,20 @@ class Generation:
     def prefix_miss(self) -> PrefixMiss | None:
         """Why the prefix cache had no more of the first prompt; None before it is admitted."""
         return self.choices[0].sequence.prefix_miss
+
+    @property
+    def miss_place(self) -> MessagePlace | None:
+        """The message with the first token that the prefix cache did not have; None if that is not
+        known."""
+        messages, first = self.request.messages, self.choices[0].sequence
+        if messages is None or first.prefix_miss is None:
+            return None
+        return messages.place_of(first.cached_tokens)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Of the output tokens. Takes time in proportion to the events."""
+        return sum(reasoning_tokens(choice.events) for choice in self.choices)
 
     @property
     def output_tokens(self) -> int:

@@ -76,7 +76,8 @@ class Call:
 
     async def send(self, message: bytes) -> None:
         """Return once the message is being sent. Raises SlowReaderError, ClientGoneError."""
-        begin = time.monotonic()
+        flush = self.exchange.record.flush
+        begin = flush.waiting_since = time.monotonic()
         try:
             async with asyncio.timeout(self.exchange.patience):
                 if not self._begun:
@@ -89,7 +90,7 @@ class Call:
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
         finally:
-            self.exchange.record.flush.waited(begin, time.monotonic())
+            flush.waited(begin, time.monotonic())
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send all of ``generation``'s output. Raises QuireError if it fails."""
@@ -108,7 +109,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keys = KeyRing(services.settings.keys)
+        self._keys = KeyRing(services.settings.keys, services.settings.tracing_key)
         self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes
@@ -126,6 +127,7 @@ class Calls:
             patience=services.settings.slow_reader_timeout,
             drain=services.drain,
             refuse_unknown=services.settings.unknown_fields == "refuse",
+            exchanges=services.exchanges,
         )
         services.telemetry.request_started(exchange.record)
         services.drain.enter()

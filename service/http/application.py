@@ -69,6 +69,7 @@ class App(Litestar):
     """
 
     door: Door
+    exchanges: ExchangeMiddleware
     sockets: ResponsesSockets
 
     @staticmethod
@@ -76,6 +77,15 @@ class App(Litestar):
         # Litestar's own plugins are for pydantic and attrs models and would import these libraries
         # wherever they are installed. If this were no longer called, only startup would be slower.
         return plugins
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a client may block one write of its answer."""
+        return self.door.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self.door.patience = self.exchanges.patience = seconds
 
     async def __call__(
         self,
@@ -103,7 +113,7 @@ def make_app(
     """``state.services`` holds what routes use, ``state.drain`` shuts the worker down gracefully,
     ``state.connections`` monitors open client connections."""
     settings = services.settings
-    keys = KeyRing(settings.keys)
+    keys = KeyRing(settings.keys, settings.tracing_key)
     document = build_document(version=VERSION, needs_key=bool(keys))
     origins = OriginRules.of(
         host=settings.host,
@@ -116,9 +126,10 @@ def make_app(
         first_timeout=settings.receive_timeout,
         most=connection_limit(),
     )
+    exchanges = _exchanges(services, keys, origins)
     app = App(
         route_handlers=list(HANDLERS),
-        middleware=[_exchanges(services, keys, origins)],
+        middleware=[exchanges],
         exception_handlers={Exception: respond_to_failure},
         on_startup=[on_startup],
         on_shutdown=[on_shutdown],
@@ -136,6 +147,7 @@ def make_app(
         logging_config=None,
         debug=False,
     )
+    app.exchanges = exchanges
     app.door = Door(
         origins,
         connections,
@@ -165,5 +177,6 @@ def _exchanges(services: Services, keys: KeyRing, origins: OriginRules) -> Excha
         receive_timeout=settings.receive_timeout,
         upload_room=services.upload_room,
         answer_room=services.answer_room,
+        exchanges=services.exchanges,
         refuse_unknown=settings.unknown_fields == "refuse",
     )

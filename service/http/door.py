@@ -50,7 +50,7 @@ class Door:
         self._origins = origins
         self._connections = connections
         self._versioned = versioned
-        self._patience = patience
+        self.patience = patience
 
     async def serve(self, app: AsgiApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
         asked = scope["path"]
@@ -70,7 +70,7 @@ class Door:
             self._origins.response_headers(scope),
             peer,
             self._connections,
-            patience=self._patience,
+            patience=self.patience,
         )
         state[CUT_CLIENT] = answer.cut
         if scope["method"] == "HEAD":
@@ -141,6 +141,8 @@ class _Answer:
         """Return when the client has received the pieces, or left."""
         begin = time.monotonic()
         exchange = exchange_in(self._scope)
+        if exchange is not None:
+            exchange.record.flush.waiting_since = begin
         try:
             last = len(body) - _HELD_PIECES
             for start in range(0, last, _PIECE_BYTES):

@@ -189,7 +189,7 @@ class _EventStreamResponse(ASGIResponse):
         await self._waited(send(_body(b"", more=False)))
 
     async def _waited(self, write: Awaitable[None]) -> None:
-        begin = self._waiting_since = time.monotonic()
+        begin = self._waiting_since = self._flush.waiting_since = time.monotonic()
         try:
             await write
         finally:

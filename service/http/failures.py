@@ -20,6 +20,7 @@ from service.errors import (
 from service.http.scope import exchange_in
 from service.http.unrouted import asked_path, unrouted
 from service.serving.exchange import new_request_id
+from service.serving.unrouted import MOST_PATH_CHARS
 from service.wire.error_shapes import shape_for
 
 _log = get_logger()
@@ -33,6 +34,8 @@ def as_quire_error(
     if isinstance(error, QuireError):
         return error
     if isinstance(error, HTTPException):
+        if len(path) > MOST_PATH_CHARS:
+            path = f"{path[:MOST_PATH_CHARS]}…"
         match error.status_code:
             case 404:
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""

@@ -14,8 +14,8 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from service.admission.drain import Drain
 from service.errors import QuireError
 from service.http.origins import OriginRules
-from service.http.scope import EXCHANGE, api_key_header, header, new_record
-from service.serving.exchange import Exchange
+from service.http.scope import CALLER, EXCHANGE, api_key_header, header, new_record
+from service.serving.exchange import Exchange, OpenExchanges
 from service.serving.keys import KeyRing
 from service.telemetry.observer import Telemetry
 from service.tenants.caller import ANYBODY, Caller
@@ -39,15 +39,17 @@ class ExchangeMiddleware(ASGIMiddleware):
         receive_timeout: float,
         upload_room: UploadRoom,
         answer_room: UploadRoom,
+        exchanges: OpenExchanges | None = None,
         refuse_unknown: bool = False,
     ) -> None:
         self._keys = keys
         self._origins = origins
-        self._patience = patience
+        self.patience = patience
         self._keep_alive = keep_alive
         self._receive_timeout = receive_timeout
         self._upload_room = upload_room
         self._answer_room = answer_room
+        self._exchanges = exchanges
         self._refuse_unknown = refuse_unknown
         self._telemetry = telemetry
         self._drain = drain
@@ -67,13 +69,14 @@ class ExchangeMiddleware(ASGIMiddleware):
                 method=str(scope.get("method", "")),
             ),
             self._telemetry,
-            patience=self._patience,
+            patience=self.patience,
             keep_alive=self._keep_alive,
             receive_timeout=self._receive_timeout,
             drain=self._drain,
             refuse_unknown=self._refuse_unknown,
             upload_room=self._upload_room,
             answer_room=self._answer_room,
+            exchanges=self._exchanges,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)
@@ -90,6 +93,9 @@ class ExchangeMiddleware(ASGIMiddleware):
 
     def _admit(self, scope: Scope, options: dict[str, object]) -> Caller:
         self._origins.check(scope)
+        inside: Caller | None = scope["state"].get(CALLER)
+        if inside is not None:
+            return inside
         if self._keys and not options.get("open"):
             return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
         return ANYBODY

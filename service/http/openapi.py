@@ -7,6 +7,7 @@ and a test compares the table with the actual routes.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -239,18 +240,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 def build_document(*, version: str, needs_key: bool) -> JsonObject:
     """Return the whole document, OpenAPI 3.1."""
-    types: list[type] = []
-    for operation in OPERATIONS:
-        parts = (operation.error, operation.request, operation.answer)
-        types += [t for t in parts if isinstance(t, type)]
-    types = list(dict.fromkeys(types))
-    references, schemas = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
-    )
-    schema_of = dict(zip(types, references, strict=True))
-    requests = [operation.request for operation in OPERATIONS if operation.request is not None]
-    for name in msgspec.json.schema_components(requests)[1]:
-        schemas[name] = _as_taken(schemas[name])
+    schema_of, schemas = _schemas()
     paths: JsonObject = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _describe(
@@ -270,6 +260,23 @@ def build_document(*, version: str, needs_key: bool) -> JsonObject:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+@functools.cache
+def _schemas() -> tuple[dict[type, JsonObject], JsonObject]:
+    """Return a reference for each type of a request or an answer, and what the references mean."""
+    types: list[type] = []
+    for operation in OPERATIONS:
+        parts = (operation.error, operation.request, operation.answer)
+        types += [t for t in parts if isinstance(t, type)]
+    types = list(dict.fromkeys(types))
+    references, schemas = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    requests = [operation.request for operation in OPERATIONS if operation.request is not None]
+    for name in msgspec.json.schema_components(requests)[1]:
+        schemas[name] = _as_taken(schemas[name])
+    return dict(zip(types, references, strict=True)), schemas
 
 
 _NULL = {"type": "null"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from litestar import Response, get
 
+from service.errors import NotFoundError
 from service.http.call import HttpCall
 from service.serving.services import Services
 
@@ -91,6 +92,11 @@ async def live(request: HttpCall) -> Response[bytes]:
 @get("/metrics", opt=OPEN)
 async def metrics(request: HttpCall) -> Response[bytes]:
     services = request.services
+    if services.settings.keys:
+        raise NotFoundError(
+            "Metrics are not public on a server with API keys; they are on the admin port "
+            "(--admin-port), with an admin key."
+        )
     body, content_type = await services.metrics_pages.page(request.headers.get("accept", ""))
     # Prometheus' media types include a charset and version.
     return Response(content=body, status_code=200, headers={"content-type": content_type})

@@ -10,7 +10,12 @@ from engine.messages import Embed, Finished, FinishReason
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
-from service.errors import EngineUnavailableError, InternalError, InvalidRequestError
+from service.errors import (
+    EngineUnavailableError,
+    InternalError,
+    InvalidRequestError,
+    QuireError,
+)
 from service.pooling.inputs import Input
 from service.tenants.caller import Caller
 
@@ -95,6 +100,14 @@ class PooledTexts:
         self._submitted.append(sequence)
         self._open[index] = sequence
         self._open_tokens += sequence.prompt_tokens
+
+    def fail(self, error: QuireError) -> None:
+        """Make ``vectors`` raise this error, and free what the engine has of it now."""
+        running = list(self._open.values())
+        self._link.abort(running)
+        for sequence in running:
+            sequence.failure = error
+        self._waker.wake()
 
     def close(self) -> None:
         """Abort everything still running. Safe to call twice."""

@@ -14,6 +14,7 @@ from service.output.calls.coercion import parameter_types
 from service.output.calls.sink import ToolSchemas
 from service.preparation import forms
 from service.preparation.jobs import Asked
+from service.preparation.message_starts import offsets_of, prompt_messages
 from service.preparation.prompts import prompt_ids, rendered, room
 from service.preparation.sampling import (
     check_prompt_logprobs,
@@ -33,7 +34,8 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
     """Return the generation and its constraints. The token limit is cut to the remaining context.
     Raises InvalidRequestError."""
     conversation, sampling = task.conversation, task.sampling
-    text = rendered(conversation, work)
+    offsets = offsets_of(conversation)
+    text = rendered(conversation, work, offsets)
     ids = prompt_ids(
         text,
         sampling,
@@ -47,6 +49,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
     generation = GenerationRequest(
         request_id=work.job.request_id,
         prompts=[ids],
+        messages=prompt_messages(offsets, text, ids, work.checkpoint.tokenizer),
         params=_params(task, ids, work),
         arrival_time=work.job.arrival_time,
         n=sampling.n or 1,

@@ -223,8 +223,8 @@ def _too_slow(reached: Stage) -> str:
 
 
 def _copy(source: Noted, target: Noted) -> None:
-    for field in msgspec.structs.fields(Noted):
-        setattr(target, field.name, getattr(source, field.name))
+    for name in Noted.__struct_fields__:
+        setattr(target, name, getattr(source, name))
 
 
 def arguments_for(

@@ -7,6 +7,7 @@ from typing import Any
 
 from observability.phases import RENDERING, TOKENIZING
 from service.checkpoint.checkpoint import Checkpoint
+from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import TooManyTokensError
 from service.conversation import Conversation
@@ -28,8 +29,9 @@ _MAX_COUNTED_CHARS = 1 << 20
 _COUNTED_CHARS_PER_TOKEN = 8
 
 
-def rendered(conversation: Conversation, work: Work) -> str:
-    """Return the prompt's text, rendered by the checkpoint's template.
+def rendered(conversation: Conversation, work: Work, offsets: MessageOffsets | None = None) -> str:
+    """Return the prompt's text, rendered by the checkpoint's template. ``offsets`` observes where
+    each message begins.
 
     Raises InvalidRequestError, including for errors that the template itself raises.
     """
@@ -50,6 +52,7 @@ def rendered(conversation: Conversation, work: Work) -> str:
                 add_generation_prompt=conversation.add_generation_prompt,
                 continue_final_message=conversation.continue_final_message,
                 variables=variables,
+                offsets=offsets,
             )
         except TemplateError as error:
             raise InvalidRequestError(f"{error}.", param=param) from error

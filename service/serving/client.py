@@ -47,7 +47,9 @@ class Client:
         return self.services.engine
 
     def _note_waiting(self) -> None:
-        self.exchange.record.waiting = self.services.link.waiting_sequences
+        record = self.exchange.record
+        record.waiting = self.services.link.waiting_sequences
+        record.limited_by = self.services.records.limited_by()
 
     async def unless_gone(self, work: Awaitable[_Result]) -> _Result:
         """Return or raise what ``work`` does; raise ClientGoneError as soon as the client

@@ -7,7 +7,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 
+from observability.admin_api import EventKind
 from service.admission.drain import Drain
+from service.engine.happenings import Happening
 from service.errors import QuireError
 from service.generation.request import Generation
 from service.pooling.request import PooledTexts
@@ -38,6 +40,7 @@ class Exchange:
         refuse_unknown: bool = False,
         upload_room: UploadRoom | None = None,
         answer_room: UploadRoom | None = None,
+        exchanges: OpenExchanges | None = None,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
@@ -54,6 +57,10 @@ class Exchange:
         self._answer_room = answer_room
         self._holds = contextlib.ExitStack()
         self._telemetry = telemetry
+        self._cancellation: QuireError | None = None
+        self._exchanges = exchanges
+        if exchanges is not None:
+            exchanges.add(self)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -74,24 +81,53 @@ class Exchange:
         """Record whose request it is."""
         self.caller = caller
         self.record.key = caller.alias
+        if caller.may_sample:
+            self._telemetry.caller_trusted(self.record)
 
     def began(self, generation: Generation) -> None:
         """Record that the engine now works on this exchange."""
         self.generation = generation
         request, record = generation.request, self.record
+        record.update = self._note_progress
         self._report_priority(request.priority)
         record.choices = len(generation.choices)
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
         record.top_p = request.params.top_p
         self._telemetry.request_described(record)
+        self._cancel_work()
 
     def began_pooling(self, pooled: PooledTexts) -> None:
         """Record that the engine now computes vectors for this exchange."""
         self.pooled = pooled
+        self.record.update = self._note_progress
         self._report_priority(pooled.request.priority)
         self.record.generates = False
         self._telemetry.request_described(self.record)
+        self._cancel_work()
+
+    def cancel(self, error: QuireError) -> bool:
+        """End what the engine does for this exchange with ``error``, now or as soon as it begins;
+        its blocks are freed. False if the answer is complete already."""
+        if self.record.outcome or (self.generation is not None and self.generation.done):
+            return False
+        self._cancellation = error
+        self.record.happenings.append(Happening(EventKind.CANCELLED, time.monotonic()))
+        self._cancel_work()
+        return True
+
+    def _cancel_work(self) -> None:
+        if self._cancellation is None:
+            return
+        if self.generation is not None:
+            self.generation.fail(self._cancellation)
+        if self.pooled is not None:
+            self.pooled.fail(self._cancellation)
+
+    def check_cancelled(self) -> None:
+        """Raise the error with which it was cancelled, if it was."""
+        if self._cancellation is not None:
+            raise self._cancellation
 
     @contextlib.contextmanager
     def receiving(self) -> Iterator[Gained]:
@@ -162,31 +198,83 @@ class Exchange:
 
     def finish(self) -> None:
         """End the exchange. Without an outcome so far, the client must have left."""
+        if self._exchanges is not None:
+            self._exchanges.remove(self)
         record, generation = self.record, self.generation
         record.outcome = record.outcome or "client_gone"
         record.ended_time = time.monotonic()
         record.ignored = self.ignored.summary() or None
+        record.update = None  # it would keep this exchange alive
         if generation is not None:
             generation.close()
-            record.prompt_tokens = generation.prompt_tokens
-            record.cached_tokens = generation.cached_tokens
-            record.prefix_miss = generation.prefix_miss
-            record.output_tokens = generation.output_tokens
-            record.sequences = generation.records()
             record.finish_reasons = [
                 choice.finished.reason
                 for choice in generation.choices
                 if choice.finished is not None
             ]
-            times = [choice.sequence.last_token_time for choice in generation.choices]
-            record.last_token_time = max((t for t in times if t is not None), default=None)
+            if generation.request.parse:
+                record.reasoning_tokens = generation.reasoning_tokens
+            record.miss_place = generation.miss_place
         if self.pooled is not None:
             self.pooled.close()
+        self._note_progress()
+        self._telemetry.request_finished(record)
+
+    def _note_progress(self) -> None:
+        """Bring the record up to date with what the engine has done."""
+        record = self.record
+        if self.generation is not None:
+            note_generation(record, self.generation)
+        if self.pooled is not None:
             record.prompt_tokens = self.pooled.prompt_tokens
             record.cached_tokens = self.pooled.cached_tokens
             together = self.pooled.record()
             record.sequences = [] if together is None else [together]
-        self._telemetry.request_finished(record)
+
+
+def note_generation(record: RequestRecord, generation: Generation) -> None:
+    """Note how far a generation has come, in constant time for each choice."""
+    sequences = [choice.sequence for choice in generation.choices]
+    record.prompt_tokens = generation.prompt_tokens
+    record.cached_tokens = generation.cached_tokens
+    record.prefix_miss = generation.prefix_miss
+    record.output_tokens = generation.output_tokens
+    record.sequences = generation.records()
+    record.is_generated = generation.done
+    times = [one.last_token_time for one in sequences if one.last_token_time is not None]
+    record.last_token_time = max(times, default=None)
+    record.prompt_tokens_computed = sequences[0].prompt_tokens_computed
+    record.itl_max = max((one.longest_gap for one in sequences), default=0.0) or None
+    record.choices_happenings = [
+        (index, one) for index, sequence in enumerate(sequences) for one in sequence.happenings
+    ]
+    record.longest_steps = [step for one in sequences for step in one.longest_steps]
+
+
+class OpenExchanges:
+    """The counted requests that have not ended, by id."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Exchange] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, exchange: Exchange) -> None:
+        self._by_id[exchange.record.request_id] = exchange
+
+    def remove(self, exchange: Exchange) -> None:
+        self._by_id.pop(exchange.record.request_id, None)
+
+    def find(self, request_id: str) -> Exchange | None:
+        """Return the open request of this id, else of this trace id."""
+        found = self._by_id.get(request_id)
+        if found is not None:
+            return found
+        for exchange in self._by_id.values():
+            if exchange.record.trace_id == request_id:
+                return exchange
+        return None
 
 
 def new_request_id() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from service.api_keys import ApiKey
 from service.errors import UnauthorizedError
@@ -14,9 +14,10 @@ from service.tenants.caller import Caller
 class KeyRing:
     """Holds only the keys' SHA-256 digests. Keys of one alias belong to one tenant, which is known
     by the digest of the first of them. The requests of a server's only tenant may be prioritized
-    with any of its keys."""
+    with any of its keys. ``tracing``: aliases of the callers who may sample; empty: those whose
+    requests may be prioritized."""
 
-    def __init__(self, keys: Iterable[ApiKey]) -> None:
+    def __init__(self, keys: Iterable[ApiKey], tracing: Collection[str] = ()) -> None:
         keys = tuple(keys)
         owners: dict[str, str] = {}  # by alias
         for key in keys:
@@ -24,11 +25,13 @@ class KeyRing:
         shares = len(owners) > 1
         self._callers: dict[bytes, Caller] = {}  # by digest
         for text, key in (*((key.key, key) for key in keys), *((key.written, key) for key in keys)):
+            may_hurry = not shares or key.has_priority
             caller = Caller(
                 owner=owners[key.alias],
                 alias=key.alias,
                 shares=shares,
-                may_hurry=not shares or key.has_priority,
+                may_hurry=may_hurry,
+                may_sample=key.alias in tracing if tracing else may_hurry,
             )
             self._callers.setdefault(_digest(text.encode()), caller)
 

@@ -115,9 +115,12 @@ async def score_pairs(step: Step[_Made], body: bytes, client: Client) -> Scored[
 
 
 async def _cosines(vectors: list[bytes], num_firsts: int) -> list[float]:
-    firsts = [floats_of(vector) for vector in vectors[:num_firsts]]
+    """One pair at a time, then other streams: thousands of vectors take long to decode."""
+    first = floats_of(vectors[0])
     scores = []
     for index, vector in enumerate(vectors[num_firsts:]):
-        scores.append(cosine(firsts[0 if num_firsts == 1 else index], floats_of(vector)))
-        await asyncio.sleep(0)  # thousands of products would delay other streams
+        if num_firsts > 1:
+            first = floats_of(vectors[index])
+        scores.append(cosine(first, floats_of(vector)))
+        await asyncio.sleep(0)
     return scores

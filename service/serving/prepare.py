@@ -34,6 +34,7 @@ async def prepare(
     Raises QuireError.
     """
     exchange, noted = client.exchange, Noted()
+    exchange.record.preparing = noted
     context = RequestContext(
         request_id=exchange.record.request_id,
         arrival_time=exchange.record.received_time,
@@ -53,6 +54,7 @@ async def prepare(
 
 def _note(noted: Noted, exchange: Exchange) -> None:
     record, now = exchange.record, time.monotonic()
+    record.preparing = None
     noted.enter(None, now)  # a killed or abandoned process has reported no end
     record.model = noted.model or record.model
     record.stream = noted.stream or record.stream
@@ -67,6 +69,7 @@ def _note(noted: Noted, exchange: Exchange) -> None:
 async def start(prepared: PreparedGeneration, client: Client) -> Generation:
     """Start a prepared generation. Raises QuireError, in which case nothing is running."""
     generator, exchange = client.services.generator, client.exchange
+    exchange.check_cancelled()
     generation = await generator.start(prepared.generation, exchange.caller)
     exchange.began(generation)
     return generation

@@ -14,9 +14,14 @@ from service.engine.silence import EngineFigures, EngineStatus, engine_figures, 
 from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
+from service.overview.overviews import Overviews
 from service.preparation.jobs import Limits
 from service.preparation.preparation import Preparation
+from service.records.load_trace import LoadTrace
+from service.records.records import Records
+from service.serving.exchange import OpenExchanges
 from service.settings import ServiceSettings
+from service.store.archive import RequestArchive
 from service.store.store import ResponseStore
 from service.supervision.page import Supervision
 from service.telemetry.observer import Telemetry
@@ -45,6 +50,11 @@ class Services:
     metrics_pages: ScrapePages
     upload_room: UploadRoom
     answer_room: UploadRoom
+    overviews: Overviews
+    records: Records
+    exchanges: OpenExchanges = field(default_factory=OpenExchanges)
+    archive: RequestArchive | None = None
+    load_trace: LoadTrace = field(default_factory=LoadTrace)
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property

@@ -76,6 +76,10 @@ class ResponseStore:
         self._tried = asyncio.Event()  # to connect, with or without success
 
     @property
+    def is_configured(self) -> bool:
+        return self._place is not None
+
+    @property
     def available(self) -> bool:
         return self._up
 

@@ -14,6 +14,7 @@ def banner(
     needs_key: bool,
     note: str = "",
     grpc_port: int | None = None,
+    admin: ServerAddress | None = None,
 ) -> str:
     """Return the text: where the server listens and what to try, while ``model`` loads from
     ``path``."""
@@ -26,7 +27,9 @@ def banner(
         f"  OpenAI base URL  {url}/v1",
         f"  Anthropic's      {url}",
         f"  API docs         {url}/docs",
-        f"  metrics          {url}/metrics",
+        # With keys, metrics are not public.
+        *([] if needs_key else [f"  metrics          {url}/metrics"]),
+        *([f"  admin API        {admin.url}/admin/v1"] if admin else []),
         *([f"  gRPC             {address.local_host}:{grpc_port}"] if grpc_port else []),
         f"  dashboard        quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",

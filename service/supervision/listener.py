@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from dataclasses import dataclass
 
 BACKLOG = 2048
+# From a server's port to the one of its admin API, unless that is set.
+ADMIN_PORT_DISTANCE = 10_000
+_MOST_PORT = 65_535
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
@@ -24,6 +28,19 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
+
+
+def open_admin_socket(host: str, port: int | None, *, public_port: int) -> socket.socket:
+    """Return the socket of the admin API. ``port``: as set; None: the public one plus
+    ``ADMIN_PORT_DISTANCE``, or any free one if that is taken, so that any number of servers start
+    on one machine. Raises OSError."""
+    if port is not None:
+        return open_listening_socket(host, port)
+    usual = public_port + ADMIN_PORT_DISTANCE
+    if usual <= _MOST_PORT:
+        with contextlib.suppress(OSError):
+            return open_listening_socket(host, usual)
+    return open_listening_socket(host, 0)
 
 
 @dataclass(frozen=True, slots=True)

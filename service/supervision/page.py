@@ -19,6 +19,11 @@ class Supervision:
         self._page = page
 
     @property
+    def restarts_engines(self) -> bool:
+        """True if there is a supervisor, which replaces engines that die or hang."""
+        return self._page is not None
+
+    @property
     def problem(self) -> str | None:
         """The reason why requests should not wait for the next engine; None if they may."""
         page = self._page

@@ -49,7 +49,11 @@ from service.supervision.child_process import (
 )
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
-from service.supervision.listener import ServerAddress, open_listening_socket
+from service.supervision.listener import (
+    ServerAddress,
+    open_admin_socket,
+    open_listening_socket,
+)
 from service.supervision.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
 from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
 
@@ -62,6 +66,19 @@ WORKER_STOP_SECONDS = 10.0
 _PROBE_TIMEOUT_SECONDS = 0.5
 
 _log = get_logger()
+
+
+class _CannotListenError(OSError):
+    """A port is taken, or an address is not this machine's."""
+
+
+@contextlib.contextmanager
+def _listening_on(host: str, port: int | None) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = host if port is None else f"{host}:{port}"
+        raise _CannotListenError(f"cannot listen on {where}: {error.strerror or error}") from error
 
 
 class _StopNowError(Exception):
@@ -170,36 +187,56 @@ class Supervisor:
             self._stderr.close()
 
     def _run(self) -> int:
-        try:
-            listener = open_listening_socket(self._settings.host, self._settings.port)
-        except OSError as error:
-            where = f"{self._settings.host}:{self._settings.port}"
-            self._stderr.write(f"quire: cannot listen on {where}: {error.strerror or error}")
-            return 1
-        with listener, runtime_directory() as directory, self._signal_pipe() as wakeups:
-            address = ServerAddress.of(listener)
+        with contextlib.ExitStack() as stack:
             try:
-                worker, engine = self._plan(directory, listener, kept_memory(directory))
-            except OSError as error:
-                self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
+                listeners = [stack.enter_context(one) for one in self._listeners()]
+            except _CannotListenError as error:
+                self._stderr.write(f"quire: {error}")
                 return 1
-            self._children = [worker, engine]
-            self._print_banner(address)
-            self._loading_since = time.monotonic()
-            try:
-                for child in self._children:
-                    child.start()
-                self._keep_alive(address, wakeups)
-                # The worker accepts connections while it drains; after that none may wait in the
-                # backlog.
+            directory = stack.enter_context(runtime_directory())
+            return self._serve(listeners, directory, stack.enter_context(self._signal_pipe()))
+
+    def _listeners(self) -> Iterator[socket.socket]:
+        """Yield the public socket, then the admin API's, if there is one. Raises
+        _CannotListenError."""
+        settings = self._settings
+        with _listening_on(settings.host, settings.port):
+            listener = open_listening_socket(settings.host, settings.port)
+        yield listener
+        if settings.admin:
+            public_port = ServerAddress.of(listener).port
+            with _listening_on(settings.admin_host, settings.admin_port):
+                admin = open_admin_socket(
+                    settings.admin_host, settings.admin_port, public_port=public_port
+                )
+            yield admin
+
+    def _serve(self, listeners: list[socket.socket], directory: Path, wakeups: int) -> int:
+        address = ServerAddress.of(listeners[0])
+        admin = ServerAddress.of(listeners[1]) if self._settings.admin else None
+        try:
+            worker, engine = self._plan(directory, listeners)
+        except OSError as error:
+            self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
+            return 1
+        self._children = [worker, engine]
+        self._print_banner(address, admin)
+        self._loading_since = time.monotonic()
+        try:
+            for child in self._children:
+                child.start()
+            self._keep_alive(address, wakeups)
+            # The worker accepts connections while it drains; after that none may wait in the
+            # backlog.
+            for listener in listeners:
                 listener.close()
-                self._stop(worker, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
-                self._stop(engine, ENGINE_STOP_SECONDS, wakeups)
-            except _StopNowError as second:
-                _log.warning("killing everything", signal=signal.Signals(second.number).name)
-                return 128 + second.number
-            finally:
-                self._kill_all()
+            self._stop(worker, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
+            self._stop(engine, ENGINE_STOP_SECONDS, wakeups)
+        except _StopNowError as second:
+            _log.warning("killing everything", signal=signal.Signals(second.number).name)
+            return 128 + second.number
+        finally:
+            self._kill_all()
         if self._failure:
             self._stderr.write(f"quire: {self._failure}")
             return 1
@@ -208,8 +245,10 @@ class Supervisor:
 
     # --- the children ---------------------------------------------------------------------------
 
-    def _plan(self, directory: Path, listener: socket.socket, ledger: int) -> tuple[_Child, _Child]:
+    def _plan(self, directory: Path, listeners: list[socket.socket]) -> tuple[_Child, _Child]:
         settings = self._settings
+        flags = ("--listen-fd", "--admin-fd")
+        ledger, history = (kept_memory(directory, name) for name in ("ledger", "history"))
         pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
         self._page = Page(pages["supervisor"], create=True)
         self._page[Sign.BEATS] = time.monotonic()
@@ -222,8 +261,12 @@ class Supervisor:
                 f"--beats={pages['worker']}",
                 f"--supervisor-page={pages['supervisor']}",
                 f"--model-dir={self._model_dir}",
-                f"--listen-fd={listener.fileno()}",
+                *(
+                    f"{flag}={listener.fileno()}"
+                    for flag, listener in zip(flags, listeners, strict=False)
+                ),
                 f"--ledger-fd={ledger}",
+                f"--history-fd={history}",
                 *to_argv(settings),
             ],
             # Arguments can be read by every user of the machine; the environment cannot.
@@ -232,7 +275,7 @@ class Supervisor:
             silence=Silence(self._tick),
             inactivity=Silence(self._tick),
             hangs=lambda page, silent, _: worker_hangs(page, silent, settings.worker_hang_timeout),
-            inherit=(listener.fileno(), ledger),
+            inherit=(*(listener.fileno() for listener in listeners), ledger, history),
         )
         engine = _Child(
             "engine",
@@ -343,7 +386,7 @@ class Supervisor:
 
     # --- terminal, signals ----------------------------------------------------------------------
 
-    def _print_banner(self, address: ServerAddress) -> None:
+    def _print_banner(self, address: ServerAddress, admin: ServerAddress | None) -> None:
         text = banner(
             address,
             model=self._model,
@@ -351,6 +394,7 @@ class Supervisor:
             needs_key=bool(self._settings.keys),
             note=self._note,
             grpc_port=self._settings.grpc_port,
+            admin=admin,
         )
         self._stdout.write(text)
 

@@ -12,6 +12,7 @@ from observability import catalogue
 from observability.metrics import MetricRegistry
 from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.engine_totals import EngineTotals
+from service.telemetry.observed import Observed
 
 _NO_STATE = EngineStats()
 _NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
@@ -25,8 +26,9 @@ class EngineTelemetry:
     and ``publish`` sets gauges and counters from it.
     """
 
-    def __init__(self, metrics: MetricRegistry) -> None:
+    def __init__(self, metrics: MetricRegistry, observed: Observed) -> None:
         model = metrics.models[0]
+        self._observed = observed
         self.read: Callable[[], EngineFigures] = lambda: _NO_FIGURES
         self._metrics = metrics
         self._model = model
@@ -84,6 +86,8 @@ class EngineTelemetry:
         self._observe_gaps(outputs)
         if outputs.phase is not None:
             self._step_seconds[outputs.phase].observe(outputs.step_seconds)
+            if outputs.step_seconds > self._observed.longest_step:
+                self._observed.longest_step = outputs.step_seconds
             self._step_tokens.observe(outputs.step_tokens)
             self._step_sequences.observe(outputs.step_sequences)
         self.on_stats(outputs.stats)
@@ -140,7 +144,9 @@ class EngineTelemetry:
     def _observe_gaps(self, outputs: StepOutputs) -> None:
         now, packed = outputs.time, outputs.handles
         if packed and packed == self._batch:
-            self._gaps.observe(now - self._batch_time, len(packed) // _HANDLE_BYTES)
+            gap, times = now - self._batch_time, len(packed) // _HANDLE_BYTES
+            self._gaps.observe(gap, times)
+            self._observed.gaps.append((gap, times))
             self._batch_time = now
         elif packed:
             last_token = self._last_tokens()
@@ -149,6 +155,7 @@ class EngineTelemetry:
             for before, times in Counter(map(last_token.get, array("q", packed))).items():
                 if before is not None:
                     self._gaps.observe(now - before, times)
+                    self._observed.gaps.append((now - before, times))
             self._batch, self._batch_time = packed, now
         if outputs.finished:
             last_token = self._last_tokens()

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from engine.messages import Heartbeat, StepOutputs
+from observability.metrics import MetricRegistry
+from observability.tracing import IdentityTracer
+from service.telemetry.observed import Observed
 from service.telemetry.record import RequestRecord
+from service.telemetry.traces import RequestTraces
 
 if TYPE_CHECKING:
     from service.engine.link import EngineState
@@ -19,8 +23,15 @@ if TYPE_CHECKING:
 class Telemetry(Protocol):
     """All calls come from the worker's event loop and must not block."""
 
+    metrics: MetricRegistry
+    observed: Observed
+    traces: RequestTraces
+
     def request_started(self, record: RequestRecord) -> None:
         """A request arrived. May set ``trace_id`` and ``span_id`` on the record."""
+
+    def caller_trusted(self, record: RequestRecord) -> None:
+        """Its caller may decide whether it is traced, by the sampled flag of its trace context."""
 
     def request_described(self, record: RequestRecord) -> None:
         """Its model and parameters are known, and the engine has it."""
@@ -38,6 +49,9 @@ class Telemetry(Protocol):
     def on_state(self, state: EngineState) -> None:
         """The engine's state changed (connecting, loading, ready, lost)."""
 
+    def admin_request(self, scope: str, result: str) -> None:
+        """A request to the admin API has ended; it is nothing else that is counted here."""
+
     def read_engine(self, read: Callable[[], EngineFigures]) -> None:
         """Set what is called for each metrics page, for figures that move without a message."""
 
@@ -46,10 +60,28 @@ class Telemetry(Protocol):
         scraper that accepts ``accept``."""
 
 
+class RequestWatcher(Protocol):
+    """Called on the event loop; must not block."""
+
+    def began(self, record: RequestRecord) -> None:
+        """A request arrived; its record fills up until it has ended."""
+
+    def ended(self, record: RequestRecord, seconds: Mapping[str, float]) -> None:
+        """A request has ended, perhaps one of the worker before. ``seconds``: of its phases."""
+
+
 class NoTelemetry:
     """Ignores everything."""
 
+    def __init__(self) -> None:
+        self.metrics = MetricRegistry(["none"])
+        self.observed = Observed()
+        self.traces = RequestTraces(IdentityTracer())
+
     def request_started(self, record: RequestRecord) -> None:
+        return
+
+    def caller_trusted(self, record: RequestRecord) -> None:
         return
 
     def request_described(self, record: RequestRecord) -> None:
@@ -65,6 +97,9 @@ class NoTelemetry:
         return
 
     def on_state(self, state: EngineState) -> None:
+        return
+
+    def admin_request(self, scope: str, result: str) -> None:
         return
 
     def read_engine(self, read: Callable[[], EngineFigures]) -> None:

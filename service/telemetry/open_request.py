@@ -76,4 +76,5 @@ def decode_open(text: bytes) -> RequestRecord:
         flags = TraceFlags(int(opened.sampled))
         parent = SpanContext(trace_id, opened.parent_span_id, is_remote=True, trace_flags=flags)
     record.identity = SpanIdentity(trace_id, int(opened.span_id, 16), opened.sampled, parent)
+    record.traced = opened.sampled
     return record

@@ -5,7 +5,7 @@ Pure functions; ``observability.phases`` says when each phase begins and ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.messages import Finished
 from observability import phases
@@ -97,7 +97,7 @@ def _together(sequences: Sequence[Finished]) -> Finished:
     )
 
 
-def other_seconds(record: RequestRecord, seconds: dict[str, float], ended: float) -> float:
+def other_seconds(record: RequestRecord, seconds: Mapping[str, float], ended: float) -> float:
     """Return what the phases leave of the whole request. ``seconds``: as ``seconds_of`` returns
     them."""
     flush = record.flush
@@ -106,6 +106,17 @@ def other_seconds(record: RequestRecord, seconds: dict[str, float], ended: float
     decoded = record.last_token_time
     accounted += min(flush.seconds, max(0.0, flush.end - (decoded or flush.begin)))
     return max(0.0, ended - record.received_time - accounted)
+
+
+def mean_gap(sequences: Sequence[Finished]) -> float | None:
+    """Return the mean time between two tokens of a choice; None if no choice has two."""
+    gaps, seconds = 0, 0.0
+    for sequence in sequences:
+        first, last = sequence.first_token_time, sequence.last_token_time
+        if first is not None and last is not None and sequence.output_tokens > 1:
+            gaps += sequence.output_tokens - 1
+            seconds += last - first
+    return seconds / gaps if gaps else None
 
 
 def earliest(times: Iterable[float | None]) -> float | None:

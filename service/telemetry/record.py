@@ -6,13 +6,17 @@ end. It holds no content: no prompt, no output, no key (but the alias of one).
 
 from __future__ import annotations
 
+import heapq
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from engine.messages import Finished, PrefixMiss
 from observability import phases
 from observability.tracing import SpanIdentity
+from service.engine.happenings import Happening, LongStep
+from service.generation.request import MessagePlace
 
 
 class Interval(NamedTuple):
@@ -23,7 +27,15 @@ class Interval(NamedTuple):
     end: float
 
 
+class Preparing(Protocol):
+    """A request while it is prepared. ``reached``: the phase that a process works on now."""
+
+    @property
+    def reached(self) -> Interval | None: ...
+
+
 _MOST_INTERVALS = 64
+_MOST_WAITS = 16  # of a request that are kept one by one
 _SHORTEST_WAIT_SECONDS = 0.001
 
 
@@ -39,20 +51,33 @@ def add_interval(intervals: list[Interval], added: Interval) -> None:
 @dataclass(slots=True)
 class Flush:
     """How long writes waited for the client: ``seconds`` in all, between the two times. A write
-    that ends within a millisecond has not waited for anybody."""
+    that ends within a millisecond has not waited for anybody. ``waiting_since``: when the write
+    began that has not ended."""
 
     seconds: float = 0.0
     begin: float = 0.0
     end: float = 0.0
+    waits: list[tuple[float, float]] = field(default_factory=list)  # a heap: seconds, begin
+    waiting_since: float | None = None
 
     def waited(self, begin: float, end: float) -> None:
         """Add one write's wait."""
+        self.waiting_since = None
         if end - begin < _SHORTEST_WAIT_SECONDS:
             return
         if not self.seconds:
             self.begin = begin
         self.seconds += end - begin
         self.end = end
+        if len(self.waits) < _MOST_WAITS:
+            heapq.heappush(self.waits, (end - begin, begin))
+        else:
+            heapq.heappushpop(self.waits, (end - begin, begin))
+
+    @property
+    def longest(self) -> list[tuple[float, float]]:
+        """When the longest waits began, and how long they were."""
+        return [(begin, seconds) for seconds, begin in self.waits]
 
 
 @dataclass(slots=True)
@@ -74,7 +99,9 @@ class RequestRecord:
     tracestate: str | None = None
     trace_id: str = ""
     span_id: str = ""
-    identity: SpanIdentity | None = None  # the same ids, and whether this trace is exported
+    identity: SpanIdentity | None = None  # the same ids, and what the sampler decided
+    traced: bool = False  # its trace is exported, as far as is known by now
+    kept_because: str | None = None  # one of kept_traces.KeptBecause, if not sampled
 
     model: str = ""  # a name the server serves, never the caller's text; "" while unknown
     operation: str = ""  # gen_ai.operation.name
@@ -97,12 +124,20 @@ class RequestRecord:
     waiting: int | None = (
         None  # sequences that were waiting when the request was admitted or refused
     )
+    limited_by: str | None = None  # what limited the server then, see admin_api.Condition
     asked: str | None = None  # what no route takes: the path, cut and made safe to log
     finish_reasons: list[str] = field(default_factory=list)
     prompt_tokens: int = 0
+    prompt_tokens_computed: int = 0  # so far
     cached_tokens: int = 0
     prefix_miss: PrefixMiss | None = None  # why the prefix cache had no more of the prompt
+    miss_place: MessagePlace | None = None  # of the first token that it did not have
     output_tokens: int = 0
+    reasoning_tokens: int = 0  # of them
+    itl_max: float | None = None  # the longest time between two tokens of a choice
+    happenings: list[Happening] = field(default_factory=list)  # to the request as a whole
+    choices_happenings: list[tuple[int, Happening]] = field(default_factory=list)
+    longest_steps: list[LongStep] = field(default_factory=list)  # of each choice's life
     intervals: list[Interval] = field(default_factory=list)  # of receive, render and tokenize
     prepared_time: float | None = None  # what the engine is to do was known, or was refused
     flush: Flush = field(default_factory=Flush)
@@ -110,6 +145,11 @@ class RequestRecord:
     last_token_time: float | None = None
     ended_time: float | None = None
     sequences: list[Finished] = field(default_factory=list)  # the engine's record per choice
+    is_generated: bool = False  # the engine has nothing more to do for it
+
+    # Of a live request only.
+    preparing: Preparing | None = None
+    update: Callable[[], None] | None = None  # brings what the engine does up to date
 
     def received_body(self) -> None:
         """The body was read, or will not be read any further."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from engine.messages import Finished, Heartbeat, PrefixMiss, StepOutputs
+from engine.messages import Heartbeat, PrefixMiss, StepOutputs
 from observability import catalogue
-from observability.catalogue import OTHER_KEY, OTHER_MODEL, MetricKind, Scope
+from observability.aliases import ALIASES
+from observability.byte_ring import ByteRing
+from observability.catalogue import OTHER_KEY, OTHER_MODEL
 from observability.logging import (
     get_logger,
     log_request,
@@ -23,24 +25,33 @@ from observability.logging import (
 )
 from observability.metrics import MetricRegistry
 from observability.open_requests import OpenRequests
-from observability.outcomes import NO_ROUTE, OutcomeGroup, Trait, group_of, is_outcome
+from observability.outcomes import NO_ROUTE, ROUTES, OutcomeGroup, Trait, group_of, is_outcome
 from observability.phases import PHASES
 from observability.tracing import IdentityTracer, Tracer
+from observability.usage_table import UsageTable
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures
+from service.telemetry.ended_requests import EndedRequests
 from service.telemetry.engine import EngineTelemetry
 from service.telemetry.line_budget import LineBudget
 from service.telemetry.loop_holds import LoopHolds
+from service.telemetry.observations import RequestObservations
+from service.telemetry.observed import Observed
+from service.telemetry.observer import RequestWatcher
 from service.telemetry.open_request import encode_open
-from service.telemetry.phases import other_seconds, seconds_of
+from service.telemetry.phases import mean_gap, other_seconds, seconds_of
 from service.telemetry.record import RequestRecord
 from service.telemetry.request_series import create_request_series, unserved
-from service.telemetry.spans import phase_spans, server_span
+from service.telemetry.traces import RequestTraces
+from service.telemetry.usage import usage_of_request
 
 LOOP_LAG_INTERVAL_SECONDS = 0.25
 # Of the ledger: requests that are open beyond these are counted, but if the worker is killed, their
 # ends have no log line and no span.
 OPEN_REQUEST_ROWS = 2048
+USAGE_ROWS = 2048
+# Of the ledger, for records of ended requests on their way to the database: about 3,000.
+ENDED_BYTES = 4 * 1024 * 1024
 CUT_OUTCOME = "error:worker"
 
 _log = get_logger()
@@ -50,7 +61,11 @@ class Telemetry:
     """``models``: the model's names, the primary one first. ``keys``: the aliases of API keys.
     ``log_clients``: keep clients' addresses and user agents. ``dropped_log_lines`` returns how many
     log lines were lost since the start. ``ledger_descriptor``: of the memory that the next worker
-    continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive."""
+    continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive.
+    ``metrics_aliases``: a key of ``observability.aliases.ALIASES``. ``records``
+    hears of each request that begins and ends. ``keeps_requests``: there is a database for them.
+    ``newest_names``: see ``RequestTraces``.
+    """
 
     def __init__(
         self,
@@ -63,21 +78,36 @@ class Telemetry:
         dropped_log_lines: Callable[[], int] = lambda: 0,
         ledger_descriptor: int | None = None,
         serves_grpc: bool = False,
+        newest_names: bool = False,
+        metrics_aliases: str = "none",
+        records: RequestWatcher | None = None,
+        keeps_requests: bool = False,
     ) -> None:
+        self._records = records
         self.metrics = MetricRegistry(
             models,
             label_values={catalogue.KEY.name: keys},
             open_requests=OPEN_REQUEST_ROWS,
+            usage_rows=USAGE_ROWS,
+            ring_bytes=ENDED_BYTES if keeps_requests else 0,
             descriptor=ledger_descriptor,
+            aliases=ALIASES[metrics_aliases],
         )
         self._ledger = self.metrics.ledger
         self.open_requests = OpenRequests(self._ledger)
         self._rows: dict[str, int] = {}  # by request id
+        self.usage = UsageTable(
+            self._ledger, (*keys, OTHER_KEY), (*self.metrics.models, OTHER_MODEL), ROUTES
+        )
+        self.ended_requests = EndedRequests(
+            ByteRing(self._ledger), self.metrics[catalogue.TELEMETRY_DROPPED].labels("records").inc
+        )
         self._models = frozenset(models)
-        self._keys = frozenset(keys)
         self._log_clients = log_clients
         self._tracer = tracer or IdentityTracer()
-        self._engine = EngineTelemetry(self.metrics)
+        self.traces = RequestTraces(self._tracer, newest_names=newest_names)
+        self.observed = Observed()
+        self._engine = EngineTelemetry(self.metrics, self.observed)
         self._dropped = {
             "spans": self._tracer.dropped_spans,
             "log_lines": dropped_log_lines,
@@ -85,15 +115,9 @@ class Telemetry:
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._received = self.metrics.series(catalogue.REQUESTS_RECEIVED)
         self._requests = self.metrics.series(catalogue.REQUESTS)
-        self._handovers = self.metrics.series(catalogue.HANDOVERS)
-        self._key_tokens = self.metrics.series(catalogue.KEY_TOKENS)
-        self.holds = LoopHolds(self.metrics.series(catalogue.EVENT_LOOP_HOLD_SECONDS)().observe)
+        self._observations = RequestObservations(self.metrics, keys)
+        self.holds = LoopHolds(self._observe_hold)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
-        self._histograms = {
-            metric: self.metrics.series(metric)
-            for metric in catalogue.METRICS
-            if metric.kind is MetricKind.HISTOGRAM and metric.scope in (Scope.MODEL, Scope.REQUEST)
-        }
         self._unrouted_lines = LineBudget()
         self.metrics[catalogue.BUILD_INFO].info(
             {"version": version, "python": platform.python_version()}
@@ -105,9 +129,7 @@ class Telemetry:
 
     def request_started(self, record: RequestRecord) -> None:
         """Join the record to its caller's trace or start a new one, and count it as in progress."""
-        identity = self._tracer.begin(record.traceparent, record.tracestate)
-        record.identity = identity
-        record.trace_id, record.span_id = identity.trace_id_hex, identity.span_id_hex
+        self.traces.begin(record)
         record.client_request_id = sound_client_request_id(record.client_request_id)
         record.client_address = printable(record.client_address) if self._log_clients else None
         record.user_agent = printable(record.user_agent) if self._log_clients else None
@@ -119,6 +141,12 @@ class Telemetry:
             self._rows[record.request_id] = row
         self._still_alive()
         self.holds.request_begins()
+        if self._records is not None:
+            self._records.began(record)
+
+    def caller_trusted(self, record: RequestRecord) -> None:
+        """Let the sampled flag of the request's caller decide whether its trace is exported."""
+        self.traces.trust_caller(record)
 
     def request_described(self, record: RequestRecord) -> None:
         """Note for the next worker what is known of an open request by now."""
@@ -131,8 +159,9 @@ class Telemetry:
         ``record.first_token_time``."""
         if record.first_token_time is not None:
             seconds = record.first_token_time - record.received_time
+            self.observed.first_tokens.append(seconds)
             with self._ledger:
-                self._observe(record, catalogue.TIME_TO_FIRST_TOKEN, seconds)
+                self._observations.first_token(record)
                 self.request_described(record)
 
     def request_finished(self, record: RequestRecord) -> None:
@@ -154,15 +183,21 @@ class Telemetry:
     def _end(self, record: RequestRecord, ended: float, row: int | None) -> None:
         model = record.model if record.model in self._models else OTHER_MODEL
         seconds = seconds_of(record)
+        early = record.traced
+        self.traces.decide(record)
         # Together, so that a request is neither counted twice nor lost if this worker is killed.
         with self._ledger:
             self._in_progress(record.route).dec()
             self._requests(model, record.route, record.outcome).inc()
-            self._observe_at_end(record, ended, seconds)
+            self._observations.ended(record, ended, seconds)
+            if record.traced and not early:
+                self._observations.traced_at_last(record)
+            self.usage.count(time.time(), *usage_of_request(record, ended))
+            if self._records is not None:
+                self._records.ended(record, seconds)
             if row is not None:
                 self.open_requests.remove(row)
-        if record.identity is not None and record.identity.sampled:
-            self._tracer.write(record.identity, server_span(record), phase_spans(record))
+        self.traces.write(record)
         if record.route == NO_ROUTE and not self._may_log_unrouted():
             return
         log_request(
@@ -177,46 +212,6 @@ class Telemetry:
         if left_out:
             _log.warning("did not log some requests that no route takes", count=left_out)
         return True
-
-    def _observe_at_end(
-        self, record: RequestRecord, ended: float, seconds: Mapping[str, float]
-    ) -> None:
-        self._observe(record, catalogue.E2E_SECONDS, ended - record.received_time)
-        for phase, spent in seconds.items():
-            self._observe(record, catalogue.PHASE_SECONDS, spent, phase)
-        if not record.sequences:
-            return
-        preemptions = sum(sequence.preemptions for sequence in record.sequences)
-        self._observe(record, catalogue.REQUEST_PROMPT_TOKENS, record.prompt_tokens)
-        if record.generates:
-            self._observe(record, catalogue.REQUEST_GENERATED_TOKENS, record.output_tokens)
-        self._observe(record, catalogue.REQUEST_PREEMPTIONS, preemptions)
-        handovers = sum(sequence.handovers for sequence in record.sequences)
-        if handovers and record.model in self._models:
-            self._handovers(record.model).inc(handovers)
-        self._count_tokens(record)
-
-    def _count_tokens(self, record: RequestRecord) -> None:
-        """Count what the engine did for a key, whether or not the client stayed for it."""
-        if all(one.first_scheduled_time is None for one in record.sequences):
-            return
-        key = record.key if record.key in self._keys else OTHER_KEY
-        self._key_tokens(key, "prompt").inc(max(0, record.prompt_tokens - record.cached_tokens))
-        self._key_tokens(key, "cached").inc(record.cached_tokens)
-        self._key_tokens(key, "output").inc(record.output_tokens)
-
-    def _observe(
-        self, record: RequestRecord, metric: catalogue.Metric, value: float, *labels: str
-    ) -> None:
-        if record.model in self._models:
-            model = record.model
-        elif metric.scope is Scope.REQUEST:
-            model = OTHER_MODEL
-        else:
-            return  # no model, no engine work
-        identity = record.identity
-        exemplar = identity.trace_id if identity is not None and identity.sampled else None
-        self._histograms[metric](model, *labels).observe(value, exemplar)
 
     def end_cut_request(self, record: RequestRecord, row: int) -> None:
         """End a request that the worker before was serving when it died. ``row``: where the ledger
@@ -252,7 +247,17 @@ class Telemetry:
         """Set what is called for each metrics page, for figures that move without a message."""
         self._engine.read = read
 
+    # --- the admin API ------------------------------------------------------------------------
+
+    def admin_request(self, scope: str, result: str) -> None:
+        """Count a request to the admin API."""
+        self.metrics[catalogue.ADMIN_REQUESTS].labels(scope, result).inc()
+
     # --- the worker ---------------------------------------------------------------------------
+
+    def _observe_hold(self, seconds: float) -> None:
+        self.metrics[catalogue.EVENT_LOOP_HOLD_SECONDS].labels().observe(seconds)
+        self.observed.held(seconds)
 
     async def watch_event_loop(self) -> None:
         """Measure, until cancelled, how late the event loop wakes a timer."""
@@ -261,7 +266,9 @@ class Telemetry:
         while True:
             due = loop.time() + LOOP_LAG_INTERVAL_SECONDS
             await asyncio.sleep(LOOP_LAG_INTERVAL_SECONDS)
-            lag.observe(max(0.0, loop.time() - due))
+            late = max(0.0, loop.time() - due)
+            lag.observe(late)
+            self.observed.held(late)
             self._still_alive()
 
     def exposition(self, accept: str | None) -> tuple[bytes, str]:
@@ -298,6 +305,7 @@ def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, ob
     ``seconds``: of each phase."""
     ended = record.received_time if record.ended_time is None else record.ended_time
     routed = record.route != NO_ROUTE
+    gap = mean_gap(record.sequences)
     return {
         "request_id": record.request_id,
         "client_request_id": record.client_request_id,
@@ -330,7 +338,7 @@ def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, ob
         },
         "other_ms": round(other_seconds(record, seconds, ended) * 1e3, 3),
         "ttft_ms": _milliseconds(record.received_time, record.first_token_time),
-        "itl_mean_ms": _mean_gap_ms(record.sequences),
+        "itl_mean_ms": None if gap is None else round(gap * 1e3, 3),
         "total_ms": _milliseconds(record.received_time, record.ended_time),
         "preemptions": sum(sequence.preemptions for sequence in record.sequences),
         "handovers": sum(sequence.handovers for sequence in record.sequences),
@@ -351,13 +359,3 @@ def _prefix_fields(miss: PrefixMiss | None) -> dict[str, object]:
 
 def _milliseconds(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1e3, 3)
-
-
-def _mean_gap_ms(sequences: Sequence[Finished]) -> float | None:
-    gaps, seconds = 0, 0.0
-    for sequence in sequences:
-        first, last = sequence.first_token_time, sequence.last_token_time
-        if first is not None and last is not None and sequence.output_tokens > 1:
-            gaps += sequence.output_tokens - 1
-            seconds += last - first
-    return round(seconds / gaps * 1e3, 3) if gaps else None

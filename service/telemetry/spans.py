@@ -6,13 +6,15 @@ Pure functions: the record in, finished spans out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.messages import Finished
 from observability import phases, schema
+from observability.admin_api import EventKind
 from observability.outcomes import OutcomeGroup, group_of
 from observability.schema import Attribute
-from observability.tracing import FinishedSpan
+from observability.tracing import FinishedEvent, FinishedSpan, SpanLink
+from service.engine.happenings import Happening
 from service.telemetry.phases import before_engine, in_engine
 from service.telemetry.record import Interval, RequestRecord
 
@@ -20,11 +22,14 @@ _ERRORS = (OutcomeGroup.REFUSED, OutcomeGroup.FAILED)
 # The time between two phases that follow one another at once.
 _NOTHING_SECONDS = 50e-6
 
-_Attributes = dict[Attribute, int | float | None]
+_Attributes = dict[Attribute, str | int | float | None]
 
 
-def server_span(record: RequestRecord) -> FinishedSpan:
-    """``record`` must have ended."""
+def server_span(
+    record: RequestRecord, *, links: Sequence[SpanLink] = (), newest_names: bool = False
+) -> FinishedSpan:
+    """``record`` must have ended. ``newest_names``: also attributes that the conventions have not
+    released."""
     if record.ended_time is None:
         raise ValueError(f"request {record.request_id} has not ended")
     group = group_of(record.outcome)
@@ -53,8 +58,11 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         schema.ATTR_ERROR_FIELD: record.error_field,
         schema.ATTR_RETRY_AFTER: record.retry_after,
         schema.ATTR_WAITING: record.waiting,
+        schema.ATTR_KEPT: record.kept_because,
         **_protocol_attributes(record),
     }
+    if newest_names:
+        attributes |= _newest_attributes(record)
     name = schema.SPAN_REQUEST.name.format(
         operation=record.operation or record.route, model=record.model
     )
@@ -65,7 +73,44 @@ def server_span(record: RequestRecord) -> FinishedSpan:
         _wall_ns(record, record.ended_time),
         attributes,
         error=(record.error or record.outcome) if failed else None,
+        events=_events_of_the_whole(record),
+        links=links,
     )
+
+
+def _newest_attributes(record: RequestRecord) -> _Attributes:
+    first = record.first_token_time
+    return {
+        schema.ATTR_RESPONSE_MODEL: record.model or None,
+        schema.ATTR_FIRST_CHUNK: None if first is None else first - record.received_time,
+        schema.ATTR_REASONING_TOKENS: record.reasoning_tokens or None,
+    }
+
+
+def _events_of_the_whole(record: RequestRecord) -> list[FinishedEvent]:
+    """Return what happened to the request, and to choices that have no decode span."""
+    sequences = record.sequences
+    found = [_event(record, each, {}) for each in record.happenings]
+    for choice, each in record.choices_happenings:
+        if choice >= len(sequences) or sequences[choice].first_token_time is None:
+            found.append(_event(record, each, {schema.ATTR_CHOICE: choice}))
+    return found
+
+
+def _event(record: RequestRecord, happening: Happening, attributes: _Attributes) -> FinishedEvent:
+    """``attributes``: the choice, if it happened to one."""
+    kind, time, value = happening
+    declared = schema.EVENTS[kind]
+    if kind is EventKind.OUTPUT:
+        attributes[schema.ATTR_EVENT_TOKEN] = int(value)
+    elif kind is EventKind.GAP:
+        attributes[schema.ATTR_EVENT_SECONDS] = value
+    return FinishedEvent(declared, _wall_ns(record, time), attributes)
+
+
+def _stalled(record: RequestRecord, begin: float, seconds: float) -> FinishedEvent:
+    attributes: _Attributes = {schema.ATTR_EVENT_SECONDS: seconds}
+    return FinishedEvent(schema.EVENTS[EventKind.STALLED], _wall_ns(record, begin), attributes)
 
 
 def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | int | None]:
@@ -92,11 +137,19 @@ def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
             yield _span(record, one, {})
     for choice, sequence in enumerate(record.sequences):
         for one in in_engine(sequence):
-            yield _span(record, one, _engine_attributes(one.phase, choice, sequence))
+            events = []
+            if record.choices_happenings and one.phase == phases.DECODING.name:
+                events = [
+                    _event(record, each, {schema.ATTR_CHOICE: choice})
+                    for of, each in record.choices_happenings
+                    if of == choice
+                ]
+            yield _span(record, one, _engine_attributes(one.phase, choice, sequence), events)
     flush = record.flush
     if flush.seconds:
         waited = Interval(phases.FLUSHING.name, flush.begin, flush.end)
-        yield _span(record, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds})
+        stalls = [_stalled(record, begin, seconds) for begin, seconds in sorted(flush.longest)]
+        yield _span(record, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds}, stalls)
 
 
 def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attributes:
@@ -111,7 +164,12 @@ def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attribut
     return attributes
 
 
-def _span(record: RequestRecord, interval: Interval, attributes: _Attributes) -> FinishedSpan:
+def _span(
+    record: RequestRecord,
+    interval: Interval,
+    attributes: _Attributes,
+    events: Sequence[FinishedEvent] = (),
+) -> FinishedSpan:
     phase, begin, end = interval
     return FinishedSpan(
         schema.PHASE_SPANS[phase],
@@ -119,6 +177,7 @@ def _span(record: RequestRecord, interval: Interval, attributes: _Attributes) ->
         _wall_ns(record, begin),
         _wall_ns(record, end),
         attributes,
+        events=events,
     )
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 class Caller:
     """``owner``: the digest of the first key of the caller's tenant; empty if no key is needed.
     ``alias``: the name that logs and metrics have for it; None if no key is needed. ``shares``:
-    there are other tenants. ``may_hurry``: its requests may be prioritized over others'."""
+    there are other tenants. ``may_hurry``: its requests may be prioritized over others'.
+    ``may_sample``: the sampled flag of its trace context decides whether a request is traced."""
 
     owner: str = ""
     alias: str | None = None
     shares: bool = False
     may_hurry: bool = True
+    may_sample: bool = True
 
     def cache_salt(self, asked: str) -> str:
         """Return the salt under which the caller's prompts share blocks of the prefix cache.

@@ -64,6 +64,12 @@ class Turns:
     def waiting(self) -> int:
         return sum(map(len, self._queues.values()))
 
+    @property
+    def oldest_wait(self) -> float:
+        """Seconds that the request has waited that has waited longest; 0 if none waits."""
+        since = [waiter.since for queue in self._queues.values() for waiter in queue]
+        return time.monotonic() - min(since) if since else 0.0
+
     @asynccontextmanager
     async def turn(self, owner: str, size: int) -> AsyncIterator[None]:
         """Hold a slot while the block runs. ``size``: the bytes held from now on.

@@ -11,13 +11,17 @@ from engine.messages import PrefixMissReason
 from service.generation.request import Generation
 
 
-class Prefix(msgspec.Struct, frozen=True):
+class Prefix(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the prefix cache had of the prompts: ``matched`` tokens ``of`` all, and why no more of
-    the first prompt (``engine.messages.PrefixMissReason``)."""
+    the first prompt (``engine.messages.PrefixMissReason``). ``at_message`` (from 1) of
+    ``messages``, and its ``role``: where the first token lies that it did not have."""
 
     matched: int
     of: int
     stopped: str
+    at_message: int | None = None
+    messages: int | None = None
+    role: str | None = None
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -73,7 +77,8 @@ def _prefix(generation: Generation) -> Prefix | None:
     if reason is PrefixMissReason.SALT:
         # A salt keeps others from finding out what is cached; only the log has the reason.
         reason = PrefixMissReason.FIRST_SEEN
-    return Prefix(generation.cached_tokens, generation.prompt_tokens, reason.value)
+    place = generation.miss_place or (None, None, None)
+    return Prefix(generation.cached_tokens, generation.prompt_tokens, reason.value, *place)
 
 
 def _least(times: Iterable[float | None]) -> float | None:

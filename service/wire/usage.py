@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from service.generation.request import Generation
-from service.output.log import reasoning_tokens
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
@@ -29,13 +28,12 @@ def usage_of(generation: Generation, *, completion_tokens: int | None = None) ->
     request without output."""
     output = generation.output_tokens if completion_tokens is None else completion_tokens
     prompt = generation.prompt_tokens
-    reasoning = sum(reasoning_tokens(choice.events) for choice in generation.choices)
     return Usage(
         prompt,
         output,
         prompt + output,
         PromptTokensDetails(generation.cached_tokens),
-        CompletionTokensDetails(reasoning),
+        CompletionTokensDetails(generation.reasoning_tokens),
     )
 
 

@@ -140,25 +140,28 @@ def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) 
         if each["kind"] == "Deployment":
             assert met(each["spec"]["selector"]["matchLabels"]) == [name]
         elif each["kind"] == "Service":
-            assert met(each["spec"]["selector"]) == [name]
+            # The admin API has a separate Service for the server's pods.
+            assert met(each["spec"]["selector"]) == [name.removesuffix("-admin")]
 
 
 def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
         container = server_container(each)
         listening = {port["name"]: port["containerPort"] for port in container["ports"]}
-        flags = {"http": "--port", "grpc": "--grpc-port"}
+        flags = {"http": "--port", "grpc": "--grpc-port", "admin": "--admin-port"}
         assert listening == {
             name: int(container["args"][container["args"].index(flag) + 1])
             for name, flag in flags.items()
-            if flag in container["args"]
+            # Without a Service the admin API listens inside the pod only.
+            if flag in container["args"] and (name != "admin" or name in listening)
         }
         service = next(
             m
             for m in manifests
             if m["kind"] == "Service" and m["metadata"]["name"] == each["metadata"]["name"]
         )
-        assert [port["targetPort"] for port in service["spec"]["ports"]] == list(listening)
+        public = [name for name in listening if name != "admin"]
+        assert [port["targetPort"] for port in service["spec"]["ports"]] == public
 
 
 def test_grpc_has_a_port_only_if_one_is_configured(helm: Helm) -> None:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import functools
 import json
 import socket
 from collections.abc import Iterator
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from tests.dashboard.foreign_server import ForeignServer
 from tests.e2e.quire_server import QuireServer
 from tests.service.tiny_model import write_tiny_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _installed_components() -> Iterator[None]:
+    """Each page under test would look through everything that is installed."""
+    scan = functools.cache(manifest_scanner.scan_component_manifests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield
 
 
 @pytest.fixture

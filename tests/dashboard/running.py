@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dashboard.settings import ADMIN_VARIABLE, NO_ADMIN
 from tests.e2e.quire_server import ROOT, free_port, until
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ def chromium(driver: Playwright) -> Browser:
 
 
 @contextmanager
-def dashboard_of(server: str, log: Path, pids: list[int] | None = None) -> Iterator[str]:
+def dashboard_of(
+    server: str, log: Path, pids: list[int] | None = None, *, admin: str = NO_ADMIN
+) -> Iterator[str]:
     """``python -m dashboard`` looking at ``server``; its URL. Its process id is added to
-    ``pids``."""
+    ``pids``. ``admin``: URL of the server's admin API, without which /metrics is shown."""
     port = free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -42,7 +45,7 @@ def dashboard_of(server: str, log: Path, pids: list[int] | None = None) -> Itera
             cwd=ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", ADMIN_VARIABLE: admin},
         )
     if pids is not None:
         pids.append(process.pid)

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.session import poller_for
-from dashboard.settings import SERVERS_VARIABLE
+from dashboard.settings import ADMIN_VARIABLE, NO_ADMIN, SERVERS_VARIABLE
 from dashboard.words import UNKNOWN
 from observability import catalogue
 from tests.dashboard.drawn import tiles, words
@@ -20,6 +20,7 @@ APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
 @pytest.fixture
 def live(quire: QuireServer, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     monkeypatch.setenv(SERVERS_VARIABLE, quire.url)
+    monkeypatch.setenv(ADMIN_VARIABLE, NO_ADMIN)
     return AppTest.from_file(str(APP), default_timeout=60)
 
 

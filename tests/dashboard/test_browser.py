@@ -95,6 +95,7 @@ def test_moving_a_slider_does_not_lose_the_answer(
 ) -> None:
     before = gone(quire)
     ask_for_a_long_answer(page, dashboard)
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("slider", name="Top p").press("ArrowLeft")
     page.get_by_text("0.94", exact=True).wait_for()
     assert_answer_grows(page)

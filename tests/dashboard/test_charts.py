@@ -13,7 +13,7 @@ from dashboard.charts import COUNT, SPAN_SECONDS, Chart, Line, columns, specific
 from dashboard.poller import View
 from dashboard.reading import Reading, read
 from dashboard.series import History
-from dashboard.views.live import (
+from dashboard.views.metrics_only import (
     AMBER,
     BLUE,
     CHARTS,

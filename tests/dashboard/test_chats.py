@@ -7,14 +7,13 @@ import secrets
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.apis.ask import Message
 from dashboard.chats import Chat, Chats, browser_of
-from dashboard.client import ChatRequest, Generation
+from dashboard.client import Generation
 from dashboard.conversation import Conversation, Turn
 from tests.dashboard.foreign_server import ForeignServer
-from tests.dashboard.test_client import CHAT, Silence, finished, streams, text
+from tests.dashboard.test_client import CHAT, REQUEST, Silence, finished, streams, text
 from tests.e2e.quire_server import until
-
-REQUEST = ChatRequest("m", (("user", "Hi"),), 0.0, 1.0, 8)
 
 
 def nowhere(session: str) -> bool:
@@ -33,8 +32,12 @@ def generation(foreign: ForeignServer) -> Generation:
     return generation
 
 
+def turn(question: str, generation: Generation) -> Turn:
+    return Turn((Message("user", question),), (generation,))
+
+
 def chat(generation: Generation, browser: str = "mine", question: str = "Hi") -> Chat:
-    return Chat(browser, "first", Conversation([Turn(question, generation)]))
+    return Chat(browser, "first", Conversation([turn(question, generation)]))
 
 
 def test_a_page_that_is_loaded_again_has_its_chat(generation: Generation) -> None:
@@ -75,7 +78,7 @@ def test_a_copy_has_no_answer_that_still_grows(foreign: ForeignServer) -> None:
     foreign.replies[CHAT] = silence
     growing = Generation(foreign.url, REQUEST)
     until(lambda: growing.answer().chunks == 1, 20, "its beginning")
-    assert Conversation([Turn("Hi", growing)]).copy().turns == []
+    assert Conversation([turn("Hi", growing)]).copy().turns == []
     growing.cancel()
 
 
@@ -89,6 +92,7 @@ def test_the_longest_unused_are_forgotten_first(generation: Generation) -> None:
 
 
 def test_all_together_have_a_bound_in_characters(generation: Generation) -> None:
+    generation.forget_events()
     chats = Chats(most_characters=1000)
     for name in "abcdefgh":
         chats.keep(name, chat(generation, question="x" * 300))

@@ -12,12 +12,15 @@ from collections.abc import Callable
 import pytest
 
 from dashboard.answer import Answer, Ending
-from dashboard.client import ChatRequest, Generation
+from dashboard.apis.ask import Ask, Message
+from dashboard.apis.table import APIS
+from dashboard.client import Generation, Request
 from tests.dashboard.foreign_server import Exchange, ForeignServer
 from tests.e2e.quire_server import until
 
 CHAT = "/v1/chat/completions"
-REQUEST = ChatRequest("m", (("user", "Hi"),), temperature=0.5, top_p=0.9, max_tokens=8)
+HI = (Message("user", "Hi"),)
+REQUEST = Request(APIS[0], Ask("m", HI, temperature=0.5, top_p=0.9, max_tokens=8))
 
 
 def event(**chunk: object) -> str:
@@ -62,7 +65,8 @@ def test_it_asks_for_what_was_chosen_and_shows_the_key(foreign: ForeignServer) -
         streams(text("x", "stop"), "data: [DONE]\n\n")(exchange)
 
     foreign.replies[CHAT] = reply
-    request = ChatRequest("m", (("user", "Hi"),), 0.5, 0.9, 8, seed=7, thinking=False)
+    ask = Ask("m", HI, temperature=0.5, top_p=0.9, max_tokens=8, seed=7, thinking=False)
+    request = Request(APIS[0], ask)
     finished(Generation(foreign.url, request, api_key="secret"))
     assert seen == [
         (

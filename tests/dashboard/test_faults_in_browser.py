@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.dashboard.accessible import AXE, ours, violations
 from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import ROOT, QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, command_of, descendants, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-AXE = ROOT / "build" / "clients" / "node_modules" / "axe-core" / "axe.min.js"
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 STREAMS = 20
 
 pytestmark = [
@@ -72,13 +71,6 @@ def open_pages(browser: Browser, dashboard: str, said: list[str]) -> list[Page]:
     return pages
 
 
-def ours(message: ConsoleMessage) -> Iterator[str]:
-    """Streamlit finds out by trying which part of a deep link is its base: not ours to mend."""
-    address = message.location.get("url", "")
-    if message.type in ("error", "warning") and "/_stcore/" not in address:
-        yield f"{message.text} {address}"
-
-
 @contextmanager
 def load(server: QuireServer) -> Iterator[None]:
     """Streams that begin anew when they end, until the server is gone."""
@@ -118,14 +110,6 @@ def engine_of(server: QuireServer) -> int:
     )
 
 
-def violations(page: Page) -> list[str]:
-    if not AXE.exists():
-        return []
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)["violations"]
-    return [f"{rule['id']}: {[node['html'][:200] for node in rule['nodes']]}" for rule in found]
-
-
 def check(pages: list[Page], state: str, wrong: dict[str, list[str]]) -> None:
     for number, page in enumerate(pages):
         page.wait_for_timeout(200)  # drawn, and not in the middle of it
@@ -150,13 +134,13 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
     playground.get_by_test_id("stChatInputTextArea").press("Enter")
     playground.get_by_text("finish:").wait_for()
     check(pages, "idle", wrong)
-    assert fits(live)
+    until(lambda: fits(live), 10, "a page that fits")
     with load(server):
         live.locator(".quire-tile").filter(has_text="Running").get_by_text(
             re.compile(f"^{STREAMS} / ")
         ).wait_for()
         check(pages, "load", wrong)
-        assert fits(live)
+        until(lambda: fits(live), 10, "a page that fits")
         pid = engine_of(server)
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -169,7 +153,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
             assert "no traffic" not in text
             assert f"{STREAMS} requests in progress" in text
             check(pages, "hung", wrong)
-            assert fits(live)
+            until(lambda: fits(live), 10, "a page that fits")
         finally:
             os.kill(pid, signal.SIGCONT)
         assert server.process is not None

@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.__main__ import command, parse
-from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, servers
+from dashboard.__main__ import check, command, parse
+from dashboard.settings import (
+    ADMIN_VARIABLE,
+    DEFAULT_URL,
+    SERVERS_VARIABLE,
+    Server,
+    servers,
+    watched,
+)
 
 
 def test_without_a_word_it_looks_at_this_machine() -> None:
@@ -26,7 +33,37 @@ def test_the_command_line_refuses_a_wrong_address(capsys: pytest.CaptureFixture[
     assert "--url" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (SERVERS_VARIABLE, "nowhere"),
+        ("QUIRE_DASHBOARD_PRICES", "cheap"),
+        ("QUIRE_DASHBOARD_TRACE_URL", "nowhere"),
+    ],
+)
+def test_a_wrong_variable_ends_it_before_it_starts(name: str, value: str) -> None:
+    with pytest.raises(SystemExit, match=f"^quire dashboard: .*{value}"):
+        check({name: value})
+    check({})
+
+
 def test_streamlit_is_told_where_to_listen() -> None:
     line = command("127.0.0.1", 8600)
     assert line[line.index("--server.address") + 1] == "127.0.0.1"
     assert line[line.index("--server.port") + 1] == "8600"
+
+
+def test_an_admin_api_is_sought_where_quire_serve_puts_it() -> None:
+    (server,) = watched({SERVERS_VARIABLE: "http://a:8000"})
+    assert server == Server("http://a:8000", "http://a:18000")
+    assert server.name == "a:8000"
+    assert watched({SERVERS_VARIABLE: "http://a:60000"})[0].admin == ""
+    assert watched({SERVERS_VARIABLE: "http://[::1]:8000"})[0].admin == "http://[::1]:18000"
+
+
+def test_admin_apis_are_named_in_the_servers_order() -> None:
+    both = {SERVERS_VARIABLE: "http://a:1 http://b:1"}
+    named = watched({**both, ADMIN_VARIABLE: "none http://c:2/"})
+    assert [server.admin for server in named] == ["", "http://c:2"]
+    with pytest.raises(ValueError, match="names 1 admin APIs for 2 servers"):
+        watched({**both, ADMIN_VARIABLE: "http://c:2"})

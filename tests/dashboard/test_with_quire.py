@@ -10,11 +10,13 @@ import pytest
 
 from dashboard import server
 from dashboard.answer import Ending
-from dashboard.client import ChatRequest, Generation
+from dashboard.apis.ask import Ask, Message
+from dashboard.apis.table import APIS
+from dashboard.client import Generation, Request
 from dashboard.exposition import parse
+from dashboard.play.figures import cost, record
 from dashboard.poller import Poller
 from dashboard.reading import FAMILIES, SHOWN
-from dashboard.views.playground import cost, record
 from dashboard.words import duration, number
 from observability import catalogue
 from tests.e2e.quire_server import QuireServer, until
@@ -22,8 +24,9 @@ from tests.e2e.quire_server import QuireServer, until
 MODEL = "tiny"
 
 
-def request(max_tokens: int, model: str = MODEL) -> ChatRequest:
-    return ChatRequest(model, (("user", "Hello"),), 0.0, 1.0, max_tokens)
+def request(max_tokens: int, model: str = MODEL) -> Request:
+    messages = (Message("user", "Hello"),)
+    return Request(APIS[0], Ask(model, messages, temperature=0.0, max_tokens=max_tokens))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dashboard.words import count, duration, number, percent, plain_markdown
+from tests.examples import examples
 
 # With raw HTML and without: what is no HTML to one is text to the other.
 PARSERS = [MarkdownIt("commonmark"), MarkdownIt("gfm-like", {"html": False, "linkify": False})]
@@ -111,7 +112,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(PIECES)
 @example("`\\`![x](http://a/2.png)`")
 @example("\\`![x](http://a/2.png)\\`")
@@ -133,3 +134,23 @@ def test_no_text_is_an_image_to_a_markdown_parser(text: str) -> None:
 
 def test_a_code_block_that_is_still_growing_is_code() -> None:
     assert plain_markdown("```sh\necho $HO") == "```sh\necho $HO"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (r"So \(x^2\) it is", "So $x^2$ it is"),
+        (r"\[ a = b \]", "$$a = b$$"),
+        ("$$a = b$$", "$$a = b$$"),
+        ("where $x$ is", "where $x$ is"),
+        (r"$\frac{1}{2}$.", r"$\frac{1}{2}$."),
+        ("$5 and $6", r"\$5 and \$6"),
+        ("from $5 to 10$", r"from \$5 to 10\$"),
+        ("$HOME/$USER", r"\$HOME/\$USER"),
+        ("US$5 + A$6 = $", r"US\$5 + A\$6 = \$"),
+        ("`$x$`", "`$x$`"),
+        (r"\(![a](http://x)\)", r"$!\[a](http://x)$"),
+    ],
+)
+def test_formulas_are_told_from_money(written: str, shown: str) -> None:
+    assert plain_markdown(written) == shown

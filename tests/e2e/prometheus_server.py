@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,28 @@ scrape_configs:
   - job_name: quire
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
+OTHER = """\
+  - job_name: {job}
+    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+"""
+
+
+NO_OTHERS: Mapping[str, int] = {}
 
 
 @contextmanager
-def prometheus_scraping(port: int, directory: Path, *, seconds: int = 1) -> Iterator[str]:
+def prometheus_scraping(
+    port: int, directory: Path, *, seconds: int = 1, others: Mapping[str, int] = NO_OTHERS
+) -> Iterator[str]:
     """Yield the base URL of a Prometheus that has scraped the port, and does so every ``seconds``.
+    ``others``: further ports to scrape, by job.
     Skips the test where there is no Prometheus."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian package: prometheus)")
     config = directory / "prometheus.yml"
-    config.write_text(CONFIG.format(port=port, seconds=seconds))
+    further = "".join(OTHER.format(job=job, port=other) for job, other in others.items())
+    config.write_text(CONFIG.format(port=port, seconds=seconds) + further)
     own_port = free_port()
     process = subprocess.Popen(
         [
@@ -59,7 +70,8 @@ def prometheus_scraping(port: int, directory: Path, *, seconds: int = 1) -> Iter
         process.wait()
 
 
-def _result(url: str, expression: str) -> list[Any]:
+def results(url: str, expression: str) -> list[Any]:
+    """All series of an expression, as Prometheus returns them."""
     parameters = urllib.parse.urlencode({"query": expression})
     with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=10) as reply:
         found: list[Any] = json.load(reply)["data"]["result"]
@@ -68,7 +80,7 @@ def _result(url: str, expression: str) -> list[Any]:
 
 def query(url: str, expression: str) -> float | None:
     """The value of an expression with one series, None while it has none."""
-    result = _result(url, expression)
+    result = results(url, expression)
     return float(result[0]["value"][1]) if result else None
 
 
@@ -76,9 +88,9 @@ def exact_increase(url: str, series: str) -> float:
     """What ``increase(series[1h])`` would be without extrapolation: a fall is taken for a restart
     from 0, as there. The first sample counts as 0 to its value for a series that came later than
     the scrapes began."""
-    began = min(float(each["values"][0][0]) for each in _result(url, 'up{job="quire"}[1h]'))
+    began = min(float(each["values"][0][0]) for each in results(url, 'up{job="quire"}[1h]'))
     total = 0.0
-    for each in _result(url, f"{series}[1h]"):
+    for each in results(url, f"{series}[1h]"):
         values = [float(value) for _, value in each["values"]]
         before = values[0] if float(each["values"][0][0]) - began < 0.5 else 0.0
         for value in values:

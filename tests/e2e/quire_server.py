@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
+ADMIN_ACCEPTS = "admin API accepts"  # a line of the log
 T = TypeVar("T")
 
 
@@ -92,7 +94,9 @@ class QuireServer:
 
     def _environment(self) -> dict[str, str]:
         own = {} if self.module == "service.cli" else {"PYTHONPATH": str(ROOT)}
-        return {**os.environ, "OMP_NUM_THREADS": "1", **own}
+        # Its own files: what other servers have stored is not in its answers.
+        state = tempfile.mkdtemp(prefix="server-", dir=os.environ.get("XDG_STATE_HOME"))
+        return {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": state, **own}
 
     def wait_ready(self, seconds: float = 120) -> QuireServer:
         def ready() -> bool:
@@ -141,10 +145,20 @@ class QuireServer:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
 
+    def _metrics_page(self) -> str:
+        """The page, from the admin port if the server has API keys."""
+        status, page = self.get("/metrics")
+        if status == 404:
+            lines = (line for line in self.log_lines() if line["event"] == ADMIN_ACCEPTS)
+            port = [line["port"] for line in lines][-1]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply:
+                page = reply.read()
+        return page.decode()
+
     def metrics(self) -> dict[str, float]:
         """Every sample, by its name and labels as exposed (``name{a="b"}``)."""
         samples = {}
-        for line in self.get("/metrics")[1].decode().splitlines():
+        for line in self._metrics_page().splitlines():
             if line and not line.startswith("#"):
                 series, value = line.rsplit(" ", 1)
                 samples[series] = float(value)

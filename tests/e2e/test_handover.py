@@ -36,6 +36,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 FOREVER = {"ignore_eos": True}
+BEGUN = "quire_time_to_first_token_seconds_count"
 
 Ask = Callable[["Clients"], Awaitable[Any]]
 
@@ -188,10 +189,11 @@ async def ask_all(server: QuireServer) -> list[Any]:
 
 async def ask_all_while_the_engine_fails(server: QuireServer, number: signal.Signals) -> list[Any]:
     clients = Clients(server)
+    begun = server.total(BEGUN)
     try:
         asking = [asyncio.ensure_future(ask(clients)) for ask in ALL]
         async with asyncio.timeout(60):
-            while clients.chunks < 100:
+            while await asyncio.to_thread(server.total, BEGUN) < 2 * begun or clients.chunks < 10:
                 await asyncio.sleep(0.01)
         assert not any(asked.done() for asked in asking)
         await signal_engine(server, number)

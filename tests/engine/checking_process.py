@@ -41,13 +41,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("socket", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
     parser.add_argument("--load-seconds", type=float, default=0.0)
+    parser.add_argument("--cleanup-seconds", type=float, default=0.0)
     parser.add_argument("--fail-to-load", action="store_true")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 
     def load(_config: EngineConfig, progress: OnProgress) -> Runner:
         progress("weights", 1, 2)
-        time.sleep(options.load_seconds)
+        try:
+            time.sleep(options.load_seconds)
+        finally:
+            time.sleep(options.cleanup_seconds)
         if options.fail_to_load:
             raise WeightsError("no weights here")
         runner = PacedRunner(num_kv_blocks=2048, block_size=8, max_model_len=4096, vocab_size=1000)

@@ -35,6 +35,7 @@ from tests.engine.checking_runner import (
     continue_alone,
     prompt_logprobs_alone,
 )
+from tests.examples import examples
 
 pytestmark = pytest.mark.integration
 
@@ -200,7 +201,7 @@ class EngineLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.core.scheduler.num_running > 0)
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
-        running = self.core.scheduler._running
+        running = self.core.scheduler.running
         self.core.scheduler.preempt(data.draw(st.sampled_from(running)))
 
     @rule(stage=st.sampled_from(["launch", "sample", "result"]))
@@ -221,7 +222,7 @@ class EngineLaws(RuleBasedStateMachine):
     def every_block_is_accounted_for(self) -> None:
         scheduler = self.core.scheduler
         pool = scheduler.pool
-        held = Counter(block for s in scheduler._running for block in s.block_table)
+        held = Counter(block for s in scheduler.running for block in s.block_table)
         assert [pool.ref_count(block) for block in range(pool.num_blocks)] == [
             held[block] for block in range(pool.num_blocks)
         ]
@@ -240,7 +241,7 @@ class EngineLaws(RuleBasedStateMachine):
     @invariant()
     def no_sequence_holds_more_blocks_than_its_tokens_need(self) -> None:
         scheduler = self.core.scheduler
-        for sequence in scheduler._running:
+        for sequence in scheduler.running:
             needed = -(-sequence.num_tokens // scheduler.block_size)
             assert 0 < len(sequence.block_table) <= needed
         for sequence in scheduler._waiting._members.values():
@@ -375,7 +376,7 @@ class LawsOneStepAhead(EngineLaws):
 
 for laws in (EngineLaws, LawsOneStepAhead):
     laws.TestCase.settings = settings(
-        max_examples=100,
+        max_examples=examples(100),
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

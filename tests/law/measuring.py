@@ -163,6 +163,15 @@ class LawServer(RunningService):
 
         return self.cost_while(send)
 
+    def lawful_cost_of(self, asks: list[Ask]) -> Cost:
+        """The same, measured again where it was too high, and checked: CPU seconds grow when others
+        use the caches, and when the machine gives memory slowly. What is slow stays slow."""
+        cost = self.cost_of(asks)
+        if not cost.is_lawful:
+            cost = self.cost_of(asks)
+        cost.check()
+        return cost
+
     def cost_while(self, work: Callable[[], list[str]]) -> Cost:
         """Of what ``work`` does, which returns ``Cost.answers``."""
         before, memory = self._holds(), self._memory("VmRSS")

@@ -74,7 +74,7 @@ def stored(server: LawServer, request: pytest.FixtureRequest) -> Stored:
     logprobs = {"include": ["message.output_text.logprobs"], "top_logprobs": 20}
     long = {**ignored, **logprobs, "max_output_tokens": size.logprobs}
     for streamed in (False, True):
-        server.cost_of([Ask(RESPONSES, {**long, "stream": streamed})]).check()
+        server.lawful_cost_of([Ask(RESPONSES, {**long, "stream": streamed})])
     answer = _created(server, long)
     return Stored(history, [items["first_id"], items["last_id"]], stream, size.events, answer)
 

@@ -81,3 +81,9 @@ def test_an_info_is_absent_until_it_is_known() -> None:
         "# TYPE quire_build_info gauge",
         'quire_build_info{python="3",version="1"} 1.0',
     ]
+
+
+def test_a_percent_sign_in_a_label_is_literal(ledger: WorkerLedger) -> None:
+    text = HistogramText(HISTOGRAM, ledger)
+    text.add(1, 0, {"a": "50%s"})
+    assert 'quire_h_count{a="50%s"} 0.0' in text.text(openmetrics=False).splitlines()

@@ -9,13 +9,13 @@ import pytest
 
 from observability import catalogue
 from observability.catalogue import Label, Metric, MetricKind, Scope
-from observability.layout import LedgerLayout
+from observability.layout import RING_CELLS, USAGE_HEAD, USAGE_WIDTH, LedgerLayout
 
 KEYED = Metric("quire_keyed_total", MetricKind.COUNTER, Scope.PROCESS, "By key.", (Label("key"),))
 
 
 def test_every_series_has_cells_of_its_own() -> None:
-    layout = LedgerLayout(["m", "alias"], open_requests=3)
+    layout = LedgerLayout(["m", "alias"], open_requests=3, usage_rows=2, ring_bytes=100)
     taken: list[int] = []
     exemplars: list[int] = []
     for family in layout.families.values():
@@ -30,6 +30,9 @@ def test_every_series_has_cells_of_its_own() -> None:
     taken += range(layout.engine_cells, layout.engine_cells + 1 + 2 * len(layout.engine_fields))
     taken += [layout.alive_cell]
     taken += range(layout.request_cells, layout.request_cells + 3)
+    usage = layout.usage_cells
+    taken += range(usage, usage + USAGE_HEAD + 2 * USAGE_WIDTH)
+    taken += range(layout.ring_cells, layout.ring_cells + RING_CELLS)
     assert sorted(taken) == list(range(layout.cells))
     assert sorted(exemplars) == list(range(layout.exemplars))
 
@@ -42,6 +45,8 @@ def test_the_fingerprint_is_that_of_all_that_decides_what_a_cell_means() -> None
         LedgerLayout(["m"], metrics=[histogram, gauge]),
         LedgerLayout(["m"], metrics=[gauge]),
         LedgerLayout(["m"], metrics=[gauge, histogram], open_requests=1),
+        LedgerLayout(["m"], metrics=[gauge, histogram], usage_rows=1),
+        LedgerLayout(["m"], metrics=[gauge, histogram], ring_bytes=1),
         LedgerLayout(
             ["m"], metrics=[gauge, dataclasses.replace(histogram, buckets=(1, 4, 16, 65))]
         ),

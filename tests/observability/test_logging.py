@@ -16,7 +16,13 @@ import structlog
 from opentelemetry.util.re import parse_env_headers
 
 from observability import logging, schema
-from observability.logging import LineWriter, configure, log_request, sound_client_request_id
+from observability.logging import (
+    LineWriter,
+    configure,
+    log_request,
+    set_level,
+    sound_client_request_id,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +157,29 @@ def test_plain_client_ids_are_kept(value: str) -> None:
 )
 def test_other_client_ids_are_dropped(value: str | None) -> None:
     assert sound_client_request_id(value) is None
+
+
+def test_the_level_changes_for_all_loggers_at_once() -> None:
+    stream = Lines()
+    writer = configure(log_format="json", level="warning", stream=stream)
+    ours, theirs = structlog.get_logger(), stdlib_logging.getLogger("somebody")
+    for level in ("warning", "debug", "error"):
+        set_level(level)
+        for name in ("debug", "info", "warning", "error"):
+            getattr(ours, name)(f"{level} {name}")
+            getattr(theirs, name)(f"{level} {name} theirs")
+        stdlib_logging.getLogger("httpx").info("quiet")
+    said = [line["event"] for line in stream.read_all(writer)]
+    expected = {"warning": 2, "debug": 4, "error": 1}
+    names = ("debug", "info", "warning", "error")
+    assert said == [
+        text
+        for level, count in expected.items()
+        for name in names[-count:]
+        for text in (f"{level} {name}", f"{level} {name} theirs")
+    ]
+
+
+def test_an_unknown_level_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        set_level("loud")

@@ -27,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from observability import catalogue
 from observability.catalogue import Metric, MetricKind
 from observability.metrics import MetricRegistry
+from tests.examples import examples
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
@@ -162,7 +163,7 @@ def parsed(page: bytes, parse: Callable[[str], Iterable[Any]]) -> Page:
 
 
 @given(changes)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_both_formats_say_what_the_library_says_of_the_same_observations(
     made: list[Change],
 ) -> None:

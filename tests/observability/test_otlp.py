@@ -92,20 +92,50 @@ def test_sampling_follows_the_standard_variables(
     argument: str,
     header: str | None,
     sampled: bool,
+    receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with http_receiver() as receiver:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
-        if sampler:
-            monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
-            monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
-        exporting = tracer()
-        identity = exporting.begin(header, None)
-        exporting.write(identity, finished(), [])
-        exporting.close()
-        assert identity.sampled == sampled
-        assert identity.traceresponse.endswith("-01" if sampled else "-00")
-        assert len(receiver.spans) == int(sampled)
+    if sampler:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
+    exporting = tracer()
+    identity = exporting.trust(exporting.begin(header, None))
+    exporting.close()
+    assert identity.sampled == sampled
+    assert identity.traceresponse.endswith("-01" if sampled else "-00")
+
+
+def test_a_caller_who_is_not_trusted_decides_nothing(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    exporting = tracer()
+    lowest = f"00-{'0' * 31}1-{CALLER}-01"  # an id that every ratio takes
+    taken = sum(exporting.begin(lowest, None).sampled for _ in range(1000))
+    exporting.close()
+    assert 400 < taken < 600
+
+
+def test_the_ratio_can_be_changed(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    exporting = tracer()
+    assert exporting.sampling is not None
+    assert not exporting.begin(None, None).sampled
+    exporting.sampling.ratio = 1.0
+    assert exporting.begin(None, None).sampled
+    exporting.close()
+
+
+def test_a_span_of_its_own_has_no_parent(receiver: Receiver) -> None:
+    exporting = tracer()
+    identity = exporting.begin(None, None)
+    exporting.write_root(identity, finished("step"))
+    exporting.close()
+    (span,) = receiver.wait_for(1)
+    assert (span.name, span.parent_span_id) == ("step", b"")
+    assert span.trace_id.hex() == identity.trace_id_hex
+    assert span.span_id.hex() == identity.span_id_hex
 
 
 def test_a_service_name_from_the_environment_wins(

@@ -11,7 +11,8 @@ from opentelemetry.semconv._incubating.attributes import (
 )
 
 from observability import schema
-from observability.schema import REQUEST_LOG_FIELDS, SPANS, Attribute, Span
+from observability.admin_api import EventKind
+from observability.schema import EVENTS, REQUEST_LOG_FIELDS, SPANS, Attribute, Span
 
 STANDARD = {
     value
@@ -28,8 +29,14 @@ def test_an_attribute_is_our_own_or_the_standard_s(attribute: Attribute) -> None
     assert attribute.help
 
 
-def test_every_attribute_is_of_a_span() -> None:
-    assert {one.name for one in ATTRIBUTES} == {a.name for span in SPANS for a in span.attributes}
+def test_every_attribute_is_of_a_span_or_an_event() -> None:
+    bearers = (*SPANS, *EVENTS.values())
+    assert {one.name for one in ATTRIBUTES} == {a.name for one in bearers for a in one.attributes}
+
+
+def test_every_kind_of_event_is_declared() -> None:
+    assert set(EVENTS) == set(EventKind)
+    assert all(event.help for event in EVENTS.values())
 
 
 @pytest.mark.parametrize("span", SPANS, ids=lambda span: span.name)

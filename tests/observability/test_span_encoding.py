@@ -9,9 +9,10 @@ import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
+    Link,
     SpanContext,
     SpanKind,
     Status,
@@ -21,9 +22,10 @@ from opentelemetry.trace import (
 )
 
 from observability import schema
+from observability.admin_api import EventKind
 from observability.schema import Attribute
-from observability.span_encoding import encode_request, encode_span
-from observability.tracing import FinishedSpan
+from observability.span_encoding import encode_place, encode_request, encode_span
+from observability.tracing import FinishedEvent, FinishedSpan, SpanLink
 
 TRACE, PARENT, OWN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331, 0x1
 RESOURCE = Resource({"service.name": "quire", "numbers": [1, 2]})
@@ -33,8 +35,19 @@ VALUES: tuple[Any, ...] = (
     *("", "text", "x" * 127, "x" * 128, "ä" * 20_000, "half \ud800 of a pair"),
     *(0, 1, 127, 128, -1, 2**31, 2**63 - 1, -(2**63)),
     *(True, False, 0.0, -0.0, 1.0, 1e308, math.inf),
-    *((), ("stop", "length")),
+    *((), ("stop", "length"), (0, 1200)),
 )
+
+
+EVENTS = (
+    FinishedEvent(schema.EVENTS[EventKind.PREEMPTED], 10**18 + 5, {}),
+    FinishedEvent(
+        schema.EVENTS[EventKind.GAP],
+        10**18 + 6,
+        {schema.ATTR_CHOICE: 300, schema.ATTR_EVENT_SECONDS: 0.25},
+    ),
+)
+LINKS = (SpanLink(TRACE, PARENT), SpanLink(1, 2))
 
 
 def context(span_id: int, *, remote: bool = False, state: TraceState | None = None) -> SpanContext:
@@ -59,21 +72,26 @@ def by_the_sdk(span: FinishedSpan, kind: SpanKind, parent: SpanContext | None) -
         status=status,
         start_time=span.start_ns,
         end_time=span.end_ns,
+        events=[
+            Event(each.event.name, {a.name: v for a, v in each.attributes.items()}, each.time_ns)
+            for each in span.events
+        ],
+        links=[
+            Link(SpanContext(each.trace_id, each.span_id, is_remote=False)) for each in span.links
+        ],
         instrumentation_scope=SCOPE,
     )
     return encode_spans([readable])
 
 
 def by_us(span: FinishedSpan, kind: int, parent: SpanContext | None, origin: Any) -> Any:
-    encoded = encode_span(
-        span,
-        kind=kind,
+    place = encode_place(
         trace_id=TRACE.to_bytes(16, "big"),
-        span_id=OWN.to_bytes(8, "big"),
         parent_id=parent.span_id.to_bytes(8, "big") if parent else b"",
         parent_is_remote=parent is not None and parent.is_remote,
         trace_state=parent.trace_state.to_header() if parent else "",
     )
+    encoded = encode_span(span, kind=kind, place=place, span_id=OWN.to_bytes(8, "big"))
     resource = origin.resource_spans[0].resource.SerializeToString()
     scope = origin.resource_spans[0].scope_spans[0].scope.SerializeToString()
     return ExportTraceServiceRequest.FromString(encode_request(resource, scope, [encoded]))
@@ -94,7 +112,9 @@ def test_a_span_is_encoded_as_the_sdk_does(
 ) -> None:
     attributes = {Attribute(f"attribute.{index}", ""): value for index, value in enumerate(VALUES)}
     attributes[Attribute("absent", "")] = None
-    span = FinishedSpan(schema.SPAN_REQUEST, "chat m", 10**18, 10**18 + 1, attributes, error)
+    span = FinishedSpan(
+        schema.SPAN_REQUEST, "chat m", 10**18, 10**18 + 1, attributes, error, EVENTS, LINKS
+    )
     expected = by_the_sdk(span, kind, parent)
     for request in (expected, found := by_us(span, number, parent, expected)):
         # An unset status and an absent one are the same.

@@ -78,6 +78,7 @@ class RunningService:
         self.model = model
         self.folder = folder
         self.port = free_port()
+        self.admin_port = free_port()
         self.engine_socket = folder / "engine.sock"
         self._engine_args = engine_args
         self._worker_args = worker_args
@@ -102,6 +103,7 @@ class RunningService:
             self.folder / "worker.log",
             *("-m", "service.worker", "--socket", str(self.engine_socket)),
             *("--model-dir", str(self.model), "--port", str(self.port)),
+            *("--admin-port", str(self.admin_port)),
             *("--served-model-name", "tiny", "--log-format", "json"),
             *("--engine-restart-timeout", "0"),  # only the test starts engines
             *self._worker_args,
@@ -154,6 +156,15 @@ class RunningService:
         finally:
             connection.close()
 
+    def metrics_page(self) -> str:
+        """The page of the admin port, where it is with and without API keys."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=60)
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def get(self, path: str, **headers: str) -> tuple[int, bytes]:
         status, _, body = self.exchange("GET", path, headers=headers)
         return status, body
@@ -173,7 +184,7 @@ class RunningService:
     def engine_counts(self) -> dict[str, float]:
         """Running and waiting sequences and active KV blocks, as /metrics shows them."""
         counts = {"running": 0.0, "waiting": 0.0, "active": 0.0}
-        for line in self.get("/metrics")[1].decode().splitlines():
+        for line in self.metrics_page().splitlines():
             value = line.rsplit(" ", 1)[-1]
             if line.startswith("quire_sequences_running{"):
                 counts["running"] += float(value)

@@ -37,14 +37,29 @@ class Postgres:
         return f"postgresql://quire@127.0.0.1:{self._port}/postgres"
 
     def start(self) -> None:
-        arguments = ["-D", self._folder / "data", "-p", str(self._port), "-k", self._folder]
+        arguments = [
+            "-D",
+            str(self._folder / "data"),
+            "-p",
+            str(self._port),
+            "-k",
+            str(self._folder),
+        ]
         with (self._folder / "log").open("wb") as log:
             self._server = subprocess.Popen(
-                [*self._become, self._binaries / "postgres", *arguments, "-F", "-h", "127.0.0.1"],
+                [
+                    *self._become,
+                    str(self._binaries / "postgres"),
+                    *arguments,
+                    "-F",
+                    "-h",
+                    "127.0.0.1",
+                ],
                 stdout=log,
                 stderr=log,
             )
-        ready = [self._binaries / "pg_isready", "-h", "127.0.0.1", "-p", str(self._port), "-t", "1"]
+        ready = [str(self._binaries / "pg_isready"), "-h", "127.0.0.1", "-p", str(self._port)]
+        ready += ["-t", "1"]
         deadline = time.monotonic() + 30
         while subprocess.run(ready, capture_output=True).returncode != 0:
             assert self._server.poll() is None, (self._folder / "log").read_text()

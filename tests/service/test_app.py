@@ -12,6 +12,10 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from service.app import create_app
+from service.records.records import Records
+from service.settings import ServiceSettings
+from service.telemetry.observer import NoTelemetry
 from tests.service.http.apps import client_of
 
 
@@ -59,3 +63,18 @@ def test_unknown_fields_are_refused_on_every_route_where_that_is_set(
             answer = client.post(path, json={"model": "m", **body, "mirostat": 2})
             assert answer.status_code == 400, path
             assert "Unrecognized request argument supplied: mirostat" in answer.text
+
+
+def test_the_app_looks_at_the_records_that_telemetry_reports_to(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    records = Records()  # empty, and so false
+    app = create_app(
+        ServiceSettings(store_url="none"),
+        model_dir=tiny_model,
+        socket_path=tmp_path / "no-engine.sock",
+        telemetry=NoTelemetry(),
+        records=records,
+    )
+    assert app.state.services.records is records
+    assert records.limited_by() == "loading"

@@ -141,6 +141,18 @@ def prompt_tokens_of_two(server: QuireServer, before: int) -> list[int]:
     return [line["prompt_tokens"] for line in chat_lines(server)[before:]]
 
 
+def test_a_load_trace_is_played(server: QuireServer, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    line = '{"timestamp": 0, "input_length": 20, "output_length": 3, "hash_ids": [0]}\n'
+    trace.write_text(line * 3)
+    played = quire("bench", "--replay", str(trace), "--base-url", server.url, "--speed", "10")
+    assert "requests   3 in" in played.stdout, played.stderr
+    trace.write_text("not a trace\n")
+    refused = quire("bench", "--replay", str(trace), "--base-url", server.url)
+    assert refused.returncode == 1
+    assert "line 1 is not a request of a load trace" in refused.stderr
+
+
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:
     # Greedy: random weights then repeat themselves and never choose to stop.
     command = ["chat", "--base-url", server.url, "--max-tokens", "4000", "--temperature", "0"]

@@ -29,6 +29,7 @@ _BESIDE_THE_WAY = {
     ("engine", "EngineLink.waiting_sequences"),
     ("checkpoint", "Checkpoint.vocabulary"),
     ("checkpoint", "ChatTemplate.variables"),
+    ("app", "_overviews.<locals>.<lambda>"),
 }
 
 

@@ -30,6 +30,9 @@
 {{- fail "service.grpcPort: HTTP has this port (service.port); gRPC needs one of its own" -}}
 {{- end -}}
 {{- end -}}
+{{- if has (int .Values.admin.port) (list (int .Values.server.port) (int (default 0 .Values.server.grpcPort))) -}}
+{{- fail "admin.port: HTTP or gRPC has this port (server.port, server.grpcPort); the admin API needs another one" -}}
+{{- end -}}
 {{- $store := .Values.store -}}
 {{- if $store.existingClaim -}}
 {{- if $store.existingSecret -}}
@@ -42,6 +45,12 @@
 {{- $monitor := .Values.metrics.serviceMonitor -}}
 {{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
 {{- fail (printf "metrics.serviceMonitor.scrapeTimeout: %s is longer than the interval, %s" $monitor.scrapeTimeout $monitor.interval) -}}
+{{- end -}}
+{{- if and $monitor.enabled .Values.auth.existingSecret (not (and $monitor.existingSecret .Values.admin.existingSecret)) -}}
+{{- fail "metrics.serviceMonitor.existingSecret: with auth.existingSecret metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" -}}
+{{- end -}}
+{{- if and $monitor.enabled $monitor.existingSecret (not .Values.admin.existingSecret) -}}
+{{- fail "metrics.serviceMonitor.existingSecret: Prometheus cannot reach the admin port unless admin.existingSecret is set" -}}
 {{- end -}}
 {{- $probes := .Values.probes -}}
 {{- range $name := list "startup" "readiness" "liveness" -}}

@@ -23,9 +23,13 @@ would be written with an exponent. */}}
 {{- $args = concat $args (list
   "--host" "0.0.0.0"
   "--port" (include "quire.word" $values.server.port)
+  "--admin-port" (include "quire.word" $values.admin.port)
   "--drain-timeout" (include "quire.word" $values.drain.timeoutSeconds)
   "--device" (ternary "cuda" "cpu" (gt (int $values.gpu.count) 0))
 ) -}}
+{{- if $values.admin.existingSecret -}}
+{{- $args = concat $args (list "--admin-host" "0.0.0.0") -}}
+{{- end -}}
 {{- if gt (int $values.gpu.count) 1 -}}
 {{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $values.gpu.count)) -}}
 {{- end -}}
@@ -73,7 +77,7 @@ would be written with an exponent. */}}
 {{/* The environment as a YAML list, empty if there is none. */}}
 {{- define "quire.serverEnv" -}}
 {{- $env := list -}}
-{{- $secrets := list (list "QUIRE_API_KEY" .Values.auth) (list "QUIRE_STORE_URL" .Values.store) (list "QUIRE_SIGNING_KEY" .Values.signing) -}}
+{{- $secrets := list (list "QUIRE_API_KEY" .Values.auth) (list "QUIRE_STORE_URL" .Values.store) (list "QUIRE_SIGNING_KEY" .Values.signing) (list "QUIRE_ADMIN_KEY" .Values.admin) -}}
 {{- range $secrets -}}
 {{- $from := index . 1 -}}
 {{- if $from.existingSecret -}}

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from service.store.tables import ResponseRow
+from service.store.archive_tables import REQUEST_TABLE
 
 if TYPE_CHECKING:
     from advanced_alchemy.alembic.commands import AlembicCommandConfig
@@ -26,7 +26,7 @@ def _migrate(connection: Connection) -> None:
     config = cast("AlembicCommandConfig", context.config)
     context.configure(
         connection=connection,
-        target_metadata=ResponseRow.metadata,
+        target_metadata=REQUEST_TABLE.metadata,
         version_table=config.version_table_name,
     )
     with context.begin_transaction():

@@ -338,5 +338,12 @@ class ChatStream:
     def _usage_part(self, told: int) -> bytes:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""
         if self._continuous:
-            return b',"usage":%b}\n\n' % running_usage(self._generation.prompt_tokens, told)
+            usage = running_usage(self._generation.prompt_tokens, told)
+            return b',"usage":%b%b}\n\n' % (usage, self._timings_part())
         return self._usage + b"}\n\n"
+
+    def _timings_part(self) -> bytes:
+        """Like usage, timings are in each chunk if both were requested so."""
+        if not self._answer.request.timings:
+            return b""
+        return b',"timings":' + _json(timings_of(self._generation))

@@ -284,5 +284,11 @@ class CompletionStream:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""
         if self._continuous:
             usage = running_usage(len(self._answer.prompt_of(choice)), told)
-            return b',"usage":%b}\n\n' % usage
+            return b',"usage":%b%b}\n\n' % (usage, self._timings_part())
         return self._usage + b"}\n\n"
+
+    def _timings_part(self) -> bytes:
+        """Like usage, timings are in each chunk if both were requested so."""
+        if not self._request.timings:
+            return b""
+        return b',"timings":' + _json(timings_of(self._generation))

@@ -14,7 +14,7 @@ import msgspec
 
 from service.checkpoint.vocabulary import Vocabulary
 from service.conversation import JsonObject
-from service.errors import QuireError
+from service.errors import OperatorCancelError, QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation
 from service.output.events import Finished
@@ -322,7 +322,8 @@ class ResponseStream:
     def fail(self, error: QuireError) -> bytes:
         """End open items as incomplete: the final object holds what was streamed."""
         self._items.abandon()
-        status: ResponseStatus = "cancelled" if self.cancelled else "failed"
+        is_cancelled = self.cancelled or isinstance(error, OperatorCancelError)
+        status: ResponseStatus = "cancelled" if is_cancelled else "failed"
         cause = None if self.cancelled else ResponseError("server_error", error.message)
         body = self._answer.object(status, self._items.done, error=cause, usage=self._usage())
         return self._last(status, body)

@@ -1,41 +1,167 @@
-"""What stands below and beside the tiles, out of a reading."""
+"""The Live page in Chromium against a running Quire: what it shows is what the server says."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+import re
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from dashboard.views import live
-from observability.outcomes import OUTCOMES, Outcome, OutcomeGroup
-from tests.dashboard.test_reading import Server
+from observability.admin_api import Overview
+from tests.dashboard.accessible import ours, violations
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, descendants, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+pytestmark = [
+    pytest.mark.debian,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.name)
-def test_every_end_that_is_no_answer_is_explained(outcome: Outcome) -> None:
-    reading = replace(Server().read(), requests={outcome.name: 2.0})
-    is_answer = outcome.group is OutcomeGroup.ANSWERED
-    assert (outcome.sentence in live._notes(reading)) != is_answer
+@pytest.fixture(scope="module")
+def admin_port() -> int:
+    return free_port()
 
 
-def test_percentiles_are_said_to_be_those_of_buckets() -> None:
-    assert "interpolated within the buckets of a histogram" in live._notes(Server().read())
+@pytest.fixture(scope="module")
+def server(admin_port: int) -> Iterator[QuireServer]:
+    with QuireServer("simulated:h100-8b", "--admin-port", str(admin_port)) as running:
+        yield running
 
 
-def test_every_group_of_outcomes_has_its_line() -> None:
-    (chart,) = (chart for chart in live.CHARTS if chart.title == "Requests ended per second")
-    assert {line.name for line in chart.lines} == {group.value for group in OutcomeGroup}
+@pytest.fixture(scope="module")
+def dashboard(
+    server: QuireServer, admin_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("dashboard") / "log"
+    with dashboard_of(server.url, log, admin=f"http://127.0.0.1:{admin_port}") as url:
+        yield url
 
 
-def test_each_outcome_is_in_one_line_of_the_chart() -> None:
-    (chart,) = (chart for chart in live.CHARTS if chart.title == "Requests ended per second")
-    for outcome in OUTCOMES:
-        reading = replace(Server().read(), requests={outcome.name: 2.0})
-        values = {line.name: line.value(reading) for line in chart.lines}
-        assert [name for name, value in values.items() if value] == [outcome.group.value]
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as driver:
+        browser = chromium(driver)
+        yield browser
+        browser.close()
 
 
-def test_no_blocks_at_all_are_no_share() -> None:
-    reading = replace(Server().read(), kv_blocks={"free": 0.0, "cached": 0.0, "active": 0.0})
-    (chart,) = (chart for chart in live.CHARTS if chart.title == "KV cache")
-    assert all(line.value(reading) != line.value(reading) for line in chart.lines)
+def overview(admin_port: int) -> Overview:
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/admin/v1/overview") as reply:
+        return msgspec.json.decode(reply.read(), type=Overview)
+
+
+def opened(browser: Browser, address: str, said: list[str], scheme: str = "light") -> Page:
+    page = browser.new_page(
+        viewport={"width": 1280, "height": 800},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: said.extend(ours(message)))
+    page.goto(address)
+    page.locator(".tile").first.wait_for()
+    return page
+
+
+def tile(page: Page, label: str) -> str:
+    return str(page.locator(".tile").filter(has_text=label).first.locator(".value").inner_text())
+
+
+def ask(server: QuireServer) -> None:
+    body = {"model": "simulated:h100-8b", "prompt": "Hello", "max_tokens": 50}
+    assert server.post("/v1/completions", body)[0] == 200
+
+
+def test_it_fits_the_window_and_is_readable_and_the_console_is_silent(
+    server: QuireServer, dashboard: str, browser: Browser
+) -> None:
+    said: list[str] = []
+    ask(server)
+    for scheme in ("light", "dark"):
+        page = opened(browser, f"{dashboard}/live", said, scheme)
+        page.locator(".chart canvas").nth(7).wait_for()
+        main = page.get_by_test_id("stMain")
+        until(
+            lambda main=main: main.evaluate(  # type: ignore[misc]
+                "main => main.scrollHeight <= main.clientHeight "
+                "&& main.scrollWidth <= main.clientWidth"
+            ),
+            30,
+            "the page to fit",
+        )
+        assert violations(page) == []
+        page.close()
+    assert said == []
+
+
+def test_figures_are_those_of_the_server(
+    server: QuireServer, admin_port: int, dashboard: str, browser: Browser
+) -> None:
+    """Percentiles of a minute stand still between two requests."""
+    ask(server)
+    page = opened(browser, f"{dashboard}/live", [])
+
+    def same() -> bool:
+        p95 = overview(admin_port).minute.ttft.p95
+        if p95 is None:
+            ask(server)
+            return False
+        shown = re.sub(r"\s", "", tile(page, "First token"))
+        value, unit = (p95 * 1000, "ms") if p95 < 1 else (p95, "s")
+        return shown.endswith(unit) and float(shown.removesuffix(unit)) == float(f"{value:.3g}")
+
+    until(same, 30, "the page to show the server's percentile")
+    assert tile(page, "Running") == f"0/ {overview(admin_port).max_running}"
+    page.close()
+
+
+def test_a_reload_keeps_the_range(dashboard: str, browser: Browser) -> None:
+    page = opened(browser, f"{dashboard}/live", [])
+    page.get_by_text("15 min").click()
+    page.wait_for_url(re.compile("minutes=15"))
+    page.reload()
+    page.locator(".tile").first.wait_for()
+    assert "minutes=15" in page.url
+    page.close()
+
+
+def test_a_server_that_goes_is_said_and_its_last_figures_stay(
+    tmp_path: Path, browser: Browser
+) -> None:
+    port = free_port()
+    with QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server:
+        admin = f"http://127.0.0.1:{port}"
+        with dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard:
+            page = opened(browser, f"{dashboard}/live", [])
+            page.locator(".band").get_by_text("of 64 slots").or_(
+                page.locator(".band").get_by_text("Idle", exact=True)
+            ).wait_for()
+            assert server.process is not None
+            for pid in (server.process.pid, *descendants(server.process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            page.locator(".band").get_by_text("Unreachable").wait_for()
+            assert tile(page, "Running").startswith("0")
+            assert "critical" in (page.locator(".band").get_attribute("class") or "")
+            page.close()
+
+
+def test_the_state_is_json_without_content(server: QuireServer, admin_port: int) -> None:
+    canary = "canary-3141592"
+    body = {"model": "simulated:h100-8b", "prompt": canary, "max_tokens": 2}
+    assert server.post("/v1/completions", body)[0] == 200
+    assert canary not in json.dumps(msgspec.to_builtins(overview(admin_port)))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.answer import Answer, Ending, Usage
 from dashboard.settings import SERVERS_VARIABLE
-from dashboard.views import playground as playground_page
 from tests.dashboard.drawn import words
 from tests.dashboard.foreign_server import ForeignServer
 from tests.e2e.quire_server import QuireServer
@@ -84,22 +81,6 @@ def test_a_refusal_is_shown_in_the_servers_words(playground: AppTest) -> None:
     playground.chat_input[0].set_value("Hello " * 40_000).run()
     assert not playground.exception
     assert playground.error[0].value.startswith("The server refused (400): ")
-
-
-def test_while_an_answer_grows_only_the_servers_count_is_told() -> None:
-    growing = Answer(sent=time.monotonic())
-    assert playground_page.progress(growing).startswith("Waiting for the first token, ")
-    growing.chunks = 1
-    assert playground_page.progress(growing) == "Answering"
-    growing.usage = Usage(completion_tokens=1250)
-    assert playground_page.progress(growing) == "1,250 output tokens so far"
-
-
-def test_without_the_servers_timings_no_speed_is_told() -> None:
-    ended = Answer(sent=0.0, chunks=3, ending=Ending.STOPPED, usage=Usage(4, 3))
-    assert playground_page.cost(ended) == (
-        "4 prompt tokens · 3 output tokens · stopped before its end"
-    )
 
 
 def test_pocket_is_introduced_as_what_it_is(

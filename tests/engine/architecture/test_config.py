@@ -13,6 +13,7 @@ from transformers import AutoConfig, LlamaConfig, MistralConfig, Qwen2Config, Qw
 
 from engine.architecture.config import ARCHITECTURES, ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
+from tests.examples import examples
 
 BASE: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -188,7 +189,7 @@ rope_junk = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([*BASE, "sliding_window", "use_sliding_window", "dtype", "rope_theta"]),

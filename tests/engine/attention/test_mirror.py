@@ -16,6 +16,7 @@ from engine.attention.layout import CacheShape, Plans, WindowPlan
 from engine.attention.mirror import ContextMirror, MirrorShape
 from engine.attention.plans import PlanBuilder
 from engine.attention.reference import paged_attention
+from tests.examples import examples
 
 BLOCK, HEADS, WIDTH, LAYERS = 8, 2, 4, 2
 CPU = torch.device("cpu")
@@ -182,7 +183,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(actions)
 def test_any_coming_and_going_equals_float64_attention(
     script: list[tuple[str, int | list[int]]],

@@ -15,6 +15,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import CacheShape, Plans, PromptChunk
 from engine.attention.plans import PlanBuilder, split_by_length
 from engine.attention.reference import paged_attention
+from tests.examples import examples
 
 CPU = torch.device("cpu")
 
@@ -128,7 +129,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     pieces,
     st.sampled_from([1, 2, 3]),

@@ -9,7 +9,8 @@ import pytest
 
 from engine.constraint.grammar import Tokens
 from engine.constraint.trial import serve
-from engine.messages import FRAME_HEADER, Constraint, ConvertGrammar, ToTrial, TryGrammar, Verdict
+from engine.messages import FRAME_HEADER, Constraint
+from engine.trial_messages import ConvertGrammar, ToTrial, TryGrammar, Verdict
 from tests.engine.constraint.running import WORD, lark
 from tests.service.tiny_model import build_tokenizer
 

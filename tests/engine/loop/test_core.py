@@ -233,7 +233,7 @@ def test_prompt_logprobs_are_complete_and_sent_once_however_the_prompt_was_compu
     core.add(ALICE, submit(7, prompt, prompt_logprobs=0))
     # Eight of ten tokens are computed, and sent as soon as they are.
     before = [one for _ in range(2) for one in core.step()[ALICE].prompt_logprobs]
-    core.scheduler.preempt(core.scheduler._running[0])
+    core.scheduler.preempt(core.scheduler.running[0])
     heard = Listener(core)
     told = [logprobs for step in heard.steps for logprobs in step[ALICE].prompt_logprobs]
     assert [(one.handle, one.start, len(one.tokens)) for one in told] == [(7, 8, 1)]

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from engine.inspected import Inspect, Inspected
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
@@ -100,6 +101,28 @@ def test_work_sent_while_the_model_loads_is_done_afterwards(path: Path) -> None:
         client.submit(1, [1, 2, 3], 5)
         client.wait_finished(1)
         assert client.tokens[1] == continue_alone([1, 2, 3], 5, 1000)
+
+
+def test_the_kv_cache_can_be_looked_into_while_sequences_run_and_while_none_does(
+    shared: Path,
+) -> None:
+    client = EngineClient(shared)
+    client.submit(1, [1, 2, 3], 60)
+    client.wait(StepOutputs, lambda step: bool(step.token_ids))
+    client.send(Inspect(5, prefixes=10))
+    busy = client.wait(Inspected)
+    assert busy.number == 5
+    assert busy.kv is not None
+    assert [one.request_id for one in busy.kv.holders] == ["r1"]
+    assert busy.kv.active == busy.kv.holders[0].blocks > 0
+    assert busy.prefixes is not None
+    client.wait_finished(1)
+    client.send(Inspect(6))
+    idle = client.wait(Inspected)
+    assert idle.number == 6
+    assert idle.kv is not None
+    assert (idle.kv.active, idle.kv.holders) == (0, ())
+    assert idle.kv.cached + idle.kv.free == idle.kv.blocks
 
 
 def test_each_connection_gets_only_its_own_tokens(shared: Path) -> None:
@@ -306,6 +329,16 @@ def test_a_signal_while_the_model_loads_ends_the_process(path: Path) -> None:
         process.terminate()
         assert process.wait(30) == 0
         assert not path.exists()
+
+
+def test_a_signal_ends_the_process_though_its_cleanup_hangs(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with checking_engine(path, "--load-seconds", "600", "--cleanup-seconds", "600") as process:
+        EngineClient(path).wait(Loading)
+        process.terminate()
+        assert process.wait(30) == 1
+    assert "checking_process.py" in capfd.readouterr().err  # in the stack
 
 
 def test_a_model_that_does_not_load_is_reported_before_the_process_ends(path: Path) -> None:

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.sampling.allowed import forbid_others
+from tests.examples import examples
 
 HIDDEN = float("-inf")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     vocabulary=st.integers(1, 100),
     words=st.integers(0, 4),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.sampling.bad_words import BadWords
+from tests.examples import examples
 
 CPU = torch.device("cpu")
 WORDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), max_size=12)
@@ -24,7 +25,7 @@ class CountedTokens(list[int]):
         return super().__getitem__(place)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(WORDS, st.lists(st.integers(0, 3), max_size=10))
 def test_bad_words_forbid_what_ends_one_of_them(words: list[list[int]], text: list[int]) -> None:
     subject = BadWords(words, 3, CPU)  # token 3 is beyond the vocabulary

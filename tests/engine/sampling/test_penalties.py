@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.messages import SamplingParams
 from engine.sampling.penalties import TokenCounts, apply_penalties
 from engine.step.sequence import Sequence
+from tests.examples import examples
 
 TOKENS = st.lists(st.integers(0, 500), max_size=150)
 
@@ -27,7 +28,7 @@ def counted(subject: Sequence) -> TokenCounts:
     return counts
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(TOKENS, st.lists(TOKENS, max_size=4))
 def test_counts_do_not_depend_on_how_the_output_was_split(
     prompt: list[int], portions: list[list[int]]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from engine.sampling.random import philox4x32, uniforms
 
@@ -65,6 +64,8 @@ def test_a_uniform_does_not_depend_on_its_neighbours(pairs: list[tuple[int, int]
 
 @pytest.mark.parametrize("axis", ["positions of one seed", "seeds at one position"])
 def test_uniforms_are_uniform_and_uncorrelated(axis: str) -> None:
+    from scipy import stats  # slow to import
+
     varying, fixed = np.arange(20_000, dtype=np.uint64), np.full(20_000, 77, dtype=np.uint64)
     values = uniforms(fixed, varying) if axis.startswith("positions") else uniforms(varying, fixed)
     assert stats.kstest(values, "uniform").pvalue > 1e-3

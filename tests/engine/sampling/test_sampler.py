@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from engine.errors import RefusedError
 from engine.messages import (
@@ -32,6 +31,7 @@ from tests.engine.sampling.rows import (
     sequence,
     some_logits,
 )
+from tests.examples import examples
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +88,8 @@ SETTINGS = {
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_draws_follow_the_reference_distribution(name: str) -> None:
     """Chi-squared, over seeds; the level is strict because 21 settings are tried."""
+    from scipy import stats  # slow to import
+
     logits = some_logits(seed=len(name))
     wanted = SETTINGS[name]
     expected = distribution(logits[0].numpy(), params(**wanted), PROMPT, OUTPUT, EOS)
@@ -106,6 +108,8 @@ def test_draws_follow_the_reference_distribution(name: str) -> None:
 
 
 def test_draws_follow_the_distribution_over_positions_of_one_seed_too() -> None:
+    from scipy import stats  # slow to import
+
     logits = some_logits(seed=5)
     wanted = params(seed=42, temperature=1.2, top_p=0.9)
     rows = [sequence(i, wanted, output=[1] * i) for i in range(2000)]
@@ -141,7 +145,7 @@ one_row = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(one_row, min_size=2, max_size=8), st.integers(0, 1000))
 def test_batch_mates_change_nothing(rows: list[dict[str, Any]], seed: int) -> None:
     logits = some_logits(seed, len(rows))
@@ -156,7 +160,7 @@ def test_batch_mates_change_nothing(rows: list[dict[str, Any]], seed: int) -> No
             assert together[i] == result
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(one_row, st.integers(0, 1000))
 def test_the_drawn_token_is_the_reference_quantile_of_the_rows_uniform(
     row: dict[str, Any], seed: int

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.sampling.sharded import Vocabulary
 from engine.sharding.shard import Shard
 from tests.engine.ranks.threads import together
+from tests.examples import examples
 
 # Few distinct values, so that ties are the rule.
 VALUES = st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 1.0, 3.4e38, 1e-45, math.inf, math.nan])
@@ -30,7 +31,7 @@ def matrices(draw: st.DrawFn) -> Tensor:
     return torch.tensor(draw(st.lists(row, min_size=rows, max_size=rows)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(logits=matrices(), size=st.sampled_from([2, 3]))
 def test_the_best_token_is_the_one_that_the_whole_row_has_with_ties_and_nan(
     logits: Tensor, size: int

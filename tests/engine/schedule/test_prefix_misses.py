@@ -15,6 +15,7 @@ from engine.schedule.prefix import PrefixCache, block_hash, root_hash
 from engine.schedule.prefix_misses import PrefixMisses
 from engine.schedule.scheduler import Scheduler
 from engine.step.sequence import Sequence
+from tests.examples import examples
 
 BLOCK_SIZE = 2
 Prefix = tuple[str, tuple[int, ...]]  # salt, and token ids of whole blocks
@@ -92,7 +93,7 @@ prompts = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(prompts, min_size=1, max_size=24), st.integers(6, 14))
 def test_every_reason_is_the_one_that_a_model_with_full_memory_gives(
     requests: list[tuple[list[int], str, bool, int]], num_blocks: int
@@ -228,7 +229,7 @@ def test_only_the_latest_evictions_are_remembered(monkeypatch: pytest.MonkeyPatc
 
 def test_as_many_evictions_are_remembered_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix_misses, "REMEMBERED_EVICTIONS", 4)
-    misses = PrefixMisses(1)
+    misses = PrefixMisses(1, [0], lambda block: None)
     for count in range(40):
         misses.evicted(0, bytes([count]))
         for recent in range(max(0, count - 3), count + 1):
@@ -238,7 +239,7 @@ def test_as_many_evictions_are_remembered_as_promised(monkeypatch: pytest.Monkey
 
 
 def test_a_divergence_names_one_that_is_left_however_many_were_evicted() -> None:
-    misses = PrefixMisses(8)
+    misses = PrefixMisses(8, [0] * 8, lambda block: None)
     for block in range(4):
         misses.named(block, b"before", f"req_{block}")
     for block, left in ((1, {0, 2, 3}), (3, {0, 2}), (0, {2})):

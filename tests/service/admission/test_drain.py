@@ -43,3 +43,21 @@ async def test_bodies_that_are_still_arriving_are_cut_when_the_drain_begins() ->
     drain.begin()  # a second signal does not extend it
     assert 0 < drain.seconds_left <= 30
     assert drain.answered == 0
+
+
+async def test_an_operators_drain_can_be_undone_and_a_shutdown_cannot() -> None:
+    drain = Drain(timeout=30)
+    drain.hold()
+    assert drain.draining
+    assert not drain.is_ending
+    with pytest.raises(DrainingError) as caught:
+        admission(Queue(), drain).check(ANYBODY)
+    assert caught.value.retry_after is None
+    assert "operator" in caught.value.message
+    drain.release()
+    admission(Queue(), drain).check(ANYBODY)
+    drain.hold()
+    drain.begin()
+    drain.release()
+    assert drain.draining
+    assert drain.is_ending

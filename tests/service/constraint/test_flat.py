@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.constraint.flat import CannotFlattenError, flat_regex
+from tests.examples import examples
 from tests.service.constraint.grammars import accepts, grammar
 
 # The kind of grammar that coding agents bring for patches.
@@ -60,7 +61,7 @@ GRAMMARS = [
 
 @pytest.mark.parametrize("source", GRAMMARS)
 @given(text=st.text(st.sampled_from("abcxyzAY,"), max_size=5))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_regex_allows_what_the_grammar_allows(source: str, text: str) -> None:
     lark = grammar("%llguidance {}\n" + re.sub(r"^[?!]", "", source, flags=re.MULTILINE))
     assert bool(re.fullmatch(flat_regex(source), text)) == accepts(lark, text)

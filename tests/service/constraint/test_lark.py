@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.constraint.lark import Rules, literal, pattern, quoted, tag
+from tests.examples import examples
 from tests.service.constraint.grammars import accepts, grammar, spelled, token_id
 
 # The text of a tag is not the tag: it is spelled like any other text.
@@ -20,14 +21,14 @@ def of(term: str) -> str:
 
 
 @given(TEXT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_literal_is_exactly_its_text(text: str) -> None:
     assert spelled(grammar(of(literal(text))), text)
     assert not spelled(grammar(of(literal(text))), text + "!")
 
 
 @given(TEXT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_quoted_text_matches_itself_alone(text: str) -> None:
     assert spelled(grammar(of(pattern(quoted(text)))), text)
     assert not spelled(grammar(of(pattern(quoted(text)))), text + text)
@@ -56,7 +57,7 @@ def test_a_pattern_keeps_its_meaning(regex: str, text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "<", "tool", "_call>", "/", "<tool_call", ">", "é"])))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_free_text_is_anything_but_the_tags_spelled_out(parts: list[str]) -> None:
     rules = Rules()
     text = rules.text(tag("<tool_call>", lambda _: None))

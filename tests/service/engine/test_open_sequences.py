@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.messages import Admitted, FinishReason
+from engine.messages import Admitted, Embed, FinishReason, Moved, Prefilled, StepPhase, Submit
+from observability.admin_api import EventKind, Prefill
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.errors import EngineFailedError
@@ -101,3 +105,106 @@ def test_the_wait_of_those_who_wait_is_predicted_from_the_recent_pace() -> None:
     assert predicted is not None
     assert predicted > 0
     assert sequences.predicted_wait(0) == 0.0
+
+
+# --- what happens to a sequence -------------------------------------------------------------------
+
+
+def run(sequences: OpenSequences, *times: float, handles: tuple[int, ...] = (1,)) -> None:
+    """A step with a token for each of these sequences at each time."""
+    for now in times:
+        tokens = dict.fromkeys(handles, 7)
+        sequences.apply(
+            msgspec.structs.replace(step(tokens, phase=StepPhase.DECODE), time=now),
+            keep_aborted=False,
+        )
+
+
+def events(sequence: EngineSequence, kind: EventKind) -> list[tuple[float, float]]:
+    return [(one.time, one.value) for one in sequence.happenings if one.kind is kind]
+
+
+def test_the_first_second_fourth_and_eighth_token_are_noted_whatever_steps_it_misses() -> None:
+    sequences, (first, second) = opened(1, 2)
+    run(sequences, 1.0, 2.0, handles=(1, 2))
+    run(sequences, 3.0, 4.0, 5.0, handles=(2,))
+    run(sequences, *map(float, range(6, 13)), handles=(1, 2))
+    assert events(first, EventKind.OUTPUT) == [(1.0, 1), (2.0, 2), (7.0, 4), (11.0, 8)]
+    assert events(second, EventKind.OUTPUT) == [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8)]
+
+
+@given(st.lists(st.sampled_from([(1,), (2,), (1, 2), ()]), max_size=80))
+def test_powers_of_two_and_the_longest_gap_are_those_of_a_naive_count(
+    steps: list[tuple[int, ...]],
+) -> None:
+    sequences, made = opened(1, 2)
+    admitted = [Admitted(1, 0.5, 0), Admitted(2, 0.5, 0)]
+    sequences.apply(step({}, admitted=admitted), keep_aborted=False)
+    times: dict[int, list[float]] = {1: [], 2: []}
+    now = 1.0
+    for number, handles in enumerate(steps):
+        now += 1.0 + (number * 7) % 5
+        run(sequences, now, handles=handles)
+        for handle in handles:
+            times[handle].append(now)
+    for sequence in made:
+        had = times[sequence.handle]
+        powers = [2**power for power in range(len(had).bit_length()) if 2**power <= len(had)]
+        assert events(sequence, EventKind.OUTPUT) == [(had[one - 1], one) for one in powers]
+        assert sequence.first_token_time == (had[0] if had else None)
+        sequences.remove(sequence)
+        own = [b - a for a, b in pairwise(had)]
+        if had and had[-1] == now:  # nothing happened after its last token
+            assert sequence.longest_gap == max(own, default=0.0)
+
+
+def test_a_gap_over_five_medians_is_noted_for_all_who_waited() -> None:
+    sequences, (first, second, late) = opened(1, 2, 3)
+    run(sequences, *map(float, range(1, 40)), handles=(1, 2))
+    run(sequences, 45.0, handles=(1, 3))
+    assert events(first, EventKind.GAP) == [(45.0, 6.0)]
+    assert events(late, EventKind.GAP) == []
+    run(sequences, 46.0, handles=(1, 2, 3))
+    assert events(second, EventKind.GAP) == [(46.0, 7.0)]
+    assert len(events(first, EventKind.GAP)) == 1
+
+
+def test_preemptions_and_hand_overs_are_noted() -> None:
+    sequences, (sequence,) = opened(1)
+    moved = {"preempted": [Moved(1, 2.0), Moved(9, 2.0)], "resumed": [Moved(1, 3.0)]}
+    sequences.apply(step({}, **moved), keep_aborted=False)
+    sequence.deaths = 1
+    sequences.mark_sent(sequence, 4.0)
+    kinds = [(one.kind, one.time) for one in sequence.happenings]
+    assert kinds == [
+        (EventKind.PREEMPTED, 2.0),
+        (EventKind.RESUMED, 3.0),
+        (EventKind.HANDED_OVER, 4.0),
+    ]
+
+
+def test_the_longest_steps_of_its_life_say_whose_prompts_were_in_them() -> None:
+    sequences, (sequence, other) = opened(1, 2)
+    other.message = Submit(
+        handle=2,
+        request_id="req_2",
+        prompt_token_ids=[1, 2, 3],
+        task=Embed(),
+        arrival_time=0.0,
+    )
+    sequences.apply(step({}, admitted=[Admitted(1, 0.5, 0)]), keep_aborted=False)
+    for now, seconds, prefilled in ((1.0, 0.1, []), (2.0, 0.9, [Prefilled(2, 300)])):
+        sequences.apply(
+            msgspec.structs.replace(
+                step({1: 7}, phase=StepPhase.MIXED, prefilled=prefilled),
+                time=now,
+                step_seconds=seconds,
+                step_tokens=301,
+                step_sequences=2,
+            ),
+            keep_aborted=False,
+        )
+    sequences.remove(sequence)
+    assert other.prompt_tokens_computed == 300
+    assert [(one.time, one.seconds) for one in sequence.longest_steps] == [(2.0, 0.9), (1.0, 0.1)]
+    assert sequence.longest_steps[0].prefills == (Prefill("req_2", 300),)

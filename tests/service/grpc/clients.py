@@ -48,7 +48,7 @@ class GrpcService(RunningService):
     def outcomes(self, route: str) -> dict[str, float]:
         """How many requests of a route ended how."""
         found: dict[str, float] = {}
-        for line in self.get("/metrics")[1].decode().splitlines():
+        for line in self.metrics_page().splitlines():
             if line.startswith("quire_requests_total{") and f'route="{route}"' in line:
                 outcome = line.split('outcome="')[1].split('"')[0]
                 found[outcome] = found.get(outcome, 0) + float(line.rsplit(" ", 1)[1])

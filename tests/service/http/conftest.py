@@ -20,22 +20,27 @@ def own_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model
 
 
-@pytest.fixture
-def client(own_template: Path, tmp_path: Path) -> Iterator[TestClient[Litestar]]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("app")
+
+
+@pytest.fixture(scope="module")
+def client(own_template: Path, folder: Path) -> Iterator[TestClient[Litestar]]:
     """No keys, on loopback."""
-    with client_of(own_template, tmp_path) as opened:
+    with client_of(own_template, folder) as opened:
         yield opened
 
 
-@pytest.fixture
-def paged(own_template: Path, tmp_path: Path) -> Iterator[TestClient[Litestar]]:
+@pytest.fixture(scope="module")
+def paged(own_template: Path, folder: Path) -> Iterator[TestClient[Litestar]]:
     """With keys, and a page that may call."""
-    with client_of(own_template, tmp_path, api_key=("key",), allowed_origins=(PAGE,)) as opened:
+    with client_of(own_template, folder, api_key=("key",), allowed_origins=(PAGE,)) as opened:
         yield opened
 
 
-@pytest.fixture
-def locked(own_template: Path, tmp_path: Path) -> Iterator[TestClient[Litestar]]:
+@pytest.fixture(scope="module")
+def locked(own_template: Path, folder: Path) -> Iterator[TestClient[Litestar]]:
     """With keys."""
-    with client_of(own_template, tmp_path, api_key=KEYS) as opened:
+    with client_of(own_template, folder, api_key=KEYS) as opened:
         yield opened

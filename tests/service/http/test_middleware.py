@@ -56,6 +56,7 @@ class Counted(NoTelemetry):
     """How each request ended that was counted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begun = 0
         self.ended: list[tuple[str, str, int]] = []
 

@@ -50,6 +50,11 @@ def test_a_path_like_no_other_is_only_told_where_to_look(client: TestClient[Lite
     assert message == "There is no GET /favicon.ico. See /docs."
 
 
+def test_a_long_path_is_cut_in_the_answer(client: TestClient[Litestar]) -> None:
+    message = client.get("/" + "a" * 5000).json()["error"]["message"]
+    assert message == f"There is no GET /{'a' * 127}…. See /docs."
+
+
 def test_a_wrong_method_is_told_the_right_one(client: TestClient[Litestar]) -> None:
     reply = client.get("/chat/completions")
     assert reply.status_code == 405

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 from tests.service.live.test_who import line_of
@@ -75,3 +76,14 @@ def test_an_eviction_says_how_long_ago_it_was(service: RunningService) -> None:
     prefix, line = asked(service, FIRST, cache_salt=salt)
     assert prefix["stopped"] == "evicted"
     assert line["prefix_evicted_s"] >= 0
+
+
+def test_without_a_prefix_cache_every_miss_is_off(tiny_model: Path, tmp_path: Path) -> None:
+    options = ("--no-enable-prefix-caching",)
+    with RunningService(tiny_model, tmp_path, engine_args=options) as service:
+        service.wait_ready()
+        for _ in range(2):  # the second would find the first's blocks
+            prefix, line = asked(service, FIRST)
+            assert prefix == {"matched": 0, "of": 48, "stopped": "off"}
+            assert line["prefix_miss"] == "off"
+        assert missed(service)["off"] == 96

@@ -59,7 +59,7 @@ def line_of(service: RunningService, request_id: str) -> dict[str, Any]:
 
 def counted(service: GrpcService) -> dict[tuple[str, str], float]:
     found = {}
-    for line in service.get("/metrics")[1].decode().splitlines():
+    for line in service.metrics_page().splitlines():
         if line.startswith("quire_key_tokens_total{"):
             key, kind = (line.split(f'{label}="')[1].split('"')[0] for label in ("key", "kind"))
             found[key, kind] = float(line.rsplit(" ", 1)[1])
@@ -136,7 +136,7 @@ def test_no_key_is_in_log_metrics_or_arguments(keyed: GrpcService) -> None:
         assert ask(keyed, f"{key}x", CHAT, SHORT)[0] == 401
     argv = Path(f"/proc/{keyed.worker.popen.pid}/cmdline").read_text()
     said = keyed.worker.output() + keyed.engine.output() + argv
-    said += "".join(
+    said += keyed.metrics_page() + "".join(
         keyed.get(path)[1].decode() for path in ("/metrics", "/health", "/openapi.json")
     )
     assert "canary" not in said
@@ -146,4 +146,4 @@ def test_clients_are_left_out_where_the_operator_must(tiny_model: Path, tmp_path
     with GrpcService(tiny_model, tmp_path, "--no-log-clients") as service:
         line = line_of(service, ask(service, "unused", CHAT, SHORT)[2])
         assert (line["key"], line["client_address"], line["user_agent"]) == (None, None, None)
-        assert service.get("/metrics")[1].count(b'quire_key_tokens_total{key="other"') == 3
+        assert service.metrics_page().count('quire_key_tokens_total{key="other"') == 3

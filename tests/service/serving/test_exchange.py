@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from engine.messages import FinishReason, SamplingParams
 from service.admission.drain import Drain
-from service.errors import EngineFailedError, InvalidRequestError, SlowReaderError
+from service.errors import (
+    EngineFailedError,
+    InvalidRequestError,
+    OperatorCancelError,
+    SlowReaderError,
+)
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
-from service.serving.exchange import Exchange, new_request_id
+from service.serving.exchange import Exchange, OpenExchanges, new_request_id
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import Caller
@@ -135,3 +142,57 @@ def test_ids_are_new_each_time() -> None:
     ids = {new_request_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(one.startswith("req_") for one in ids)
+
+
+def test_open_exchanges_are_found_by_request_and_trace() -> None:
+    exchanges = OpenExchanges()
+    exchange = Exchange(record(), NoTelemetry(), exchanges=exchanges)
+    exchange.record.trace_id = "abc"
+    assert exchanges.find(exchange.record.request_id) is exchanges.find("abc") is exchange
+    assert exchanges.find("other") is None
+    exchange.close()
+    assert len(exchanges) == 0
+    assert exchanges.find("abc") is None
+
+
+async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
+    desk = loaded()
+    of = services(desk)
+    exchange = Exchange(record(), NoTelemetry())
+    request = GenerationRequest("req_1", [[1, 2, 3]], SamplingParams(max_tokens=8), 0.0)
+    generation = await of.generator.start(request, exchange.caller)
+    exchange.began(generation)
+    assert exchange.cancel(OperatorCancelError("It was cancelled."))
+    with pytest.raises(OperatorCancelError) as caught:
+        await generation.advance()
+    exchange.fail(caught.value)
+    exchange.close()
+    assert exchange.record.outcome == "cancelled"
+    assert not exchange.cancel(OperatorCancelError("It was cancelled twice."))
+
+
+async def test_a_request_cancelled_before_the_engine_has_it_ends_when_it_would_begin() -> None:
+    desk = loaded()
+    of = services(desk)
+    exchange = Exchange(record(), NoTelemetry())
+    assert exchange.cancel(OperatorCancelError("It was cancelled."))
+    with pytest.raises(OperatorCancelError):
+        exchange.check_cancelled()
+    request = GenerationRequest("req_1", [[1, 2, 3]], SamplingParams(max_tokens=8), 0.0)
+    generation = await of.generator.start(request, exchange.caller)
+    exchange.began(generation)  # it was being submitted meanwhile
+    with pytest.raises(OperatorCancelError):
+        await generation.advance()
+
+
+async def test_cancelling_ends_vectors_too() -> None:
+    desk = loaded()
+    exchange = Exchange(record(), NoTelemetry())
+    request = PoolingRequest("req_1", [Input([1, 2])], 0.0, most_open=4, most_open_tokens=99)
+    exchange.began_pooling(PooledTexts(desk, request, exchange.caller))
+    assert exchange.pooled is not None
+    vectors = asyncio.ensure_future(exchange.pooled.vectors())
+    await asyncio.sleep(0)
+    assert exchange.cancel(OperatorCancelError("It was cancelled."))
+    with pytest.raises(OperatorCancelError):
+        await vectors

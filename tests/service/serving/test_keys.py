@@ -76,6 +76,18 @@ def test_two_keys_of_one_alias_are_one_tenant_known_by_the_first() -> None:
     assert all(caller.shares for caller in callers)
 
 
+def test_whose_sampled_flag_counts() -> None:
+    keys = api_keys(["team=sk-one", "guest=sk-two"], priority=["ops=sk-three"])
+
+    def may_sample(ring: KeyRing) -> list[bool]:
+        sent = (b"sk-one", b"sk-two", b"sk-three")
+        return [ring.check(b"Bearer " + key).may_sample for key in sent]
+
+    assert may_sample(KeyRing(keys)) == [False, False, True]
+    assert may_sample(KeyRing(keys, ("team",))) == [True, False, False]
+    assert KeyRing(api_keys(["sk-only"])).check(b"Bearer sk-only").may_sample
+
+
 def test_a_key_may_be_sent_with_its_alias_as_it_was_configured() -> None:
     ring = KeyRing(api_keys(["team=sk-one", "abc=def"]))
     for whole, key in ((b"team=sk-one", b"sk-one"), (b"abc=def", b"def")):

@@ -27,13 +27,18 @@ async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
 
     def differences(connection: Connection) -> list[object]:
         context = MigrationContext.configure(
-            connection, opts={"version_table": "quire_schema_version"}
+            connection, opts={"version_table": "quire_schema_version", "include_name": not_a_day}
         )
         return list(compare_metadata(context, ResponseRow.metadata))
 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences) == []
     await engine.dispose()
+
+
+def not_a_day(name: str | None, kind: str, _parents: object) -> bool:
+    """A day of ``quire_requests`` is a table only in PostgreSQL."""
+    return not (kind == "table" and name is not None and name.startswith("quire_requests_d"))
 
 
 REPLICA = """

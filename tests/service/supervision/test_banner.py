@@ -61,3 +61,10 @@ def test_it_says_who_else_may_connect_what_to_note_and_where_grpc_is() -> None:
 def test_the_last_line_says_what_loads_and_a_later_one_that_it_is_ready() -> None:
     assert printed().splitlines()[-1] == "loading tiny from /models/tiny"
     assert ready_line("tiny", 2.34) == "ready in 2.3 s: model tiny"
+
+
+def test_the_admin_api_is_named_and_metrics_only_where_they_are_public() -> None:
+    admin = ServerAddress("127.0.0.1", 18000, "127.0.0.1")
+    assert "http://127.0.0.1:18000/admin/v1" in printed(admin=admin)
+    assert "/metrics" in printed()
+    assert "/metrics" not in printed(needs_key=True)

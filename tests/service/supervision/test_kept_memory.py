@@ -20,7 +20,7 @@ def test_what_a_killed_child_wrote_stays(
 ) -> None:
     if not kernel_has_it:
         monkeypatch.delattr(os, "memfd_create")
-    descriptor = kept_memory(tmp_path)
+    descriptor = kept_memory(tmp_path, "ledger")
     assert list(tmp_path.iterdir()) == ([] if kernel_has_it else [tmp_path / "worker.ledger"])
     os.ftruncate(descriptor, 3)
     child = subprocess.run(
@@ -34,6 +34,6 @@ def test_what_a_killed_child_wrote_stays(
 
 
 def test_children_do_not_inherit_it_unless_told() -> None:
-    descriptor = kept_memory(Path("/nowhere"))
+    descriptor = kept_memory(Path("/nowhere"), "ledger")
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)

@@ -6,7 +6,12 @@ import socket
 
 import pytest
 
-from service.supervision.listener import ServerAddress, open_listening_socket
+from service.supervision.listener import (
+    ADMIN_PORT_DISTANCE,
+    ServerAddress,
+    open_admin_socket,
+    open_listening_socket,
+)
 
 
 def test_a_port_in_use_is_refused_at_once() -> None:
@@ -61,3 +66,18 @@ def test_an_ipv6_address_is_written_in_brackets(host: str) -> None:
     with listener:
         port = listener.getsockname()[1]
         assert ServerAddress.of(listener).url == f"http://[::1]:{port}"
+
+
+def test_the_admin_api_has_a_port_at_a_fixed_distance_or_any_free_one() -> None:
+    with open_listening_socket("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with open_admin_socket(
+            "127.0.0.1", None, public_port=port - ADMIN_PORT_DISTANCE
+        ) as fallen_back:
+            assert fallen_back.getsockname()[1] not in (0, port)
+        with pytest.raises(OSError, match="in use"):
+            open_admin_socket("127.0.0.1", port, public_port=8000)
+    with open_admin_socket("127.0.0.1", None, public_port=port - ADMIN_PORT_DISTANCE) as usual:
+        assert usual.getsockname()[1] == port
+    with open_admin_socket("127.0.0.1", None, public_port=60_000) as beyond:
+        assert beyond.getsockname()[1] > 0

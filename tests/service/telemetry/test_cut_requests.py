@@ -15,14 +15,14 @@ import structlog
 from observability import catalogue, ledger, open_requests, series
 from observability.logging import configure
 from observability.tracing import FinishedSpan, IdentityTracer, SpanIdentity
-from service.telemetry import cut_requests, requests
+from service.telemetry import cut_requests, observations, requests
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.requests import Telemetry
 from tests.observability.kills import states_between_lines
-from tests.service.records import answered, started
+from tests.service.request_records import answered, started
 from tests.service.telemetry.successors import successor, worker
 
-TOUCHED = (ledger, open_requests, series, requests, cut_requests)
+TOUCHED = (ledger, open_requests, series, requests, observations, cut_requests)
 
 
 class Recorder(IdentityTracer):

@@ -12,7 +12,7 @@ from observability import catalogue
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.requests import Telemetry
-from tests.service.records import sequence
+from tests.service.request_records import sequence
 from tests.service.telemetry.watched import READY, stats, step, value
 
 NEXT = msgspec.structs.replace(READY, identity=READY.identity + 1)

@@ -8,7 +8,7 @@ import pytest
 
 from service.telemetry.observer import NoTelemetry, Telemetry
 from service.telemetry.requests import Telemetry as RealTelemetry
-from tests.service.records import answered, started
+from tests.service.request_records import answered, started
 from tests.service.telemetry.watched import step
 
 CALLS = [name for name, value in vars(Telemetry).items() if inspect.isfunction(value)]

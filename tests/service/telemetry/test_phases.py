@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.telemetry.phases import before_engine, in_engine, other_seconds, seconds_of
 from service.telemetry.record import Flush, Interval, RequestRecord, add_interval
 from service.telemetry.requests import Telemetry
-from tests.service.records import answered, sequence
+from tests.service.request_records import answered, sequence
 
 ENDED = 1000.1
 
@@ -97,7 +97,8 @@ def test_a_short_write_has_waited_for_nobody() -> None:
     assert flush == Flush()
     flush.waited(2.0, 2.5)
     flush.waited(7.0, 7.5)
-    assert flush == Flush(1.0, 2.0, 7.5)
+    assert flush == Flush(1.0, 2.0, 7.5, [(0.5, 2.0), (0.5, 7.0)])
+    assert flush.longest == [(2.0, 0.5), (7.0, 0.5)]
 
 
 def test_clocks_that_differ_a_little_make_no_negative_phase() -> None:

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -26,12 +26,13 @@ from engine.messages import (
 from observability import catalogue, outcomes
 from observability.catalogue import Metric
 from observability.logging import configure
-from observability.tracing import IdentityTracer, SpanContext, SpanIdentity
+from observability.sampling import TraceSampling
+from observability.tracing import FinishedSpan, IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus
 from service.telemetry.record import Flush
 from service.telemetry.requests import Telemetry
-from tests.service.records import answered, sequence, started
+from tests.service.request_records import answered, sequence, started
 from tests.service.telemetry.watched import READY, stats, step, value
 
 
@@ -357,6 +358,40 @@ def test_sampled_requests_leave_their_trace_id_at_their_bucket() -> None:
     linked = {line.split("_bucket")[0] for line in page.splitlines() if f"{0xABC:032x}" in line}
     assert catalogue.TIME_TO_FIRST_TOKEN.name in linked
     assert catalogue.E2E_SECONDS.name in linked
+
+
+class TailTracer(IdentityTracer):
+    """Chooses nothing by chance, and keeps what it is given all the same."""
+
+    def __init__(self) -> None:
+        self._sampling = TraceSampling(0.0, follows_callers=True)
+        self.servers: list[FinishedSpan] = []
+
+    @property
+    def sampling(self) -> TraceSampling:
+        return self._sampling
+
+    def write(
+        self, identity: SpanIdentity, server: FinishedSpan, children: Iterable[FinishedSpan]
+    ) -> None:
+        self.servers.append(server)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_exemplars_name_only_traces_that_are_exported(slow: bool) -> None:
+    tracer = TailTracer()
+    telemetry = Telemetry(["m"], version="1", tracer=tracer)
+    telemetry.traces.keeping.slo = {"ttft": 0.040 if slow else 0.042, "itl": 0.1}
+    record = answered(telemetry)
+    telemetry.first_token(record)
+    telemetry.request_finished(record)
+    page = telemetry.exposition("application/openmetrics-text; version=1.0.0")[0].decode()
+    linked = {line.split("_bucket")[0] for line in page.splitlines() if record.trace_id in line}
+    assert len(tracer.servers) == int(slow)
+    assert bool(linked) == slow
+    if slow:
+        assert catalogue.TIME_TO_FIRST_TOKEN.name in linked
+        assert catalogue.E2E_SECONDS.name in linked
 
 
 # --- the worker -------------------------------------------------------------------------------

@@ -8,12 +8,15 @@ import pytest
 
 from engine.messages import FinishReason
 from observability import schema
+from observability.admin_api import EventKind
 from observability.schema import Attribute
 from observability.tracing import FinishedSpan
+from service.engine.happenings import Happening, LongStep
 from service.telemetry.record import Flush, Interval, RequestRecord
 from service.telemetry.requests import Telemetry
 from service.telemetry.spans import phase_spans, server_span
-from tests.service.records import answered, sequence, started
+from service.telemetry.steps import step_span
+from tests.service.request_records import answered, sequence, started
 
 RECEIVED = 5_000_000_000  # what ``answered`` records
 
@@ -56,6 +59,7 @@ def test_the_server_span_covers_the_request_and_says_what_it_was() -> None:
         schema.ATTR_ERROR_FIELD: None,
         schema.ATTR_RETRY_AFTER: None,
         schema.ATTR_WAITING: None,
+        schema.ATTR_KEPT: None,
         schema.ATTR_HTTP_METHOD: "POST",
         schema.ATTR_HTTP_ROUTE: "/v1/chat/completions",
         schema.ATTR_HTTP_STATUS: 200,
@@ -191,10 +195,84 @@ def test_a_request_that_has_not_ended_has_no_span_yet() -> None:
         server_span(record(ended_time=None))
 
 
+def events_of(span: FinishedSpan) -> list[tuple[str, float, list[Any]]]:
+    """Names, milliseconds after receipt and values."""
+    return [
+        (each.event.name, (each.time_ns - RECEIVED) / 1e6, list(each.attributes.values()))
+        for each in span.events
+    ]
+
+
+HAPPENINGS = [
+    (1, Happening(EventKind.PREEMPTED, 1000.070)),
+    (0, Happening(EventKind.OUTPUT, 1000.040, 1)),
+    (0, Happening(EventKind.GAP, 1000.080, 0.025)),
+]
+
+
+def test_events_are_on_the_decode_span_of_their_choice_or_on_the_requests() -> None:
+    never_ran = sequence(first_token_time=None, last_token_time=None)
+    subject = record(
+        sequences=[sequence(), never_ran],
+        happenings=[Happening(EventKind.CANCELLED, 1000.095)],
+        choices_happenings=HAPPENINGS,
+    )
+    first, *others = [span for span in phase_spans(subject) if span.name == "decode"]
+    assert not others
+    assert events_of(first) == [("output", 40.0, [0, 1]), ("gap", 80.0, [0, 0.025])]
+    assert events_of(server_span(subject)) == [("cancelled", 95.0, []), ("preempted", 70.0, [1])]
+
+
+def test_the_longest_waits_for_the_reader_are_on_the_flush_span() -> None:
+    flush = Flush()
+    flush.waited(1000.081, 1000.090)
+    flush.waited(1000.060, 1000.065)
+    *_, last = phase_spans(record(flush=flush))
+    assert last.name == "flush"
+    assert events_of(last) == [
+        ("stalled", 60.0, [pytest.approx(0.005)]),
+        ("stalled", 81.0, [pytest.approx(0.009)]),
+    ]
+
+
+def test_every_kind_of_event_has_the_attributes_that_are_declared() -> None:
+    of_all = {EventKind.CANCELLED, EventKind.STALLED}
+    flush = Flush()
+    flush.waited(1000.060, 1000.065)
+    subject = record(
+        happenings=[Happening(EventKind.CANCELLED, 1000.05)],
+        choices_happenings=[
+            (0, Happening(kind, 1000.05, 3.0)) for kind in EventKind if kind not in of_all
+        ],
+        flush=flush,
+    )
+    spans = [server_span(subject), *phase_spans(subject)]
+    events = [event for span in spans for event in span.events]
+    assert {each.event for each in events} == set(schema.EVENTS.values())
+    for each in events:
+        assert set(each.attributes) == set(each.event.attributes)
+
+
+def test_names_that_are_not_released_are_written_on_request() -> None:
+    subject = record(reasoning_tokens=7)
+    newest = server_span(subject, newest_names=True).attributes
+    assert {each.name: newest[each] for each in schema.NEWEST_ATTRIBUTES} == {
+        "gen_ai.response.model": "m",
+        "gen_ai.response.time_to_first_chunk": pytest.approx(0.041),
+        "gen_ai.usage.reasoning.output_tokens": 7,
+    }
+    assert not set(schema.NEWEST_ATTRIBUTES) & set(server_span(subject).attributes)
+
+
 def test_every_attribute_written_is_one_that_the_catalogue_gives_this_span() -> None:
     subject = record(sequences=[sequence()])
     by_grpc = record(http_route="/quire.v1.Quire/Chat", grpc_status=0)
-    spans = [server_span(subject), server_span(by_grpc), *phase_spans(subject)]
+    spans = [
+        server_span(subject, newest_names=True),
+        server_span(by_grpc),
+        *phase_spans(subject),
+        step_span(subject, LongStep(1000.05, 0.02, 100, 3)),
+    ]
     assert {span.span for span in spans} == set(schema.SPANS)
     for kind in schema.SPANS:
         written: set[Attribute] = set()

@@ -7,6 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+
 pytest.importorskip("triton")
 
 from engine.gpu.kernels.ragged_attention import ragged_attention
@@ -81,7 +83,7 @@ pieces_of_any_kind = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     pieces=pieces_of_any_kind,
     shape=st.sampled_from(SHAPES),

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.examples import examples
+
 pytest.importorskip("triton")
 
 from engine.gpu.kernels.sampling import sample
@@ -187,7 +189,7 @@ kinds = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(
     asked=st.lists(kinds, min_size=1, max_size=4),
     vocabulary=st.integers(2, 3000),

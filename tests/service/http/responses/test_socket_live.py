@@ -186,7 +186,7 @@ def test_keys_limits_leaving_and_the_drain_hold_as_for_http(guarded: RunningServ
         connection.recv(timeout=30)
         connection.socket.close()  # as if killed
         guarded.wait_idle()
-    assert '"outcome":"client_gone"' in guarded.worker.output()
+    until(lambda: '"outcome":"client_gone"' in guarded.worker.output(), 20, "the line in the log")
     until(lambda: reopened(guarded, key), 20, "room for another connection")
     with opened(guarded, **key) as connection:
         assert answer(connection, ASK)[-1]["type"] in ENDS

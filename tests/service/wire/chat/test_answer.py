@@ -28,6 +28,7 @@ from service.generation.request import Generation, GenerationRequest
 from service.tenants.caller import ANYBODY
 from service.wire.chat.answer import ChatAnswer
 from service.wire.chat.request import chat_conversation, decode_chat
+from tests.examples import examples
 from tests.service.at_once import at_once
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -208,7 +209,7 @@ def test_a_call_that_was_cut_off_finishes_with_length(checkpoint: Checkpoint) ->
     assert played.whole.choices[0].finish_reason == "length"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(
     parts=st.lists(st.sampled_from([CALL, CALL[:-20], CALL[:40], " so ", "<think>", "</think>"])),
     frames=st.lists(st.integers(1, 30), min_size=1),
@@ -333,3 +334,14 @@ def test_text_that_needs_escaping_survives_the_frozen_chunks(checkpoint: Checkpo
     played = Played(checkpoint, text, one_each())
     assert played.accumulated().choices[0].message.content == text
     assert played.sse.count("\r") == 0
+
+
+def test_timings_so_far_come_with_each_chunk_that_has_usage(checkpoint: Checkpoint) -> None:
+    fields = {"stream": True, "timings": True}
+    options = {"continuous_usage_stats": True}
+    often = Played(checkpoint, "a b c", one_each(), **fields, stream_options=options).chunks
+    once = Played(checkpoint, "a b c", one_each(), **fields).chunks
+    assert all("timings" in (chunk.model_extra or {}) for chunk in often)
+    assert ["timings" in (chunk.model_extra or {}) for chunk in once] == [
+        index == len(once) - 1 for index in range(len(once))
+    ]

@@ -122,6 +122,22 @@ def test_usage_comes_last_and_on_request_with_each_chunk(checkpoint: Checkpoint)
     assert all(chunk["usage"]["prompt_tokens"] == 3 for chunk in chunks)
 
 
+def test_timings_so_far_come_with_each_chunk_that_has_usage(checkpoint: Checkpoint) -> None:
+    options = {"continuous_usage_stats": True}
+    played = Played(
+        checkpoint, "a b c", one_each(), stream=True, stream_options=options, timings=True
+    )
+    assert all(chunk["timings"].keys() == played.whole["timings"].keys() for chunk in played.chunks)
+    *early, last = (chunk["timings"]["time_to_first_token_ms"] for chunk in played.chunks)
+    assert set(early) == {last}
+
+
+def test_timings_alone_come_at_the_end(checkpoint: Checkpoint) -> None:
+    *chunks, last = Played(checkpoint, "a b c", one_each(), stream=True, timings=True).chunks
+    assert "timings" in last
+    assert not any("timings" in chunk for chunk in chunks)
+
+
 def test_a_request_for_no_output_gets_its_prompt_back(checkpoint: Checkpoint) -> None:
     """The engine makes one token even then."""
     played = Played(checkpoint, "x", one_each(), max_tokens=0, echo=True)

@@ -28,6 +28,7 @@ from service.tenants.caller import ANYBODY
 from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.conversation import own_items, read_request
 from service.wire.responses.request import decode_responses
+from tests.examples import examples
 from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk, finish, one_each
 
@@ -185,7 +186,7 @@ PIECES = st.sampled_from(
 
 
 @settings(
-    max_examples=120,
+    max_examples=examples(120),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -1,0 +1,299 @@
+"""What does being seen cost the API worker?
+
+    python -m bench.visibility                      # all but the log's lines against nothing
+    python -m bench.visibility --tracing            # no tracing, and 0, 1, 10 and 100 % of traces
+    python -m bench.visibility --parts log scrape   # only these against nothing
+
+Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
+A client keeps 32 streamed chats going, in windows that go round the sides, so that what else the
+machine does meets all alike; the engine of a side that waits does nothing. Only the worker's CPU
+time counts. Ratios are to the first side, which has nothing on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.report import print_table, write_result
+from bench.tracing import trace_receiver
+from tests.service.running import RunningService, free_port
+from tests.service.tiny_model import write_tiny_model
+
+STREAMS = 32
+STEP_MS = 5
+_FIRST_CHUNKS = 3  # of a stream: headers, role and first token are not gaps between tokens
+# Reads a path over and over, once a second or for as long as it lasts.
+_READER = """
+import socket, sys, threading, time
+port, path, readers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+head = f"GET {path} HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n"
+head += "Accept: application/openmetrics-text; version=1.0.0\\r\\n\\r\\n"
+def read():
+    while True:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(head.encode())
+            while connection.recv(1 << 20):
+                pass
+        time.sleep(1.0)
+for _ in range(readers):
+    threading.Thread(target=read).start()
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that lets people see the server. ``without``: what a worker gets to have it off,
+    if it is on by default; ``readers``: so many read ``path`` while it is measured."""
+
+    name: str
+    without: tuple[str, ...] = ()
+    tracing_ratio: float | None = None
+    path: str = ""
+    readers: int = 0
+    admin: bool = False  # on the admin API's port, where a reader stays
+
+
+PARTS = (
+    Part("log", ("--log-level", "error")),
+    Part("tracing", tracing_ratio=0.1),
+    Part("scrape", path="/metrics", readers=1),
+    Part("records", ("--keep-requests", "1", "--store-url", "none")),
+    Part("feed", ("--no-admin",), path="/admin/v1/feed", readers=16, admin=True),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    name: str
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(word for part in PARTS if part not in self.parts for word in part.without)
+
+    def variables(self, endpoint: str) -> dict[str, str]:
+        ratios = [part.tracing_ratio for part in self.parts if part.tracing_ratio is not None]
+        if not ratios:
+            return {}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_TRACES_SAMPLER": "traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": str(ratios[0]),
+        }
+
+
+def traced(name: str, ratio: float) -> Side:
+    return Side(name, (Part("tracing", tracing_ratio=ratio),))
+
+
+TRACING_SIDES = (
+    Side("no endpoint"),
+    *(traced(f"{ratio:.0%}", ratio) for ratio in (0.0, 0.01, 0.1, 1.0)),
+)
+
+
+@dataclass
+class Found:
+    """Of one side, window by window."""
+
+    cpu: list[float] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    p99_gap: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def environment(values: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the time that all threads of a process ran so far, to the nanosecond."""
+    seconds = 0.0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it ended
+            seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
+    return seconds
+
+
+class Clients:
+    """Keep ``STREAMS`` chats of ``tokens`` tokens going."""
+
+    def __init__(self, port: int, tokens: int) -> None:
+        body = json.dumps(
+            {
+                "model": "tiny",
+                "messages": [{"role": "user", "content": "go on"}],
+                "max_tokens": tokens,
+                "ignore_eos": True,
+                "stream": True,
+            }
+        )
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._request = (head + body).encode()
+        self._port = port
+
+    def run(self, seconds: float) -> tuple[int, list[float]]:
+        """Begin chats for so long and read them to their ends. Return how many there were, and the
+        seconds between their chunks."""
+        ended, gaps = 0, list[float]()
+        last: dict[int, list[float]] = {}  # when its chunks came
+        with ExitStack() as stack, selectors.DefaultSelector() as selector:
+            for _ in range(STREAMS):
+                address = ("127.0.0.1", self._port)
+                opened = stack.enter_context(socket.create_connection(address))
+                selector.register(opened, selectors.EVENT_READ)
+                opened.sendall(self._request)
+            end = time.monotonic() + seconds
+            running = STREAMS
+            while running:
+                for key, _ in selector.select(30):
+                    connection: Any = key.fileobj
+                    data = connection.recv(1 << 16)
+                    now = time.monotonic()
+                    if not data:
+                        raise RuntimeError("a stream ended early")
+                    before = last.get(key.fd, [])
+                    if len(before) > _FIRST_CHUNKS:
+                        gaps.append(now - before[-1])
+                    last[key.fd] = [*before, now]
+                    if data.endswith(b"0\r\n\r\n"):
+                        ended += 1
+                        del last[key.fd]
+                        if now < end:
+                            connection.sendall(self._request)
+                        else:
+                            selector.unregister(connection)
+                            running -= 1
+        return ended, gaps
+
+
+@contextmanager
+def reading(parts: Sequence[Part], port: int, admin_port: int) -> Iterator[None]:
+    readers = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", _READER),
+                *(str(admin_port if part.admin else port), part.path, str(part.readers)),
+            ]
+        )
+        for part in parts
+        if part.readers
+    ]
+    try:
+        yield
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+
+
+def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) -> list[Found]:
+    found = [Found() for _ in sides]
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(trace_receiver())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        model = write_tiny_model(folder / "model")
+        simulated = f"simulated:step={STEP_MS}ms,context=100000,tokenizer={model}"
+        services, clients, admin_ports = [], [], []
+        for number, side in enumerate(sides):
+            own = folder / str(number)
+            own.mkdir()
+            admin_ports.append(free_port())
+            arguments = (*side.arguments, "--admin-port", str(admin_ports[-1]))
+            if "--store-url" not in arguments:
+                arguments += ("--store-url", f"sqlite:///{own}/store.sqlite3")
+            with environment(side.variables(endpoint)):
+                service = RunningService(
+                    model, own, engine_args=("--model", simulated), worker_args=arguments
+                )
+                services.append(stack.enter_context(service))
+            # All the time, so that they take the machine's time from all sides alike.
+            stack.enter_context(reading(side.parts, service.port, admin_ports[-1]))
+            clients.append(Clients(service.port, tokens))
+            clients[-1].run(0.5)  # what happens only once is not counted
+        for window in range(windows):
+            order = range(len(sides)) if window % 2 == 0 else reversed(range(len(sides)))
+            for number in order:
+                worker = services[number].worker.popen.pid
+                before = cpu_seconds(worker)
+                ended, gaps = clients[number].run(seconds)
+                found[number].cpu.append(cpu_seconds(worker) - before)
+                found[number].requests.append(ended)
+                found[number].p99_gap.append(sorted(gaps)[int(len(gaps) * 0.99)])
+    return found
+
+
+def rows_of(sides: Sequence[Side], found: Sequence[Found], tokens: int) -> list[dict[str, Any]]:
+    """Ratios are medians of the windows' ratios: a window is compared with the one of the first
+    side next to it."""
+    rows = []
+    first = found[0]
+    for side, its in zip(sides, found, strict=True):
+        costs = [cpu / count for cpu, count in zip(its.cpu, its.requests, strict=True)]
+        base = [cpu / count for cpu, count in zip(first.cpu, first.requests, strict=True)]
+        rows.append(
+            {
+                "on": side.name,
+                "requests": sum(its.requests),
+                "worker us per request": median(costs) * 1e6,
+                "tokens per CPU-second": tokens / median(costs),
+                "CPU ratio": median(one / other for one, other in zip(costs, base, strict=True)),
+                "p99 gap ms": median(its.p99_gap) * 1e3,
+                "p99 ratio": median(
+                    one / other for one, other in zip(its.p99_gap, first.p99_gap, strict=True)
+                ),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tracing", action="store_true", help="the cost table of tracing")
+    names = [part.name for part in PARTS]
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=names,
+        default=[name for name in names if name != "log"],
+        help="what is on (all but the log)",
+    )
+    parser.add_argument("--windows", type=int, default=10, help="of each side (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each window (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=64, help="of each answer (%(default)s)")
+    options = parser.parse_args()
+    on = tuple(part for part in PARTS if part.name in options.parts)
+    sides = (
+        TRACING_SIDES if options.tracing else (Side("nothing"), Side(", ".join(options.parts), on))
+    )
+    found = measure(sides, options.windows, options.seconds, options.tokens)
+    rows = rows_of(sides, found, options.tokens)
+    print_table(rows)
+    name = "visibility_tracing" if options.tracing else "visibility"
+    print(write_result(name, rows, tokens=options.tokens, windows=options.windows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Who a visitor is to a server's admin API, and with which key the pages ask it."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.chats import browser_of, page_session
+from dashboard.feeds import feeds
+from observability.admin_api import AdminScope
+
+OPERATORS_SETTING = "operators"
+_PROBE_SECONDS = 5.0
+_REMEMBERED_SECONDS = 12 * 3600.0
+_MOST_REMEMBERED = 1000
+
+
+class Standing(enum.Enum):
+    ABSENT = enum.auto()  # the server has no admin API that answers
+    AWAY = enum.auto()  # it had one
+    STRANGER = enum.auto()  # a key is needed
+    VIEWER = enum.auto()
+    OPERATOR = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``problem``: why not, in words."""
+
+    standing: Standing
+    client: AdminClient
+    problem: str = ""
+
+    @property
+    def reads(self) -> bool:
+        return self.standing in (Standing.AWAY, Standing.VIEWER, Standing.OPERATOR)
+
+    @property
+    def operates(self) -> bool:
+        return self.standing is Standing.OPERATOR
+
+
+# Keys that visitors typed, by browser and server, so that a reload does not require them again.
+_typed: dict[tuple[str, str], tuple[float, str]] = {}
+_seen: set[str] = set()  # admin APIs that answered once
+
+
+def access(index: int) -> Access:
+    """Return what this visitor may do with a server."""
+    server = feeds().servers[index]
+    if not server.admin:
+        return Access(Standing.ABSENT, AdminClient(""))
+    signed_in = _signed_in()
+    if signed_in is False:
+        return Access(Standing.STRANGER, AdminClient(server.admin), "Sign in to see this server.")
+    key = feeds().key(index) if signed_in else _key_typed(index)
+    client = AdminClient(server.admin, key)
+    standing, problem = _probe(server.admin, key, int(time.time() / _PROBE_SECONDS))
+    if standing in (Standing.VIEWER, Standing.OPERATOR):
+        _seen.add(server.admin)
+        feeds().learn_key(index, key)
+        if signed_in and not is_operator(_groups(), _operators()):
+            standing = Standing.VIEWER
+    elif standing is Standing.ABSENT and server.admin in _seen:
+        standing = Standing.AWAY
+    return Access(standing, client, problem)
+
+
+def reader_of(url: str) -> AdminClient | None:
+    """Return what asks the admin API of the server at ``url``; None if this visitor may not."""
+    for index, server in enumerate(feeds().servers):
+        if server.url == url and server.admin:
+            found = access(index)
+            return found.client if found.reads else None
+    return None
+
+
+def remember_key(index: int, key: str) -> None:
+    now = time.monotonic()
+    for name in [name for name, (until, _) in _typed.items() if until < now]:
+        del _typed[name]
+    if len(_typed) < _MOST_REMEMBERED:
+        _typed[this_browser(), feeds().servers[index].admin] = (now + _REMEMBERED_SECONDS, key)
+
+
+def is_operator(groups: Iterable[str], operators: str) -> bool:
+    """``operators``: the group whose members may operate; empty: no one may."""
+    return bool(operators) and operators in groups
+
+
+def uses_oidc() -> bool:
+    """Whether ``secrets.toml`` configures Streamlit's own sign-in."""
+    try:
+        return "auth" in st.secrets
+    except FileNotFoundError:
+        return False
+
+
+def this_browser() -> str:
+    """Never empty: without a cookie a key is remembered for the page only."""
+    return browser_of(st.context.cookies) or f"page {page_session()}"
+
+
+def _signed_in() -> bool | None:
+    """Return None where visitors sign in with an admin key."""
+    return bool(st.user.is_logged_in) if uses_oidc() else None
+
+
+def _groups() -> list[str]:
+    found = st.user.get("groups")
+    return [str(one) for one in found] if isinstance(found, list) else [str(found or "")]
+
+
+def _operators() -> str:
+    return str(st.secrets["auth"].get(OPERATORS_SETTING, ""))
+
+
+def _key_typed(index: int) -> str:
+    until, key = _typed.get((this_browser(), feeds().servers[index].admin), (0.0, ""))
+    return key if until > time.monotonic() else ""
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _probe(url: str, key: str, moment: int) -> tuple[Standing, str]:
+    """``moment``: changes every few seconds, and so does the answer."""
+    try:
+        _, scope = AdminClient(url, key).overview()
+    except AdminRefusalError as refusal:
+        if refusal.status in (401, 403):
+            return Standing.STRANGER, str(refusal)
+        return Standing.ABSENT, str(refusal)
+    operates = scope is AdminScope.OPERATE
+    return Standing.OPERATOR if operates else Standing.VIEWER, ""

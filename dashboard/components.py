@@ -1,0 +1,48 @@
+"""The live drawings: plain JavaScript next to this module, mounted by Streamlit."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard.feed_token import issue
+from dashboard.feeds import feeds
+from dashboard.following import PAGES
+from dashboard.routes import channel_of
+
+_DRAWING = Path(__file__).with_name("drawing")
+
+
+def _text(name: str) -> str:
+    return (_DRAWING / name).read_text(encoding="utf-8")
+
+
+def _component(name: str) -> Any:
+    """``common.js`` goes before each script: components cannot import one another's."""
+    return st.components.v2.component(
+        f"quire_{name}", css=_text("board.css"), js=_text("common.js") + _text(f"{name}.js")
+    )
+
+
+board = _component("board")
+
+
+def feed_data(servers: list[int], *, kv: bool = False) -> dict[str, Any]:
+    """Return what a drawing needs to read the feed of ``servers``."""
+    channel = channel_of(servers, kv=kv)
+    return {
+        "feed": f"/feed/{channel}",
+        "history": f"/history/{channel}",
+        "pages": list(PAGES),
+        "token": issue(channel, time.time()),
+        "servers": [{"index": one, "name": feeds().servers[one].name} for one in servers],
+    }
+
+
+def mounted(component: Any, key: str, data: dict[str, Any]) -> str:
+    """Draw it; return the address of the link that was clicked, if one was."""
+    result = component(key=key, data=data, on_go_change=lambda: None, on_renew_change=lambda: None)
+    return str(result.go or "")

@@ -1,0 +1,535 @@
+// The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
+const STALE_SECONDS = 3;
+
+function level(value, amber, red) {
+  return value === null || value === undefined ? "" :
+    value > red ? "critical" : value > amber ? "warning" : "";
+}
+
+function figures(overviews) {
+  const sum = (pick) => overviews.reduce((total, one) => total + (pick(one) || 0), 0);
+  const worst = (pick) => overviews.reduce((most, one) => {
+    const value = pick(one);
+    return value === null || value === undefined ? most : Math.max(most ?? value, value);
+  }, null);
+  const least = (pick) => overviews.reduce((low, one) => {
+    const value = pick(one);
+    return value === null || value === undefined ? low : Math.min(low ?? value, value);
+  }, null);
+  const ended = (prefix) => sum((one) => Object.entries(one.minute.ended)
+    .reduce((total, [name, rate]) => total + (name.startsWith(prefix) ? rate : 0), 0));
+  const slo = (name) => least((one) => one.slo[name]);
+  return { sum, worst, least, ended, slo };
+}
+
+function tilesOf(overviews) {
+  const { sum, worst, least, ended, slo } = figures(overviews);
+  const out = sum((one) => one.minute.tokens_out);
+  const computed = sum((one) => one.minute.tokens_in_computed);
+  const cached = sum((one) => one.minute.tokens_in_cached);
+  const many = overviews.length > 1 ? "worst, " : "";
+  const latency = (label, name) => {
+    const p95 = worst((one) => one.minute[name].p95), limit = slo(name);
+    const [value, unit] = lasting(p95);
+    const late = level(p95, limit, limit * 2.5);
+    return { label, value, unit, level: late, note: p95 === null ? "none in the last minute" :
+      `${many}${late ? "▲" : "✓"} SLO ${duration(limit)}, p50 ${
+        duration(worst((one) => one.minute[name].p50))}` };
+  };
+  const running = sum((one) => one.running), most = sum((one) => one.max_running);
+  const waiting = sum((one) => one.waiting), oldest = worst((one) => one.oldest_waiting);
+  const refused = ended("refused:"), failed = ended("error:");
+  const received = sum((one) => one.minute.received);
+  const blocks = sum((one) => one.kv_blocks_active), total = sum((one) =>
+    one.kv_blocks_active + one.kv_blocks_cached + one.kv_blocks_free);
+  const met = least((one) => {
+    const shares = Object.values(one.five_minutes.attainment).filter((share) => share !== null);
+    return shares.length ? Math.min(...shares) : null;
+  });
+  return [
+    { label: "Out, last minute", value: number(out), unit: "tok/s",
+      note: `${number(sum((one) => one.minute.recomputed_share) / overviews.length * 100)
+      } % recomputed` },
+    { label: "In, last minute", value: number(computed + cached), unit: "tok/s",
+      note: computed + cached ? `${number(cached / (computed + cached) * 100)} % cached` : "none" },
+    latency("First token, p95", "ttft"),
+    latency("Between tokens, p95", "itl"),
+    { label: "Running", value: count(running), unit: `/ ${count(most)}`,
+      level: running >= most && waiting ? "warning" : "",
+      note: `KV ${number(total ? blocks / total * 100 : 0)} % held` },
+    { label: "Waiting", value: count(waiting), unit: "", level: level(oldest, 1, 5),
+      note: waiting ? `oldest ${duration(oldest)}` : "nobody" },
+    { label: "Requests, last minute", value: number(received), unit: "/s",
+      level: failed > received * 0.01 || refused > received * 0.1 ? "critical" :
+        refused > received * 0.01 ? "warning" : "",
+      note: refused || failed ? `${number(refused)} refused, ${number(failed)} failed` :
+        "none refused or failed" },
+    { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100), unit: "%",
+      level: met === null ? "" : met < 0.9 ? "critical" : met < 0.99 ? "warning" : "",
+      note: met === null ? "no requests" : "first token, or gaps" },
+  ];
+}
+
+function showTiles(state, overviews) {
+  const list = state.parts.tiles, tiles = tilesOf(overviews);
+  while (list.children.length < tiles.length) {
+    const tile = element("div", "tile");
+    tile.append(element("dt", "quiet"), element("dd", "value"), element("dd", "quiet"));
+    list.append(tile);
+  }
+  tiles.forEach((tile, place) => {
+    const box = list.children[place];
+    box.className = `tile ${tile.level || ""}`;
+    box.children[0].textContent = tile.label;
+    box.children[1].replaceChildren(tile.value, element("span", "quiet", tile.unit));
+    box.children[2].textContent = tile.note;
+  });
+}
+
+function worstServer(state) {
+  const order = state.component.data.conditions.map((one) => one.name);
+  const shown = [...state.servers.values()].filter((one) => one.overview || one.away);
+  return shown.sort((a, b) => (a.away ? -1 : order.indexOf(a.overview.verdict.condition)) -
+    (b.away ? -1 : order.indexOf(b.overview.verdict.condition)))[0];
+}
+
+function showBand(state) {
+  const one = worstServer(state), band = state.parts.band;
+  if (!one) return;
+  const named = state.servers.size > 1 ? `${one.name}: ` : "";
+  let words, sentence, since = "", links = [];
+  if (one.away) {
+    words = { title: "Unreachable", level: "critical" };
+    sentence = `${one.away} The numbers below are old.`;
+  } else {
+    const verdict = one.overview.verdict;
+    words = state.component.data.conditions.find((each) => each.name === verdict.condition);
+    sentence = verdict.sentence;
+    if (verdict.since && words.level !== "calm")
+      since = `for ${sinceWords(one.overview.time - verdict.since)}`;
+    if (words.page) links.push([words.page, words.page_title]);
+    if (verdict.condition === "kv" && one.overview.largest_holder)
+      links.push([`/requests?state=live&key=${encodeURIComponent(one.overview.largest_holder)}`,
+        "the largest holder's requests"]);
+  }
+  band.className = `band ${words.level}`;
+  const said = `${named}${words.title}|${sentence}|${links.join()}`;
+  if (band.dataset.said !== said) {
+    band.dataset.said = said;
+    const more = element("span", "more");
+    more.append(...links.map(([href, text]) => link(state, href, text)), element("span", "since"));
+    band.replaceChildren(element("b", "", named + words.title), element("span", "", sentence), more);
+  }
+  band.querySelector(".since").textContent = since;
+}
+
+function showStrip(state) {
+  const strip = state.parts.strip;
+  strip.hidden = state.servers.size < 2;
+  if (strip.hidden) return;
+  strip.replaceChildren(...[...state.servers.values()].map((one) => {
+    const now = one.overview, line = element("span");
+    line.append(element("b", "", one.name), ` ${one.away || !now ? "unreachable" :
+      `${count(now.running)} running, ${count(now.waiting)} waiting, KV ${
+        number(now.kv_blocks_active / ((now.kv_blocks_active + now.kv_blocks_cached +
+          now.kv_blocks_free) || 1) * 100)} %, ${number(now.minute.tokens_out)} tok/s`}`);
+    return line;
+  }));
+}
+
+function showSlowest(state) {
+  const live = [...state.servers.values()].flatMap((one) =>
+    (one.live || []).map((request) => ({ ...request, server: one.index })));
+  live.sort((a, b) => b.total - a.total);
+  const most = live.length ? live[0].total : 1;
+  const parts = live.slice(0, 2).map((request) => {
+    const line = element("span");
+    const done = request.phase === "decode" ?
+      ` ${count(request.output_tokens)}${request.max_tokens ? `/${count(request.max_tokens)}` : ""}`
+      : request.phase === "prefill" ?
+        ` ${count(request.prompt_tokens_computed)}/${count(request.prompt_tokens)}` : "";
+    const bar = element("span", "bar"), fill = element("i");
+    fill.style.width = `${request.total / (most || 1) * 100}%`;
+    bar.append(fill);
+    line.append(link(state, `/request?id=${encodeURIComponent(request.request_id)}&server=${
+      request.server}`, request.request_id.slice(0, 14)),
+    ` ${request.key || ""} ${request.phase || ""}${done} ${duration(request.total)}`, bar);
+    return line;
+  });
+  const title = element("b", "", "Slowest now");
+  state.parts.slowest.replaceChildren(title, ...(parts.length ? parts :
+    [element("span", "quiet", "nothing runs")]),
+  link(state, "/requests?since=5m&sort=-total", "Slowest of the last 5 minutes"));
+}
+
+// --- charts -------------------------------------------------------------------------------------
+
+// Values of a column at the times of the chart, over all servers.
+function combined(state, column, worst) {
+  const { times } = state;
+  const all = [...state.servers.values()].map((one) => one.columns[column]).filter(Boolean);
+  if (all.length === 1) return all[0];
+  return times.map((_, place) => all.reduce((total, values) => {
+    const value = values[place];
+    if (value === null || value === undefined) return total;
+    return total === null ? value : worst ? Math.max(total, value) : total + value;
+  }, null));
+}
+
+function limitOf(state, name) {
+  const known = [...state.servers.values()].map((one) => one.overview).filter(Boolean);
+  const { sum, slo } = figures(known);
+  if (!name || !known.length) return null;
+  if (name.startsWith("slo.")) return slo(name.slice(4));
+  if (name === "kv_blocks")
+    return sum((one) => one.kv_blocks_active + one.kv_blocks_cached + one.kv_blocks_free);
+  return sum((one) => one[name]);
+}
+
+function written(unit, value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return unit === "seconds" ? duration(value) : unit === "count" ? count(value) : number(value);
+}
+
+function drawAxes(pen, colors, box, top, unit, state) {
+  pen.font = `11px ${colors.font}`;
+  pen.fillStyle = colors.text; pen.strokeStyle = colors.line; pen.lineWidth = 1;
+  for (const share of [0, 0.5, 1]) {
+    const y = Math.round(box.bottom - share * (box.bottom - box.top)) + 0.5;
+    pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
+    pen.textAlign = "right"; pen.textBaseline = "middle";
+    if (unit !== "state") pen.fillText(written(unit === "count" && top < 4 ? "rate" : unit,
+      share * top), box.left - 4, y);
+  }
+  pen.textBaseline = "top"; pen.textAlign = "center";
+  const ticks = Math.max(2, Math.floor((box.right - box.left) / 110));
+  for (let tick = 0; tick < ticks; tick++) {
+    const time = state.from + (tick + 0.5) / ticks * (state.until - state.from);
+    pen.fillText(clock(time), box.x(time), box.bottom + 2);
+  }
+}
+
+function drawMarks(pen, colors, box, state) {
+  pen.save();
+  pen.strokeStyle = colors.text; pen.setLineDash([2, 3]); pen.globalAlpha = 0.6;
+  for (const mark of state.marks) {
+    if (mark.time < state.from || mark.time > state.until) continue;
+    const x = Math.round(box.x(mark.time)) + 0.5;
+    pen.beginPath(); pen.moveTo(x, box.top); pen.lineTo(x, box.bottom); pen.stroke();
+  }
+  pen.restore();
+}
+
+function drawStates(pen, box, state, values) {
+  const table = state.component.data.conditions;
+  state.times.forEach((time, place) => {
+    const value = values[place];
+    if (value === null || value === undefined || !table[value]) return;
+    pen.fillStyle = NAMES[table[value].color];
+    const width = Math.max(1, box.x(time + state.step) - box.x(time) + 0.6);
+    pen.fillRect(box.x(time), box.top, width, box.bottom - box.top);
+  });
+}
+
+function drawLines(pen, box, state, chart, series, top) {
+  const y = (value) => box.bottom - Math.min(value / top, 1.02) * (box.bottom - box.top);
+  const floor = state.times.map(() => 0);
+  series.forEach((values, which) => {
+    pen.strokeStyle = pen.fillStyle = NAMES[chart.lines[which].color];
+    pen.lineWidth = 1.5;
+    if (chart.stacked) {
+      state.times.forEach((time, place) => {
+        const value = values[place];
+        if (!value) return;
+        const width = Math.max(1, box.x(time + state.step) - box.x(time) + 0.6);
+        const low = y(floor[place]), high = y(floor[place] + value);
+        pen.fillRect(box.x(time), high, width, low - high);
+        floor[place] += value;
+      });
+      return;
+    }
+    let drawing = false;
+    pen.beginPath();
+    state.times.forEach((time, place) => {
+      const value = values[place];
+      if (value === null || value === undefined) { drawing = false; return; }
+      const at = [box.x(time + state.step / 2), y(value)];
+      if (drawing) pen.lineTo(...at);
+      else { pen.moveTo(...at); pen.lineTo(at[0] + 1.5, at[1]); }
+      drawing = true;
+    });
+    pen.stroke();
+  });
+}
+
+function showLegend(state, view, chart, series, place) {
+  const at = place ?? state.times.length - 1;
+  const table = state.component.data.conditions;
+  let items;
+  if (chart.unit === "state") {
+    const known = series[0].filter((value) => value !== null && value !== undefined);
+    const shares = new Map();
+    known.forEach((value) => shares.set(value, (shares.get(value) || 0) + 1));
+    items = place !== null && place !== undefined && table[series[0][at]] ?
+      [[table[series[0][at]].color, table[series[0][at]].title]] :
+      [...shares].sort((a, b) => b[1] - a[1]).filter(([value]) => table[value]).map(([value, n]) =>
+        [table[value].color, `${table[value].title} ${number(n / known.length * 100)} %`]);
+  } else items = chart.lines.map((line, which) =>
+    [line.color, `${line.name} ${written(chart.unit, series[which][at])}`]).filter((item, which) =>
+    chart.lines.length < 6 || series[which].some((value) => value));
+  const when = place !== null && place !== undefined ?
+    ` ${clock(state.times[at])}, ${sinceWords(state.until - state.times[at])} ago` : "";
+  const marks = when ? state.marks.filter((mark) =>
+    Math.abs(mark.time - state.times[at]) < state.step * 3).map((mark) => mark.text).join("; ") : "";
+  view.legend.replaceChildren(...items.map(([color, text]) => {
+    const item = element("span"), box = element("i");
+    box.style.background = NAMES[color];
+    item.append(box, text);
+    return item;
+  }), element("span", "quiet", when + (marks ? ` · ${marks}` : "")));
+  view.canvas.setAttribute("aria-label", `${chart.title}: ${items.map((item) => item[1]).join(", ")}`);
+}
+
+function drawChart(state, view, chart, colors) {
+  const width = view.canvas.clientWidth, height = state.chartHeight;
+  if (!width) return;
+  view.canvas.style.height = `${height}px`;
+  const pen = pencil(view.canvas, width, height);
+  const series = chart.lines.map((line) => combined(state, line.column, chart.worst) || []);
+  const limit = limitOf(state, chart.limit), reach = limitOf(state, chart.top);
+  let most = reach || 0;
+  state.times.forEach((_, place) => {
+    const values = series.map((one) => one[place] || 0);
+    most = Math.max(most, chart.stacked ? values.reduce((a, b) => a + b, 0) : Math.max(...values));
+  });
+  const near = limit && most > limit / 4;
+  const top = chart.unit === "state" ? 1 :
+    Math.max(most, near ? limit : 0, chart.unit === "seconds" ? 0.001 : 1) * (reach ? 1 : 1.08);
+  const left = chart.unit === "state" ? 4 : 50;
+  const box = { left, right: width - 4, top: 5, bottom: height - 16 };
+  box.x = (time) => box.left + (time - state.from) / (state.until - state.from || 1) *
+    (box.right - box.left);
+  view.box = box;
+  if (chart.unit === "state") drawStates(pen, box, state, series[0]);
+  else drawLines(pen, box, state, chart, series, top);
+  drawAxes(pen, colors, box, top, chart.unit, state);
+  if (near) {
+    const y = box.bottom - limit / top * (box.bottom - box.top);
+    pen.strokeStyle = NAMES.amber; pen.setLineDash([5, 4]); pen.lineWidth = 1.5;
+    pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
+    pen.setLineDash([]);
+  }
+  drawMarks(pen, colors, box, state);
+  const place = state.hover === null ? null :
+    Math.min(state.times.length - 1, Math.max(0, Math.floor((state.hover - state.from) / state.step)));
+  if (place !== null && state.times.length) {
+    const x = Math.round(box.x(state.times[place] + state.step / 2)) + 0.5;
+    pen.strokeStyle = colors.text; pen.lineWidth = 1;
+    pen.beginPath(); pen.moveTo(x, box.top); pen.lineTo(x, box.bottom); pen.stroke();
+  }
+  showLegend(state, view, chart, series, place);
+}
+
+function drawCharts(state) {
+  const colors = theme(state.root);
+  state.component.data.charts.forEach((chart, place) =>
+    drawChart(state, state.views[place], chart, colors));
+}
+
+function layOut(state) {
+  const { board, charts } = state.parts;
+  const columns = board.clientWidth >= 1500 ? 4 : board.clientWidth >= 640 ? 2 : 1;
+  charts.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+  const rows = Math.ceil(state.views.length / columns);
+  // What is left of the window, so that nothing has to be scrolled.
+  const others = [...board.children].filter((one) => one !== charts && !one.hidden)
+    .reduce((total, one) => total + one.offsetHeight + 6, 0);
+  const room = window.innerHeight - state.component.data.above - others;
+  state.chartHeight = Math.max(columns === 1 ? 110 : 62, Math.floor(room / rows) - 6 - 25);
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+// Begins each server's columns anew with what the server remembers.
+function refill(state) {
+  const { minutes, history, token } = state.component.data;
+  state.minutes = minutes;
+  for (const server of state.servers.values())
+    fetch(`${history}/${server.index}/${minutes}?token=${token}`)
+      .then((reply) => {
+        if (reply.ok) return reply.json();
+        renew(state); // the next time it is read with the new one
+        return null;
+      })
+      .then((found) => {
+        if (!found || state.closed || state.minutes !== minutes) return;
+        server.history = found;
+        adopt(state, server);
+      }).catch(() => {});
+}
+
+function adopt(state, server) {
+  const found = server.history;
+  state.step = { 5: 1, 15: 3, 60: 12 }[state.minutes];
+  const length = state.minutes * 60 / state.step;
+  const last = Object.values(found.values)[0]?.length || 0;
+  const until = found.start + last * found.step;
+  if (!state.times.length || state.times.step !== state.step) {
+    const end = last ? until : Date.now() / 1000;
+    state.times = Array.from({ length }, (_, place) => end - (length - place) * state.step);
+    state.times.step = state.step;
+    for (const one of state.servers.values()) one.columns = {};
+  }
+  const shift = Math.round((until - (state.times.at(-1) + state.step)) / state.step);
+  for (const [name, values] of Object.entries(found.values)) {
+    const column = new Array(length).fill(null);
+    values.forEach((value, place) => {
+      const at = length - values.length + place + shift;
+      if (at >= 0 && at < length) column[at] = value;
+    });
+    server.columns[name] = column;
+  }
+  for (const mark of found.marks) addMark(state, mark);
+  spread(state);
+}
+
+function addMark(state, mark) {
+  if (!state.marks.some((one) => one.time === mark.time && one.text === mark.text))
+    state.marks.push(mark);
+}
+
+function spread(state) {
+  if (!state.times.length) return;
+  state.from = state.times[0];
+  state.until = state.times.at(-1) + state.step;
+}
+
+// Puts the newest second into its place; a step that is longer keeps its newest second until the
+// history is read again.
+function append(state, server, time, sample) {
+  if (!state.times.length) return;
+  while (time >= state.times.at(-1) + state.step) {
+    state.times.push(state.times.at(-1) + state.step);
+    state.times.shift();
+    for (const one of state.servers.values())
+      for (const column of Object.values(one.columns)) { column.push(null); column.shift(); }
+  }
+  const length = state.times.length;
+  const place = Math.floor((time - state.times[0]) / state.step);
+  if (place < 0 || place >= length) return;
+  for (const [name, value] of Object.entries(sample)) {
+    if (!server.columns[name]) server.columns[name] = new Array(length).fill(null);
+    server.columns[name][place] = value;
+  }
+  spread(state);
+}
+
+function onFrame(state, server, frame) {
+  if (frame.away !== undefined) { server.away = frame.away; show(state); return; }
+  server.away = null;
+  server.arrived = performance.now();
+  if (frame.overview) server.overview = frame.overview;
+  if (frame.live) server.live = frame.live;
+  for (const mark of frame.marks || []) addMark(state, mark);
+  // The sample is of the second that has just ended.
+  if (frame.sample && server.overview) append(state, server, server.overview.time - 1, frame.sample);
+  show(state);
+}
+
+function show(state) {
+  const known = [...state.servers.values()].map((one) => one.overview).filter(Boolean);
+  showBand(state);
+  if (known.length) { showTiles(state, known); showStrip(state); showSlowest(state); }
+  showAge(state);
+  layOut(state);
+  drawCharts(state);
+}
+
+function showAge(state) {
+  const servers = [...state.servers.values()];
+  const ages = servers.map((one) => one.arrived ? (performance.now() - one.arrived) / 1000 : null);
+  const age = ages.includes(null) ? null : Math.max(...ages);
+  const newest = servers.map((one) => one.overview?.time || 0);
+  state.parts.age.textContent = age === null ? "no data yet" :
+    `${clock(Math.max(...newest))} · ${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`;
+  const old = age !== null && age > STALE_SECONDS;
+  state.parts.board.classList.toggle("old", old || servers.some((one) => one.away));
+}
+
+function build(state) {
+  const board = element("div", "board"), band = element("div", "band");
+  const tiles = element("dl", "tiles"), strip = element("div", "strip");
+  const charts = element("div", "charts"), slowest = element("div", "slowest");
+  const age = element("span", "age quiet");
+  band.setAttribute("role", "status");
+  strip.hidden = true;
+  band.append(element("b", "", "…"));
+  state.views = state.component.data.charts.map((chart) => {
+    const box = element("div", "chart"), head = element("div", "head");
+    const canvas = element("canvas"), legend = element("span", "legend");
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", chart.title);
+    head.append(element("h3", "", chart.title), legend);
+    box.append(head, canvas);
+    charts.append(box);
+    const view = { canvas, legend };
+    listen(state, view);
+    return view;
+  });
+  board.append(band, tiles, strip, charts, slowest, age);
+  age.style.cssText = "position:absolute;right:0;top:-26px";
+  board.style.position = "relative";
+  state.parts = { board, band, tiles, strip, charts, slowest, age };
+  state.root.append(board);
+}
+
+function listen(state, view) {
+  const move = (time) => { state.hover = time; drawCharts(state); };
+  view.canvas.addEventListener("pointermove", (event) => {
+    const { box } = view;
+    if (!box) return;
+    const share = (event.offsetX - box.left) / (box.right - box.left);
+    move(state.from + Math.min(1, Math.max(0, share)) * (state.until - state.from));
+  });
+  view.canvas.addEventListener("pointerleave", () => move(null));
+  view.canvas.addEventListener("blur", () => move(null));
+  view.canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
+    if (event.key === "Escape") move(null);
+    if (!steps) return;
+    event.preventDefault();
+    const now = state.hover ?? state.until;
+    move(Math.min(state.until - state.step / 2, Math.max(state.from, now + steps * state.step)));
+  });
+}
+
+export default function (component) {
+  const root = component.parentElement;
+  const { data } = component;
+  let state = root.quire;
+  if (!state || state.names !== JSON.stringify(data.servers)) {
+    if (state) state.parts.board.remove();
+    state = root.quire = { root, component, names: JSON.stringify(data.servers), times: [], marks: [],
+      hover: null, from: 0, until: 1, step: 1, chartHeight: 90,
+      servers: new Map(data.servers.map((one) => [one.index, { ...one, columns: {} }])) };
+    build(state);
+    state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
+    state.resize.observe(state.parts.board);
+    state.timer = setInterval(() => showAge(state), 250);
+    state.refills = setInterval(() => { if (state.minutes > 5) refill(state); }, 15000);
+  }
+  state.component = component;
+  state.closed = false;
+  if (state.minutes !== data.minutes) { state.times = []; refill(state); }
+  follow(state, data.servers, (server, frame) =>
+    onFrame(state, state.servers.get(server.index), frame));
+  return () => {
+    state.closed = true;
+    state.source.close();
+    clearInterval(state.timer); clearInterval(state.refills);
+    state.resize.disconnect();
+    state.parts.board.remove();
+    delete root.quire;
+  };
+}

@@ -1,0 +1,128 @@
+// What the four drawings share: numbers as words.py writes them, colours, and the feed.
+const UNKNOWN = "–";
+const NAMES = { teal: "#0d9488", indigo: "#6366f1", grey: "#8291a5", amber: "#d97706",
+  red: "#e11d48", lightblue: "#5bb0e4", blue: "#1d8fd1", deepblue: "#4a62c8" };
+
+// Exact ties go to the even neighbour and no other, as Python's format does it: toPrecision rounds
+// ties up, and whether a value is a tie shows in its exact decimal digits.
+function rounded(value, digits) {
+  if (!value) return value;
+  const text = value.toPrecision(digits), lower = value.toPrecision(25);
+  const [mantissa] = lower.split("e"), plain = mantissa.replace(/[-.]/g, "").replace(/^0+/, "");
+  const tie = plain[digits] === "5" && /^0*$/.test(plain.slice(digits + 1));
+  if (!tie || Number(plain[digits - 1]) % 2) return Number(text);
+  const unit = Math.pow(10, Math.floor(Math.log10(Math.abs(value))) - digits + 1);
+  return Number((Number(text) - Math.sign(value) * unit).toPrecision(digits));
+}
+
+// With thousands separated. A tie goes to the even neighbour.
+function fixed(value, places) {
+  let text = value.toFixed(places);
+  const scaled = value * Math.pow(10, places), floor = Math.floor(scaled);
+  if (Number.isInteger(value * 16) && scaled - floor === 0.5) text = ((floor % 2 ? floor + 1 : floor) /
+    Math.pow(10, places)).toFixed(places);
+  const [whole, part] = text.split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return part ? `${grouped}.${part}` : grouped;
+}
+
+function number(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
+  if (value === 0) return "0";
+  const short = rounded(value, digits);
+  const decimals = digits - 1 - Math.floor(Math.log10(Math.abs(short)) + 1e-12);
+  const places = Math.min(Math.max(decimals, 0), 3);
+  const shown = decimals >= 0 ? short : value;
+  return fixed(shown, places);
+}
+
+function count(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
+  return fixed(value, 0);
+}
+
+// A length of time as [number, unit].
+function lasting(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return [UNKNOWN, ""];
+  return rounded(seconds, 3) < 1 ? [number(seconds * 1000), "ms"] : [number(seconds), "s"];
+}
+
+function duration(seconds) {
+  return lasting(seconds).join(" ").trim();
+}
+
+function sinceWords(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor(whole / 60) % 60} min`;
+}
+
+function clock(epoch) {
+  return new Date(epoch * 1000).toLocaleTimeString("en-GB");
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function theme(root) {
+  const css = getComputedStyle(root.host || root);
+  const read = (name, otherwise) => css.getPropertyValue(name).trim() || otherwise;
+  return { text: read("--st-text-color", "#1b2a2f"), back: read("--st-background-color", "#fff"),
+    soft: read("--st-secondary-background-color", "#f4f6f6"),
+    line: read("--st-border-color", "#dfe5e6"), font: read("--st-font", "sans-serif") };
+}
+
+// A canvas context in CSS pixels, cleared.
+function pencil(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  return pen;
+}
+
+// A link that Streamlit follows without loading the page again; a middle click opens a tab.
+function link(state, href, text) {
+  if (!state.component.data.pages.includes(href.split("?")[0].slice(1)))
+    return element("span", "", text);
+  const made = element("a", "", text);
+  made.href = href;
+  made.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    state.component.setTriggerValue("go", href);
+  });
+  return made;
+}
+
+// Keeps one EventSource open; asks the page for a new token when the old one is refused.
+function follow(state, servers, onFrame) {
+  const { data } = state.component;
+  if (state.source && state.source.readyState !== EventSource.CLOSED &&
+      state.channel === data.feed) return;
+  if (state.source) state.source.close();
+  state.channel = data.feed;
+  const source = new EventSource(`${data.feed}?token=${data.token}`);
+  state.source = source;
+  for (const server of servers)
+    source.addEventListener(`s${server.index}`, (event) => onFrame(server, JSON.parse(event.data)));
+  source.onerror = () => {
+    if (source.readyState === EventSource.CLOSED) renew(state);
+  };
+}
+
+// Asks the page for a new token, at most once a second.
+function renew(state) {
+  if (state.renewal) return;
+  state.renewal = setTimeout(() => {
+    state.renewal = null;
+    if (!state.closed) state.component.setTriggerValue("renew", Date.now());
+  }, 1000);
+}

@@ -1,0 +1,30 @@
+"""Lets a browser read the feed for a minute: the page that was shown to a signed-in person gives it
+to the component that draws."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+LIFETIME = 60
+_ROUNDED = 20  # so that a page drawn again soon has the same token, and draws nothing anew
+
+_secret = secrets.token_bytes(32)  # of this process: a restart asks everyone to load again
+
+
+def issue(channel: str, now: float) -> str:
+    """Return a token for ``channel`` that is valid for 40 to 60 seconds."""
+    until = int(now) // _ROUNDED * _ROUNDED + LIFETIME
+    return f"{until}.{_signature(channel, until)}"
+
+
+def is_valid(token: str, channel: str, now: float) -> bool:
+    until, _, signature = token.partition(".")
+    if not (until.isascii() and until.isdigit()) or len(until) > 12 or int(until) <= now:
+        return False
+    return hmac.compare_digest(signature.encode(), _signature(channel, int(until)).encode())
+
+
+def _signature(channel: str, until: int) -> str:
+    return hmac.new(_secret, f"{until}.{channel}".encode(), hashlib.sha256).hexdigest()

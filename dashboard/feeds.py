@@ -1,0 +1,81 @@
+"""What the dashboard has of each server for all its visitors: feed, history, admin key."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from functools import cache
+
+import httpx
+
+from dashboard.fanout import Fanout
+from dashboard.server import authorization
+from dashboard.settings import ADMIN_KEY_VARIABLE, Server, watched
+
+# Ranges of the Live page in minutes, and the seconds that each of their samples represents.
+RANGES = {5: 1, 15: 3, 60: 12}
+_FRESH_SECONDS = 1.0
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+class Feeds:
+    """``key``: the admin key for what all see; empty: the first that a visitor typed and the server
+    accepted."""
+
+    def __init__(self, servers: list[Server], key: str) -> None:
+        self.servers = servers
+        self._keys = [key] * len(servers)
+        self._fanouts: dict[tuple[int, bool], Fanout] = {}
+        self._kept: dict[tuple[int, int], tuple[float, bytes]] = {}
+        self._locks: dict[tuple[int, int], asyncio.Lock] = {}
+
+    def learn_key(self, index: int, key: str) -> None:
+        """Use ``key``, which the server accepted, if there is none yet."""
+        self._keys[index] = self._keys[index] or key
+
+    def key(self, index: int) -> str:
+        return self._keys[index]
+
+    def fanout(self, index: int, *, kv: bool) -> Fanout:
+        name = (index, kv)
+        if name not in self._fanouts:
+            self._fanouts[name] = Fanout(
+                index, self.servers[index].admin, lambda: self._keys[index], kv=kv
+            )
+        return self._fanouts[name]
+
+    async def history(self, index: int, minutes: int) -> bytes:
+        """Return the server's series of the last ``minutes``: the same bytes for all who ask within
+        a second. Raises httpx.HTTPError."""
+        name = (index, minutes)
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            made, body = self._kept.get(name, (0.0, b""))
+            if time.monotonic() - made > _FRESH_SECONDS:
+                body = await self._fetch(index, minutes)
+                self._kept[name] = (time.monotonic(), body)
+            return body
+
+    async def _fetch(self, index: int, minutes: int) -> bytes:
+        async with httpx.AsyncClient(timeout=5.0) as client:
+            response = await client.get(
+                f"{self.servers[index].admin}/admin/v1/series",
+                params={"from": f"{minutes}m", "step": str(RANGES[minutes])},
+                headers=authorization(self._keys[index]),
+            )
+            response.raise_for_status()
+            return response.content[:_MOST_BYTES]
+
+    def close(self) -> None:
+        for fanout in self._fanouts.values():
+            fanout.close()
+
+
+@cache
+def _feeds(servers: tuple[Server, ...], key: str) -> Feeds:
+    return Feeds(list(servers), key)
+
+
+def feeds() -> Feeds:
+    """Those of this process, as its environment names the servers."""
+    return _feeds(tuple(watched(os.environ)), os.environ.get(ADMIN_KEY_VARIABLE, ""))

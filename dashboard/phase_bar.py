@@ -1,0 +1,46 @@
+"""A request's phases as a bar, an SVG drawing."""
+
+from __future__ import annotations
+
+import base64
+
+from dashboard.board import PHASE_COLORS
+from dashboard.words import duration
+from observability.phases import PHASES
+
+# As in drawing/common.js.
+_HEX = {
+    "teal": "#0d9488",
+    "indigo": "#6366f1",
+    "grey": "#8291a5",
+    "amber": "#d97706",
+    "red": "#e11d48",
+    "lightblue": "#5bb0e4",
+    "blue": "#1d8fd1",
+    "deepblue": "#4a62c8",
+}
+
+
+def phase_bar(phases: dict[str, float], share: float = 1.0, width: int = 190) -> str:
+    """Return the bar as a data URL. ``share``: how much of ``width`` it takes."""
+    spent = [(phase.name, phases.get(phase.name, 0.0)) for phase in PHASES]
+    total = sum(seconds for _, seconds in spent) or 1.0
+    rectangles, left = [], 0.0
+    for name, seconds in spent:
+        wide = seconds / total * width * min(1.0, max(share, 0.01))
+        color = _HEX[PHASE_COLORS[name]]
+        rectangles.append(f'<rect x="{left:.2f}" width="{wide:.2f}" height="29" fill="{color}"/>')
+        left += wide
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="29" '
+        f'viewBox="0 0 {width} 29" preserveAspectRatio="none">{"".join(rectangles)}</svg>'
+    )
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawing.encode()).decode()}"
+
+
+def longest_phase(phases: dict[str, float]) -> str:
+    """Return its name and length: ``queue 3.90 s``; empty without phases."""
+    if not phases:
+        return ""
+    name = max(phases, key=lambda one: phases[one])
+    return f"{name} {duration(phases[name])}"

@@ -1,0 +1,173 @@
+"""What can be done with a turn: edit it, see its other versions, take it along as code, look into
+how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard.answer import Answer
+from dashboard.apis.ask import Call, Message
+from dashboard.client import Generation
+from dashboard.codes import LANGUAGES
+from dashboard.conversation import Choices, Conversation, Turn
+from dashboard.play.figures import record
+from dashboard.session import has_page
+from dashboard.words import plain_markdown
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """``panes`` None: the settings cannot be used as they are."""
+
+    conversation: Conversation
+    url: str
+    panes: tuple[Choices, ...] | None
+    api_key: str
+
+    def ask(self, question: str) -> None:
+        if self.panes is not None:
+            self.conversation.ask(self.url, question, self.panes, self.api_key)
+
+    def ask_again(self, index: int, question: str | None = None) -> None:
+        if self.panes is not None:
+            self.conversation.ask_again(self.url, index, self.panes, self.api_key, question)
+
+    def edited(self, index: int, key: str) -> None:
+        text = str(st.session_state.get(key) or "")
+        if text.strip():
+            self.ask_again(index, text)
+
+    def answered(self, calls: tuple[Call, ...], prefix: str) -> None:
+        """Sends what was written as the calls' results."""
+        if self.panes is not None:
+            messages = tuple(
+                Message(
+                    "tool", str(st.session_state.get(f"{prefix}{place}") or ""), call_id=call.id
+                )
+                for place, call in enumerate(calls)
+            )
+            self.conversation.send(self.url, messages, self.panes, self.api_key)
+
+
+def beside_question(asking: Asking, index: int) -> None:
+    """Edit, and a way through the versions of this turn where there are several."""
+    conversation = asking.conversation
+    turn = conversation.turns[index]
+    if turn.messages[0].role != "user":
+        return
+    key = f"edit-{id(turn)}"
+    versions = conversation.alternatives(index)
+    if len(versions) > 1:
+        _versions(conversation, index, versions, versions.index(turn))
+    with st.popover("Edit", icon=":material/edit:", type="tertiary"):
+        st.text_area("The message", turn.question, key=key)
+        st.button(
+            "Send as a new branch",
+            key=f"send-{key}",
+            on_click=asking.edited,
+            args=(index, key),
+            disabled=asking.panes is None,
+        )
+
+
+def _versions(conversation: Conversation, index: int, versions: list[Turn], at: int) -> None:
+    for label, icon, step in (("Earlier", "chevron_left", -1), ("Later", "chevron_right", 1)):
+        if step == 1:
+            st.markdown(f"Version {at + 1} of {len(versions)}", width="content")
+        st.button(
+            label,
+            key=f"version-{id(versions[at])}-{step}",
+            icon=f":material/{icon}:",
+            type="tertiary",
+            disabled=not 0 <= at + step < len(versions),
+            on_click=conversation.show,
+            args=(index, versions[min(max(at + step, 0), len(versions) - 1)]),
+        )
+
+
+def tool_results(asking: Asking) -> bool:
+    """A box for the results of the calls that the last answer ended with. Returns whether there are
+    any."""
+    calls = asking.conversation.open_calls()
+    if not calls:
+        return False
+    prefix = f"result-{id(asking.conversation.turns[-1])}-"
+    with st.container(border=True):
+        for place, call in enumerate(calls):
+            st.text_area(f"Result of {call.name}", key=f"{prefix}{place}", height=90)
+        st.button(
+            "Send the results",
+            icon=":material/send:",
+            on_click=asking.answered,
+            args=(calls, prefix),
+            disabled=asking.panes is None,
+        )
+    return True
+
+
+def below_last(asking: Asking) -> None:
+    conversation = asking.conversation
+    turn = conversation.turns[-1]
+    two = len(turn.generations) == 2
+    if two:
+        for slot, generation in zip(st.columns(2), turn.generations, strict=True):
+            with slot, st.container(horizontal=True):
+                _about(asking, generation, generation.answer())
+        _differences(turn)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Regenerate",
+            icon=":material/refresh:",
+            type="tertiary",
+            on_click=asking.ask_again,
+            args=(len(conversation.turns) - 1,),
+            disabled=asking.panes is None,
+        )
+        if two:
+            st.toggle("Mark differences", key="mark_differences")
+        else:
+            _about(asking, turn.generation, turn.generation.answer())
+        st.button("Clear", icon=":material/delete:", type="tertiary", on_click=conversation.clear)
+
+
+def _about(asking: Asking, generation: Generation, answer: Answer) -> None:
+    request, with_key = generation.request, bool(asking.api_key)
+    with st.popover("Copy as code", icon=":material/terminal:", type="tertiary"):
+        for tab, (language, write) in zip(
+            st.tabs(list(LANGUAGES)), LANGUAGES.values(), strict=True
+        ):
+            with tab:
+                st.code(write(asking.url, request, with_key), language=language, wrap_lines=True)
+    if answer.timings is not None:
+        with st.popover("Timings", icon=":material/timer:", type="tertiary"):
+            st.markdown("What the server measured, in its own digits.")
+            st.code(record(answer), language="json")
+    events = generation.events()
+    if events:
+        with st.popover("Raw events", icon=":material/data_object:", type="tertiary"):
+            st.markdown(f"The last {len(events):,} events as they came.")
+            st.code("\n".join(events), language="json", height=320)
+    if answer.request_id and has_page("request"):
+        st.link_button(
+            "Why this fast",
+            f"request?id={answer.request_id}",
+            icon=":material/speed:",
+            type="tertiary",
+            help="The server's record of this request.",
+        )
+
+
+def _differences(turn: Turn) -> None:
+    """The settings in which the panes differ, as they were when the question was asked."""
+    asks = [generation.request.ask for generation in turn.generations]
+    apis = [generation.request.api.name for generation in turn.generations]
+    told = [("API", *apis)] if apis[0] != apis[1] else []
+    told += [
+        (name.replace("_", " "), str(getattr(asks[0], name)), str(getattr(asks[1], name)))
+        for name in asks[0].__dataclass_fields__
+        if name != "messages" and getattr(asks[0], name) != getattr(asks[1], name)
+    ]
+    shown = " · ".join(f"{name}: {one or '–'} / {other or '–'}" for name, one, other in told)
+    st.caption(plain_markdown(f"A / B: {shown}" if shown else "Both panes have equal settings."))

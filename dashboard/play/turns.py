@@ -1,0 +1,158 @@
+"""A question and its answers, drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import StopException
+
+from dashboard.access import reader_of
+from dashboard.answer import Answer, Ending
+from dashboard.client import Generation
+from dashboard.conversation import Turn
+from dashboard.play.figures import cost, progress, reasoned
+from dashboard.play.marked import differing, tinted
+from dashboard.play.prompt import PromptReading
+from dashboard.words import plain_markdown
+
+# Redraw at most this often while an answer grows, and at least twice a second while none comes.
+_FRAME_SECONDS = 0.06
+_PATIENCE_SECONDS = 0.5
+
+_AVATARS = {
+    "user": ":material/person:",
+    "assistant": ":material/menu_book:",
+    "tool": ":material/build:",
+}
+
+Slot = st.delta_generator.DeltaGenerator
+
+
+def question(turn: Turn, beside: Callable[[], None] | None = None) -> None:
+    """``beside`` draws what can be done with it."""
+    for message in turn.messages:
+        with _message(message.role), st.container(horizontal=True):
+            st.markdown(plain_markdown(message.content), width="stretch")
+            if beside is not None:
+                beside()
+
+
+def ended(turn: Turn) -> None:
+    answers = [generation.answer() for generation in turn.generations]
+    marked = _differences(answers)
+    for number, (slot, answer) in enumerate(zip(_slots(len(answers)), answers, strict=True)):
+        with slot, _message("assistant"):
+            _ended_answer(answer, None if marked is None else marked[number])
+
+
+def _ended_answer(answer: Answer, marked: str | None) -> None:
+    """The text is drawn where it grew: elsewhere it would be seen twice for a moment, until the
+    old one is replaced."""
+    if answer.reasoning:
+        with st.status(reasoned(answer), state="complete", expanded=False):
+            st.markdown(plain_markdown(answer.reasoning))
+    else:
+        st.empty()
+    if marked is not None:
+        st.html(marked)
+    elif answer.text:
+        st.markdown(plain_markdown(answer.text))
+    for call in answer.tool_calls:
+        st.markdown(f"Calls the tool **{plain_markdown(call.name)}** with")
+        st.code(call.arguments, language="json")
+    if answer.result is not None:
+        st.dataframe(answer.result, hide_index=True)
+    if answer.tokens:
+        with st.expander("Tokens: the darker, the less likely", expanded=True):
+            st.html(tinted(answer.tokens))
+    if answer.ending is Ending.FAILED:
+        st.error(plain_markdown(answer.error))
+    st.caption(plain_markdown(cost(answer)))
+
+
+def follow(turn: Turn) -> None:
+    """Draws the answers as they grow, until they end. A rerun (a slider moved) interrupts this, and
+    the next run follows on; when the browser has gone, the answers are stopped."""
+    question(turn)
+    growing = []
+    for slot, generation in zip(_slots(len(turn.generations)), turn.generations, strict=True):
+        with slot, _message("assistant"):
+            reading = PromptReading(reader_of(generation.url))
+            growing.append(_Growing(generation, reading, st.empty(), st.empty(), st.empty()))
+    st.empty()  # takes the place of what stood below before: Streamlit would leave it, greyed
+    try:
+        while True:
+            for one in growing:
+                one.draw()
+            waiting = [one for one in growing if not one.ended]
+            if not waiting:
+                return
+            waiting[0].wait(_PATIENCE_SECONDS if len(growing) == 1 else _FRAME_SECONDS)
+            time.sleep(_FRAME_SECONDS)
+    except StopException:
+        for generation in turn.generations:
+            generation.cancel()
+        raise
+
+
+@dataclass(slots=True)
+class _Growing:
+    generation: Generation
+    reading: PromptReading
+    reasoning: Slot
+    text: Slot
+    strip: Slot
+    thoughts: Slot | None = None  # inside ``reasoning``, while it is open
+    folded: bool = False
+    seen: int = 0
+    ended: bool = False
+
+    def draw(self) -> None:
+        if self.ended:
+            return
+        answer = self.generation.answer()
+        self.seen, self.ended = answer.chunks, answer.ending is not None
+        if answer.reasoning:
+            self._reason(answer)
+        if answer.text:
+            self.text.markdown(plain_markdown(answer.text))
+        elif answer.tool_calls:
+            self.text.markdown(f"Calls the tool **{plain_markdown(answer.tool_calls[-1].name)}** …")
+        read = None if answer.chunks else self.reading.share(answer.request_id)
+        self.strip.caption(progress(answer, read))
+
+    def wait(self, seconds: float) -> None:
+        self.generation.wait(self.seen, seconds)
+
+    def _reason(self, answer: Answer) -> None:
+        """Open while it grows, folded from the answer's first word on."""
+        if answer.text or answer.tool_calls:
+            if not self.folded:
+                self.folded = True
+                with self.reasoning.status(reasoned(answer), state="complete", expanded=False):
+                    st.markdown(plain_markdown(answer.reasoning))
+            return
+        if self.thoughts is None:
+            with self.reasoning.status("Reasoning", state="running", expanded=True):
+                self.thoughts = st.empty()
+        self.thoughts.markdown(plain_markdown(answer.reasoning))
+
+
+def _slots(count: int) -> list[Slot]:
+    return [st.container()] if count == 1 else list(st.columns(count))
+
+
+def _differences(answers: list[Answer]) -> tuple[str, str] | None:
+    """Two panes' answers with the words marked in which they differ."""
+    if len(answers) != 2 or not all(answer.text for answer in answers):
+        return None
+    if answers[0].text == answers[1].text or not st.session_state.get("mark_differences"):
+        return None
+    return differing(answers[0].text, answers[1].text)
+
+
+def _message(role: str) -> Slot:
+    return st.chat_message(role, avatar=_AVATARS[role])

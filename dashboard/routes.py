@@ -1,0 +1,62 @@
+"""What browsers read besides Streamlit's own pages: the feed and the history of servers."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from dashboard.fanout import follow
+from dashboard.feed_token import is_valid
+from dashboard.feeds import RANGES, feeds
+
+_NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def channel_of(servers: list[int], *, kv: bool = False) -> str:
+    """Return the name of a feed, as in its address."""
+    return "-".join(str(one) for one in servers) + (".kv" if kv else "")
+
+
+async def feed(request: Request) -> Response:
+    """``GET /feed/{channel}``: server-sent events of the servers in it."""
+    channel = request.path_params["channel"]
+    chosen = _chosen(request, channel)
+    if chosen is None:
+        return _refused()
+    kv = channel.endswith(".kv")
+    fanouts = [feeds().fanout(index, kv=kv) for index in chosen]
+    return StreamingResponse(follow(fanouts), media_type="text/event-stream", headers=_NO_STORE)
+
+
+async def history(request: Request) -> Response:
+    """``GET /history/{channel}/{server}/{minutes}``: the series of the last minutes."""
+    chosen = _chosen(request, request.path_params["channel"])
+    index, minutes = request.path_params["server"], request.path_params["minutes"]
+    if chosen is None or index not in chosen or minutes not in RANGES:
+        return _refused()
+    try:
+        body = await feeds().history(index, minutes)
+    except httpx.HTTPError:
+        return JSONResponse({"start": 0, "step": 1, "values": {}, "marks": []}, headers=_NO_STORE)
+    return Response(body, media_type="application/json", headers=_NO_STORE)
+
+
+def _chosen(request: Request, channel: str) -> list[int] | None:
+    """Return the servers of a channel that the request's token opens."""
+    if not is_valid(request.query_params.get("token", ""), channel, time.time()):
+        return None
+    return [int(one) for one in channel.removesuffix(".kv").split("-")]
+
+
+def _refused() -> Response:
+    return JSONResponse({"detail": "Load the page again."}, 403, headers=_NO_STORE)
+
+
+ROUTES = [
+    Route("/feed/{channel}", feed),
+    Route("/history/{channel}/{server:int}/{minutes:int}", history),
+]

@@ -1,0 +1,48 @@
+"""How a visitor signs in to a server's admin API, and what pages show until then."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.access import Access, Standing, access, remember_key, uses_oidc
+from dashboard.feeds import feeds
+from dashboard.session import pick
+from dashboard.words import plain_markdown
+
+
+def one_server() -> int:
+    """Return the index of the server to show; a picker is drawn where there is a choice."""
+    names = [server.name for server in feeds().servers]
+    return 0 if len(names) == 1 else names.index(pick("Server", names, "server"))
+
+
+def admitted(index: int) -> Access:
+    """Return the visitor's access; where it is not enough to read, say so and end the page."""
+    found = access(index)
+    if found.standing is Standing.STRANGER:
+        sign_in(index, found.problem)
+        st.stop()
+    if found.standing in (Standing.ABSENT, Standing.AWAY):
+        name = feeds().servers[index].name
+        st.info(f"The admin API of {name} does not answer. {plain_markdown(found.problem)}")
+        st.stop()
+    return found
+
+
+def sign_in(index: int, problem: str) -> None:
+    """Ask for the admin key, or offer the sign-in that is configured."""
+    if uses_oidc():
+        st.button("Sign in", on_click=st.login, type="primary")
+        return
+    with st.form("sign-in", width=460):
+        st.markdown("**Sign in**")
+        key = st.text_input("Admin key", type="password", autocomplete="off")
+        st.caption(
+            f"The key that {feeds().servers[index].name} was started with (`--admin-key`). This "
+            "dashboard remembers it for twelve hours, for this browser."
+        )
+        if st.form_submit_button("Sign in", type="primary") and key.strip():
+            remember_key(index, key.strip())
+            st.rerun()
+    if problem:
+        st.caption(plain_markdown(problem))

@@ -1,0 +1,153 @@
+"""What serves, the settings that can be changed while it does, and what operators did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import streamlit as st
+
+from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.signing_in import admitted, one_server
+from dashboard.words import duration, plain_markdown
+from observability.admin_api import AuditRow, HotSetting, Overview, Settings
+
+_LEVELS = ("debug", "info", "warning", "error")
+_MINUTES = (1, 5, 15, 60)
+
+
+def page() -> None:
+    found = admitted(one_server())
+    client = found.client
+    try:
+        overview, _ = client.overview()
+        settings = client.settings()
+        rows = client.audit()
+    except AdminRefusalError as refusal:
+        st.info(plain_markdown(str(refusal)))
+        return
+    _serving(overview)
+    if found.operates:
+        _orders(client)
+    else:
+        st.caption("Only an operator can change something here.")
+    st.subheader("Settings")
+    st.dataframe(
+        [setting_row(setting) for setting in settings.settings],
+        hide_index=True,
+        alt="Settings that can be changed while the server runs",
+    )
+    if found.operates:
+        _change(client, settings)
+    st.subheader("Audit")
+    if rows:
+        st.dataframe(audit_table(rows), hide_index=True, alt="What operators did, newest first")
+    else:
+        st.info("No operator has changed anything yet.")
+
+
+def setting_row(setting: HotSetting) -> dict[str, Any]:
+    """Return what the table shows of a setting."""
+    return {
+        "setting": setting.name,
+        "value": str(setting.value),
+        "default": str(setting.default),
+        "allowed": allowed(setting),
+        "unit": setting.unit,
+        "changed by": setting.changed_by or "",
+        "help": setting.help,
+    }
+
+
+def allowed(setting: HotSetting) -> str:
+    """Return the values that a setting may have, in words."""
+    if setting.choices:
+        return ", ".join(setting.choices)
+    low, high = setting.minimum, setting.maximum
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    if low is not None:
+        return f"at least {low:g}"
+    return "any" if high is None else f"at most {high:g}"
+
+
+def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:
+    """Return one row for each action."""
+    return [
+        {
+            "time": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.time)),
+            "who": row.actor,
+            "from": row.address,
+            "action": row.action,
+            "target": row.target,
+            "before": row.before,
+            "after": row.after,
+            "result": row.result,
+        }
+        for row in rows
+    ]
+
+
+def _serving(overview: Overview) -> None:
+    st.markdown(
+        plain_markdown(
+            f"{overview.model} on Quire {overview.version}, up for {duration(overview.uptime)}, "
+            f"{overview.state}. {overview.verdict.sentence}"
+        )
+    )
+
+
+def _orders(client: AdminClient) -> None:
+    with st.container(horizontal=True):
+        with st.popover("Drain"):
+            st.markdown("New requests will be refused; those in flight finish.")
+            if st.button("Drain now", type="primary"):
+                _done(lambda: client.order("drain"))
+        with st.popover("Resume"):
+            st.markdown("The server will accept new requests again.")
+            if st.button("Resume now", type="primary"):
+                _done(lambda: client.order("resume"))
+        with st.popover("Log level"):
+            level = st.selectbox("Level", _LEVELS, index=1)
+            minutes = st.selectbox("Minutes", _MINUTES, index=1)
+            if st.button("Set level"):
+                _done(lambda: client.order("loglevel", level=level, seconds=minutes * 60.0))
+        with st.popover("Incident bundle"):
+            st.markdown("The last hour as one zip file, without content of requests.")
+            # Made when it is clicked.
+            st.download_button("Download", client.bundle, "quire-bundle.zip", "application/zip")
+
+
+def _change(client: AdminClient, settings: Settings) -> None:
+    by_name = {setting.name: setting for setting in settings.settings}
+    chosen = st.selectbox("Change", list(by_name))
+    if chosen is None:
+        return
+    setting = by_name[chosen]
+    # The revision is part of the key, so that a value saved elsewhere is seen here.
+    with st.form(f"change {chosen} {settings.revision}", width=460):
+        value = _value(setting)
+        if st.form_submit_button("Save"):
+            _done(lambda: client.change_setting(chosen, value, settings.revision))
+
+
+def _value(setting: HotSetting) -> float | str:
+    """The server judges what is allowed, so that its reason is what is shown."""
+    label = f"{setting.name} ({allowed(setting)})"
+    if setting.kind == "choice":
+        index = setting.choices.index(str(setting.value))
+        return st.selectbox(label, setting.choices, index=index)
+    if setting.kind == "int":
+        return int(st.number_input(label, value=int(setting.value), step=1))
+    return float(st.number_input(label, value=float(setting.value), format="%g"))
+
+
+def _done(order: Callable[[], None]) -> None:
+    """Carry out an order; a refusal is shown in the server's words."""
+    try:
+        order()
+    except AdminRefusalError as refusal:
+        st.error(plain_markdown(str(refusal)))
+        return
+    st.rerun()

@@ -1,0 +1,109 @@
+"""Requests, live or ended, filtered and sorted; one leads to the inspector."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import streamlit as st
+
+from dashboard.access import Access
+from dashboard.admin_client import AdminRefusalError
+from dashboard.following import PAGES
+from dashboard.phase_bar import longest_phase, phase_bar
+from dashboard.signing_in import admitted, one_server
+from dashboard.words import count, duration, plain_markdown
+from observability.admin_api import KeptRequest
+from observability.outcomes import ROUTES
+from observability.phases import PHASES
+
+REFRESH_SECONDS = 2.0
+_SINCE = ("5m", "15m", "1h", "24h", "7d")
+_SORTS = {
+    "-received": "newest first",
+    "-total": "slowest first",
+    "-ttft": "latest first token",
+    "-prompt_tokens": "longest prompt",
+    "-output_tokens": "longest answer",
+}
+_ANY = "any"
+
+
+def page() -> None:
+    index = one_server()
+    found = admitted(index)
+    query = _filters()
+    is_live = query["state"] == "live"
+    st.fragment(_table, run_every=REFRESH_SECONDS if is_live else None)(found, index, query)
+
+
+def _filters() -> dict[str, str]:
+    """Draw them, bound to the address, so that a reload or a link has the same."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        state = st.segmented_control(
+            "State",
+            ["ended", "live"],
+            default="ended",
+            key="state",
+            bind="query-params",
+            required=True,
+        )
+        since = st.selectbox("In the last", _SINCE, key="since", bind="query-params", width=110)
+        sort = st.selectbox(
+            "Order",
+            list(_SORTS),
+            key="sort",
+            bind="query-params",
+            format_func=lambda name: _SORTS[name],
+            width=190,
+        )
+        key = st.text_input("Key", key="key", bind="query-params", width=120)
+        outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
+        route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
+        phases = [_ANY, *(phase.name for phase in PHASES)]
+        phase = st.selectbox("Longest phase", phases, key="phase", bind="query-params", width=130)
+    query = {"state": state, "sort": sort, "key": key, "outcome": outcome}
+    query |= {"route": "" if route == _ANY else route, "phase": "" if phase == _ANY else phase}
+    return query if state == "live" else {**query, "since": since}
+
+
+def _table(found: Access, index: int, query: dict[str, str]) -> None:
+    try:
+        shown = found.client.requests(**query).requests
+    except AdminRefusalError as refusal:
+        st.warning(plain_markdown(str(refusal)))
+        return
+    if not shown:
+        st.info("No request matches.")
+        return
+    slowest = max(request.total for request in shown)
+    chosen = st.dataframe(
+        [row_of(request, slowest) for request in shown],
+        column_config={"phases": st.column_config.ImageColumn("phases", width="medium")},
+        hide_index=True,
+        on_select="rerun",
+        selection_mode=["single-row", "single-cell"],
+        key="requests-table",
+        alt="Requests, one a row. Choose a row to see one in full.",
+    )
+    rows = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
+    if rows and rows[0] < len(shown):
+        del st.session_state["requests-table"]
+        wanted = {"id": shown[rows[0]].request_id, "server": str(index)}
+        st.switch_page(PAGES["request"], query_params=wanted)
+
+
+def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:
+    """Return what the table shows of a request; bars are in proportion to the slowest."""
+    return {
+        "time": time.strftime("%H:%M:%S", time.localtime(request.received)),
+        "request": request.request_id,
+        "key": request.key or "",
+        "route": request.route,
+        "prompt (cached)": f"{count(request.prompt_tokens)} ({count(request.cached_tokens)})",
+        "out": request.output_tokens,
+        "total": duration(request.total),
+        "longest phase": longest_phase(request.phases),
+        "phases": phase_bar(request.phases, request.total / (slowest or 1.0)),
+        "outcome": request.phase or "live" if request.live else request.outcome,
+    }

@@ -1,0 +1,91 @@
+"""Who used the tokens: by key, model or route, of today or of the last days."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from dashboard.admin_client import AdminRefusalError
+from dashboard.prices import Prices, prices
+from dashboard.signing_in import admitted, one_server
+from dashboard.words import plain_markdown
+from observability.admin_api import UsageRow
+
+_DAY = 86_400
+_DAYS = {"today": 1, "7 days": 7, "30 days": 30}
+_GROUPS = ("key", "model", "route")
+_SUMS = ("requests", "errors", "prompt_tokens", "cached_tokens", "output_tokens")
+
+
+def page() -> None:
+    found = admitted(one_server())
+    with st.container(horizontal=True):
+        days = st.segmented_control(
+            "Days", list(_DAYS), default="today", key="days", bind="query-params", required=True
+        )
+        by = st.segmented_control(
+            "By", _GROUPS, default="key", key="by", bind="query-params", required=True
+        )
+    try:
+        rows = found.client.usage(
+            by, since(days, time.time()), "hour" if days == "today" else "day"
+        )
+    except AdminRefusalError as refusal:
+        st.info(plain_markdown(str(refusal)))
+        return
+    priced = prices(os.environ)
+    table = totals(rows, by, priced)
+    if not table:
+        st.info("No request ended in this time.")
+        return
+    st.dataframe(
+        table,
+        column_config={
+            "share of tokens": st.column_config.ProgressColumn(
+                "share of tokens", format="percent", min_value=0, max_value=1
+            ),
+            "cost": st.column_config.NumberColumn("cost", format="%.2f"),
+        },
+        hide_index=True,
+        alt=f"Usage by {by}, most tokens first",
+    )
+    st.caption("Days begin at midnight UTC. Point at the table for its CSV.")
+    if priced is not None:
+        st.caption(f"Cost by the operator's prices per million tokens: {priced}.")
+
+
+def since(days: str, now: float) -> float:
+    """Return when the time to show begins: midnight UTC of its first day."""
+    return now // _DAY * _DAY - (_DAYS[days] - 1) * _DAY
+
+
+def totals(rows: Iterable[UsageRow], by: str, priced: Prices | None = None) -> list[dict[str, Any]]:
+    """Return one row for each group, the one with most tokens first."""
+    sums: dict[str, dict[str, int]] = {}
+    for row in rows:
+        of_group = sums.setdefault(row.group, dict.fromkeys(_SUMS, 0))
+        for name in _SUMS:
+            of_group[name] += getattr(row, name)
+    tokens = {group: one["prompt_tokens"] + one["output_tokens"] for group, one in sums.items()}
+    everything = sum(tokens.values()) or 1
+    return [
+        {
+            by: group or "–",
+            **{name.replace("_", " "): total for name, total in sums[group].items()},
+            "share of tokens": tokens[group] / everything,
+            **({} if priced is None else {"cost": _cost(sums[group], priced)}),
+        }
+        for group in sorted(sums, key=lambda group: (-tokens[group], group))
+    ]
+
+
+def _cost(used: dict[str, int], priced: Prices) -> float:
+    return priced.cost(
+        prompt_tokens=used["prompt_tokens"],
+        cached_tokens=used["cached_tokens"],
+        output_tokens=used["output_tokens"],
+    )

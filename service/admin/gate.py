@@ -1,0 +1,168 @@
+"""Decides who may use the admin API, and for what.
+
+With admin keys, every request needs one. Without, only clients on this machine may use it, and only
+to read. Pages of any origin are refused, whatever key they send: no page is meant to call this API
+(the dashboard's own server does it). Where the listener can be reached by pages through a name
+that they resolve to it (DNS rebinding), unknown host names are refused too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from observability.admin_api import AdminScope
+from service.admin.problem import ProblemError
+from service.admin_keys import AdminKey
+
+LOOPBACK = "loopback"
+_READING = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({b"", b"none", b"same-origin"})
+_ANY = "*"
+_MOST_SHOWN = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who sends a request: alias of the key or ``LOOPBACK``, and the client's address."""
+
+    alias: str
+    address: str
+    scope: AdminScope
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """What the gate looks at of a request. ``host``, ``origin``, ``site`` (Sec-Fetch-Site) and
+    ``authorization`` are the headers' values, empty if they are missing."""
+
+    method: str
+    address: str
+    host: bytes = b""
+    origin: bytes = b""
+    site: bytes = b""
+    authorization: bytes = b""
+
+    @property
+    def needs(self) -> AdminScope:
+        return AdminScope.READ if self.method in _READING else AdminScope.OPERATE
+
+
+class AdminGate:
+    """``keys``: of the admin API; ``host``: the address it listens on; ``allowed_hosts``: names
+    besides this machine's own by which it may be addressed."""
+
+    def __init__(
+        self, keys: Iterable[AdminKey], *, host: str, allowed_hosts: Iterable[str] = ()
+    ) -> None:
+        self._keys = [(_digest(key.key.encode()), key) for key in keys]
+        names = {name.strip().lower().rstrip(".") for name in allowed_hosts}
+        # Without a key, no setting that was made for the public port opens this one to any name.
+        self._any_host = bool(self._keys) and (
+            _ANY in names or not (names or is_this_machine(host))
+        )
+        self._hosts = names - {_ANY}
+
+    def check(self, approach: Approach) -> Actor:
+        """Return who it is. Raises ProblemError."""
+        self._check_host(approach.host)
+        self._check_page(approach)
+        return self._actor(approach)
+
+    def identify(self, approach: Approach) -> str:
+        """Return the name under which a refused try is recorded."""
+        key = self._key(approach.authorization)
+        if key is not None:
+            return key.alias
+        return LOOPBACK if is_this_machine(approach.address) and not self._keys else "unknown"
+
+    def _check_host(self, value: bytes) -> None:
+        if self._any_host:
+            return
+        name = _bare_host(value.decode("latin-1"))
+        if not name or not (name in self._hosts or is_this_machine(name)):
+            raise ProblemError(
+                421,
+                "host",
+                f"The admin API does not answer to the host name '{name[:_MOST_SHOWN]}'. Use "
+                "127.0.0.1 or localhost, or add the name to --allowed-hosts.",
+            )
+
+    def _check_page(self, approach: Approach) -> None:
+        if approach.origin or approach.site not in _OWN_SITES:
+            raise ProblemError(403, "origin", "Web pages may not call the admin API.")
+
+    def _actor(self, approach: Approach) -> Actor:
+        needed = approach.needs
+        if not self._keys:
+            return _keyless(approach, needed)
+        if not approach.authorization:
+            raise _unauthorized("This needs an admin key: send 'Authorization: Bearer KEY'.")
+        key = self._key(approach.authorization)
+        if key is None:
+            raise _unauthorized("The admin key is wrong.")
+        if needed is AdminScope.OPERATE and key.scope is not AdminScope.OPERATE:
+            raise ProblemError(
+                403, "scope", "The key of this request may only read; this needs an operate key."
+            )
+        return Actor(key.alias, approach.address, key.scope)
+
+    def _key(self, authorization: bytes) -> AdminKey | None:
+        """Return the key that was sent; all are compared, each in constant time."""
+        scheme, _, sent = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+        digest = _digest(sent.strip())
+        found = None
+        for known, key in self._keys:
+            if hmac.compare_digest(digest, known):
+                found = key
+        return found
+
+
+def _keyless(approach: Approach, needed: AdminScope) -> Actor:
+    if not is_this_machine(approach.address):
+        raise ProblemError(
+            403,
+            "key",
+            "Without --admin-key the admin API only serves clients on the server's own machine.",
+        )
+    if needed is AdminScope.OPERATE:
+        raise ProblemError(
+            403,
+            "key",
+            "Nothing can be changed without an admin key; start the server with --admin-key.",
+        )
+    return Actor(LOOPBACK, approach.address, AdminScope.READ)
+
+
+def _unauthorized(detail: str) -> ProblemError:
+    return ProblemError(401, "key", detail, headers={"www-authenticate": 'Bearer realm="admin"'})
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def is_this_machine(host: str) -> bool:
+    """True if a name or address always refers to this machine."""
+    name = host.lower().strip("[]")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def _bare_host(text: str) -> str:
+    """Return the name in a Host header, without the port."""
+    name = text.strip().lower()
+    if name.startswith("["):
+        return name.partition("]")[0].strip("[")
+    return name.partition(":")[0].rstrip(".")

@@ -1,0 +1,198 @@
+"""Assembles the admin API's application around that of the public port."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from observability import logging
+from observability.admin_api import Frame, KvMap
+from observability.audit_log import AuditLog
+from service.admin.audit import AuditTrail
+from service.admin.feed import Feed
+from service.admin.hot_settings import HotSettings, Knob
+from service.admin.load import LoadRuns
+from service.admin.timed import Timed
+from service.engine.inspections import NoInspectionError
+from service.http.admin.application import AdminApp, make_admin_app
+from service.http.admin.call import AdminDesk
+from service.http.admin.load_sender import sender
+from service.http.application import App
+from service.serving.services import Services
+from service.store.archive import RequestArchive
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def create_admin_app(app: App) -> AdminApp:
+    """Return the application; ``app`` is the public one, whose services it uses."""
+    services: Services = app.state.services
+    path = services.settings.audit_log
+    audit = AuditTrail(services.archive, AuditLog(None if path is None else Path(path)))
+    log_level = Timed[str](
+        services.settings.log_level,
+        logging.set_level,
+        lambda level: _fell_back(audit, "loglevel", level),
+    )
+    traces = services.telemetry.traces
+    ratio = traces.sampling_ratio
+    tracing = None
+    if ratio is not None:
+        tracing = Timed[float](
+            ratio, traces.set_sampling_ratio, lambda back: _fell_back(audit, "tracing", back)
+        )
+    knobs = _knobs(app, services, log_level, tracing)
+    desk = AdminDesk(
+        services=services,
+        archive=services.archive,
+        audit=audit,
+        settings=HotSettings(knobs),
+        log_level=log_level,
+        tracing=tracing,
+        feed=_feed(services),
+        load=LoadRuns(sender(app), services.limits.names[0]),
+    )
+
+    async def start() -> None:
+        pass
+
+    async def stop() -> None:
+        await desk.load.stop()
+        desk.feed.close()
+        log_level.close()
+        if tracing is not None:
+            tracing.close()
+        audit.close()
+
+    return make_admin_app(desk, on_startup=start, on_shutdown=stop)
+
+
+def _fell_back(audit: AuditTrail, action: str, value: object) -> None:
+    audit.add("timer", "", action, after=f"{value}")
+
+
+def _feed(services: Services) -> Feed:
+    overviews, records = services.overviews, services.records
+    seen = time.time()
+
+    def frame() -> Frame:
+        nonlocal seen
+        since, seen = seen, time.time()
+        return overviews.frame(since=since, live=records.slowest_live())
+
+    async def kv_map() -> KvMap | None:
+        try:
+            return await overviews.kv_cache.map()
+        except NoInspectionError:
+            return None
+
+    return Feed(frame, kv_map)
+
+
+def _tracing_knobs(tracing: Timed[float] | None) -> list[Knob]:
+    if tracing is None:
+        return []
+    return [
+        Knob(
+            "tracing_ratio",
+            "Share of requests that are traced by chance; errors and slow ones are in any case.",
+            "float",
+            lambda: tracing.lasting,
+            tracing.set,
+            minimum=0.0,
+            maximum=1.0,
+        )
+    ]
+
+
+def _retention_knobs(archive: RequestArchive | None) -> list[Knob]:
+    if archive is None:
+        return []
+    limits = archive.limits
+    return [
+        Knob(
+            "store_max_requests",
+            "Most records of requests that stay stored; beyond it, the oldest are deleted.",
+            "int",
+            partial(getattr, limits, "requests"),
+            partial(setattr, limits, "requests"),
+            minimum=1,
+            maximum=100_000_000,
+            unit="requests",
+        ),
+        Knob(
+            "store_request_days",
+            "Days that the record of a request stays stored.",
+            "float",
+            partial(getattr, limits, "request_days"),
+            partial(setattr, limits, "request_days"),
+            minimum=0.01,
+            maximum=3650.0,
+            unit="d",
+        ),
+    ]
+
+
+def _slo_knobs(slo: dict[str, float]) -> list[Knob]:
+    objectives = {"ttft": "the time to the first token", "itl": "the mean time between tokens"}
+    return [
+        Knob(
+            f"slo_{name}",
+            f"Seconds that are the objective of {what}.",
+            "float",
+            partial(slo.__getitem__, name),
+            partial(slo.__setitem__, name),
+            minimum=0.001,
+            maximum=3600.0,
+            unit="s",
+        )
+        for name, what in objectives.items()
+    ]
+
+
+def _knobs(
+    app: App, services: Services, log_level: Timed[str], tracing: Timed[float] | None
+) -> list[Knob]:
+    admission = services.admission
+
+    def set_most_waiting(value: int) -> None:
+        admission.most_waiting = services.overviews.max_waiting = value
+
+    def set_patience(value: float) -> None:
+        app.patience = value
+
+    return [
+        *_slo_knobs(services.overviews.slo),
+        Knob(
+            "max_waiting_requests",
+            "Most sequences waiting for the engine; beyond it, requests get 429.",
+            "int",
+            lambda: admission.most_waiting,
+            set_most_waiting,
+            minimum=1,
+            maximum=1_000_000,
+            unit="sequences",
+        ),
+        Knob(
+            "slow_reader_timeout",
+            "Seconds a client may block one write of its answer before it is disconnected; for "
+            "requests that begin from now on.",
+            "float",
+            lambda: app.patience,
+            set_patience,
+            minimum=0.1,
+            maximum=3600.0,
+            unit="s",
+        ),
+        Knob(
+            "log_level",
+            "Lowest severity that the API worker logs.",
+            "choice",
+            lambda: log_level.lasting,
+            log_level.set,
+            choices=LOG_LEVELS,
+        ),
+        *_tracing_knobs(tracing),
+        *_retention_knobs(services.archive),
+    ]

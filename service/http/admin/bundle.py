@@ -1,0 +1,113 @@
+"""``GET /admin/v1/bundle``: what an incident is looked at with later, in one file."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import msgspec
+from litestar import Response, get
+
+from engine.options import options
+from observability.admin_api import (
+    AuditRows,
+    BundleManifest,
+    Series,
+)
+from observability.history import HISTORY
+from service.admin.bundle import zipped
+from service.admin.pieces import page_pieces, series_pieces
+from service.admin.problem import ProblemError
+from service.http.admin.call import AdminCall, AdminDesk
+from service.http.admin.downloads import download, paced
+from service.http.admin.queries import only
+from service.settings import ServiceSettings
+from service.version import VERSION
+
+_HOUR = 3600.0
+_SHOWN_SETTINGS = tuple(option.name for option in options(ServiceSettings) if not option.secret)
+_COLUMNS = 10  # of the history in one answer
+_MOST_AUDIT_ROWS = 1000
+_ENGINE_FACTS = (
+    *("architecture", "dtype", "device", "block_size", "num_kv_blocks", "max_model_len"),
+    *("max_num_seqs", "tensor_parallel_size", "prefix_caching", "load_seconds"),
+)
+
+
+@get("/admin/v1/bundle")
+async def bundle(request: AdminCall) -> Response[bytes]:
+    """The last hour in one zip file of JSON: figures, requests, audit, settings, versions. It has
+    no content of any request, and no secret."""
+    only(request.query_params)
+    desk = request.desk
+    if desk.bundling.locked():
+        raise ProblemError(
+            429,
+            "bundle",
+            "Another bundle is being made; retry when it is.",
+            headers={"retry-after": "5"},
+        )
+    name = time.strftime("quire-%Y%m%d-%H%M%S.zip", time.gmtime())
+    return download(_made(desk), "application/zip", file_name=name)
+
+
+async def _made(desk: AdminDesk) -> Any:
+    async with desk.bundling:
+        async for piece in zipped(_files(desk)):
+            yield piece
+
+
+def _files(desk: AdminDesk) -> Iterator[tuple[str, AsyncIterator[bytes]]]:
+    yield "manifest.json", _one(_manifest(desk))
+    yield "overview.json", _one(desk.services.overviews.now())
+    yield "series.json", _series(desk)
+    yield "requests.json", _requests(desk)
+    yield "audit.json", _audit(desk)
+    yield "hot_settings.json", _one(desk.settings.current())
+
+
+def _manifest(desk: AdminDesk) -> BundleManifest:
+    services = desk.services
+    ready = services.link.state.ready
+    chosen = services.settings
+    return BundleManifest(
+        created=time.time(),
+        versions={"quire": VERSION, "python": platform.python_version()},
+        settings={name: msgspec.to_builtins(getattr(chosen, name)) for name in _SHOWN_SETTINGS},
+        engine={} if ready is None else {name: getattr(ready, name) for name in _ENGINE_FACTS},
+    )
+
+
+async def _one(value: object) -> AsyncIterator[bytes]:
+    yield msgspec.json.encode(value)
+
+
+async def _series(desk: AdminDesk) -> AsyncIterator[bytes]:
+    """Yield the last hour by the second. Columns are read in groups: an answer with all of
+    them would have longer steps."""
+    history = desk.services.overviews.history
+    names, end = [column.name for column in HISTORY], time.time()
+    begin = end - _HOUR + _COLUMNS  # the same for all, although the oldest second moves on
+    whole: Series | None = None
+    for start in range(0, len(names), _COLUMNS):
+        part = await history.series(names[start : start + _COLUMNS], begin, end)
+        if whole is None:
+            whole = part
+        else:
+            whole.values.update(part.values)
+    assert whole is not None
+    async for piece in paced(series_pieces(whole)):
+        yield piece
+
+
+async def _requests(desk: AdminDesk) -> AsyncIterator[bytes]:
+    """Yield the page of all requests that ended in the last hour."""
+    ended = desk.services.records.ended_since(time.time() - _HOUR)
+    async for piece in paced(page_pieces(ended)):
+        yield piece
+
+
+async def _audit(desk: AdminDesk) -> AsyncIterator[bytes]:
+    yield msgspec.json.encode(AuditRows(await desk.audit.rows(_MOST_AUDIT_ROWS)))

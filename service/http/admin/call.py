@@ -1,0 +1,101 @@
+"""What routes of the admin API receive."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Request, Response
+from litestar.types import Scope
+
+from service.admin.archive import ArchiveSource
+from service.admin.audit import AuditTrail
+from service.admin.feed import Feed
+from service.admin.gate import Actor, Approach
+from service.admin.hot_settings import HotSettings
+from service.admin.load import LoadRuns
+from service.admin.problem import invalid
+from service.admin.timed import Timed
+from service.http.body import read_body
+from service.http.scope import client_address, header
+from service.serving.services import Services
+
+ACTOR = "quire_admin_actor"  # key in the scope's state
+_MOST_BODY_BYTES = 64 * 1024
+
+Decoded = TypeVar("Decoded")
+
+
+@dataclass(frozen=True, slots=True)
+class AdminDesk:
+    """What the routes use."""
+
+    services: Services
+    archive: ArchiveSource | None
+    audit: AuditTrail
+    settings: HotSettings
+    log_level: Timed[str]
+    tracing: Timed[float] | None
+    feed: Feed
+    load: LoadRuns
+    bundling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class AdminCall(Request[Any, Any, Any]):
+    """Litestar creates one for each request."""
+
+    __slots__ = ()
+
+    @property
+    def desk(self) -> AdminDesk:
+        desk: AdminDesk = self.app.state.desk
+        return desk
+
+    @property
+    def actor(self) -> Actor:
+        actor: Actor = self.scope["state"][ACTOR]
+        return actor
+
+    async def decoded(self, kind: type[Decoded]) -> Decoded:
+        """Return the body as ``kind``; an empty one is ``{}``. Raises ProblemError, QuireError."""
+        body = await read_body(self.scope, self.receive, limit=_MOST_BODY_BYTES)
+        try:
+            return msgspec.json.decode(body or b"{}", type=kind)
+        except msgspec.ValidationError as error:
+            raise invalid(f"{error}.") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise invalid("The body is not JSON.") from None
+
+    def audit(self, action: str, *, target: str = "", before: str = "", after: str = "") -> None:
+        """Record a change that this request made."""
+        self.desk.audit.add(
+            self.actor.alias,
+            self.actor.address,
+            action,
+            target=target,
+            before=before,
+            after=after,
+        )
+
+
+def approach_of(scope: Scope) -> Approach:
+    return Approach(
+        method=str(scope.get("method", "")),
+        address=client_address(scope) or "",
+        host=header(scope, b"host"),
+        origin=header(scope, b"origin"),
+        site=header(scope, b"sec-fetch-site"),
+        authorization=header(scope, b"authorization"),
+    )
+
+
+def json_answer(value: object, headers: dict[str, str] | None = None) -> Response[bytes]:
+    """Return a small answer as JSON."""
+    return Response(
+        content=msgspec.json.encode(value),
+        status_code=200,
+        media_type="application/json",
+        headers={"cache-control": "no-store", **(headers or {})},
+    )

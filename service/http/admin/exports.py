@@ -1,0 +1,115 @@
+"""Files for other programs: requests and usage as CSV and Parquet, and load traces."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated
+
+import msgspec
+from litestar import Response, delete, get, post
+from msgspec import Meta
+
+from service.admin.problem import invalid, not_found, unavailable
+from service.http.admin.call import AdminCall, json_answer
+from service.http.admin.downloads import download, paced
+from service.http.admin.queries import only, request_query
+from service.http.admin.usage import usage_query
+from service.http.event_stream import EventStream
+from service.records.load_trace import MOST_SECONDS, LoadTrace
+from service.store.archive import RequestArchive
+
+_DAY = 86_400.0
+_MEDIA_TYPES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
+class LoadTraceOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    seconds: Annotated[float, Meta(gt=0, le=MOST_SECONDS)] = 300.0
+
+
+def _archive(request: AdminCall) -> RequestArchive:
+    archive = request.desk.services.archive
+    if archive is None:
+        raise unavailable("This server stores no requests and no usage.")
+    return archive
+
+
+async def _bytes(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        yield piece
+
+
+async def _requests(request: AdminCall, form: str) -> EventStream:
+    query = msgspec.structs.replace(request_query(request.query_params), cursor=None)
+    try:
+        pieces = await _archive(request).export_requests(query, form)
+    except ValueError as error:
+        raise invalid(str(error)) from None
+    return download(_bytes(pieces), _MEDIA_TYPES[form], file_name=f"quire-requests.{form}")
+
+
+async def _usage(request: AdminCall, form: str) -> EventStream:
+    try:
+        pieces = await _archive(request).export_usage(*usage_query(request), form)
+    except ValueError as error:
+        raise invalid(str(error)) from None
+    return download(_bytes(pieces), _MEDIA_TYPES[form], file_name=f"quire-usage.{form}")
+
+
+@get("/admin/v1/requests.csv")
+async def requests_csv(request: AdminCall) -> EventStream:
+    """All stored requests that a query finds."""
+    return await _requests(request, "csv")
+
+
+@get("/admin/v1/requests.parquet")
+async def requests_parquet(request: AdminCall) -> EventStream:
+    """The same as Parquet."""
+    return await _requests(request, "parquet")
+
+
+@get("/admin/v1/usage.csv")
+async def usage_csv(request: AdminCall) -> EventStream:
+    """The rows of ``usage``."""
+    return await _usage(request, "csv")
+
+
+@get("/admin/v1/usage.parquet")
+async def usage_parquet(request: AdminCall) -> EventStream:
+    """The same as Parquet."""
+    return await _usage(request, "parquet")
+
+
+@post("/admin/v1/loadtrace", status_code=200)
+async def record_load_trace(request: AdminCall) -> Response[bytes]:
+    """Record a load trace for some seconds; the one before is forgotten."""
+    order = await request.decoded(LoadTraceOrder)
+    trace = request.desk.services.load_trace
+    trace.start(order.seconds)
+    request.audit("loadtrace", after=f"{order.seconds:g} s")
+    return _state(trace)
+
+
+@delete("/admin/v1/loadtrace", status_code=200)
+async def stop_load_trace(request: AdminCall) -> Response[bytes]:
+    """End the recording."""
+    trace = request.desk.services.load_trace
+    trace.stop()
+    request.audit("loadtrace", after="stopped")
+    return _state(trace)
+
+
+@get("/admin/v1/loadtrace")
+async def load_trace(request: AdminCall) -> EventStream:
+    """The recorded trace, a line of JSON for each request that has ended."""
+    only(request.query_params)
+    trace = request.desk.services.load_trace
+    if not trace.until:
+        raise not_found("No load trace was recorded; POST to this path to record one.")
+    await trace.hashed()
+    return download(paced(trace.lines()), "application/jsonl", file_name="quire-load.jsonl")
+
+
+def _state(trace: LoadTrace) -> Response[bytes]:
+    return json_answer(
+        {"until": trace.until, "requests": trace.num_requests, "left_out": trace.left_out}
+    )

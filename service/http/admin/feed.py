@@ -1,0 +1,29 @@
+"""``GET /admin/v1/feed``."""
+
+from __future__ import annotations
+
+from litestar import Response, get
+
+from service.http.admin.call import AdminCall
+from service.http.admin.queries import choice, only
+from service.http.event_stream import EventStream
+
+# Seconds that a reader may block one write.
+_PATIENCE = 5.0
+
+
+@get("/admin/v1/feed")
+async def live_feed(request: AdminCall) -> Response[bytes]:
+    """Server-sent events: a ``Frame`` each second; with ``kv=1``, also two KV maps a second."""
+    query = request.query_params
+    only(query, "kv")
+    wants_kv = choice(query, "kv", ("0", "1"), "0") == "1"
+    desk = request.desk
+    desk.feed.check()
+    return EventStream(
+        desk.feed.follow(kv=wants_kv),
+        {"cache-control": "no-store"},
+        patience=_PATIENCE,
+        keep_alive=0.0,
+        cut=lambda _: None,
+    )

@@ -1,0 +1,38 @@
+"""The KV cache: the pool by owner, and the tree of shared prefixes."""
+
+from __future__ import annotations
+
+from litestar import Response, get
+
+from service.admin.pieces import kv_pieces
+from service.admin.problem import unavailable
+from service.engine.inspections import NoInspectionError
+from service.http.admin.call import AdminCall, json_answer
+from service.http.admin.downloads import download, paced
+from service.http.admin.queries import number, only
+
+_MOST_PREFIXES = 500
+
+
+@get("/admin/v1/kv")
+async def kv_map(request: AdminCall) -> Response[bytes]:
+    """The block pool by owner, run-length coded."""
+    only(request.query_params)
+    try:
+        found = await request.desk.services.overviews.kv_cache.map()
+    except NoInspectionError as error:
+        raise unavailable(f"There is no map of the KV cache: {error}.") from None
+    return download(paced(kv_pieces(found)), "application/json")
+
+
+@get("/admin/v1/kv/prefixes")
+async def prefixes(request: AdminCall) -> Response[bytes]:
+    """The tree of shared prefixes, the most used first."""
+    query = request.query_params
+    only(query, "limit")
+    limit = int(number(query, "limit", 50, 1, _MOST_PREFIXES))
+    try:
+        found = await request.desk.services.overviews.kv_cache.prefixes(limit)
+    except NoInspectionError as error:
+        raise unavailable(f"There is no tree of the prefix cache: {error}.") from None
+    return json_answer(found)

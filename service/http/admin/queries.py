@@ -1,0 +1,100 @@
+"""Parameters strings of the admin API, checked."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+
+from observability.admin_api import MAX_PAGE, SORTABLE, RequestQuery
+from observability.outcomes import ROUTES
+from observability.phases import PHASES
+from service.admin.problem import invalid
+
+_AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_CHARS = 1024
+
+Parameters = Mapping[str, str]
+
+
+def only(query: Parameters, *names: str) -> None:
+    """Raise ProblemError for a parameter that the path does not have."""
+    for name, value in query.items():
+        if name not in names:
+            raise invalid(
+                f"There is no parameter '{name[:64]}' here, only {', '.join(names) or 'none'}.",
+                name[:64],
+            )
+        if len(value) > _MOST_CHARS:
+            raise invalid(f"'{name}' is longer than {_MOST_CHARS} characters.", name)
+
+
+def moment(query: Parameters, name: str, now: float | None = None) -> float | None:
+    """Return a time as epoch seconds; written so, or as what has passed since: 30s, 5m, 2h, 7d."""
+    text = query.get(name)
+    if text is None:
+        return None
+    match = _AGO.fullmatch(text)
+    if match is not None:
+        return (time.time() if now is None else now) - int(match[1]) * _SECONDS[match[2]]
+    value = _number(text)
+    if value is None or value < 0:
+        raise invalid(f"'{name}' must be epoch seconds, or how long ago: 30s, 5m, 2h, 7d.", name)
+    return value
+
+
+def number(query: Parameters, name: str, default: float, low: float, high: float) -> float:
+    """Return a number between two bounds. Raises ProblemError."""
+    text = query.get(name)
+    if text is None:
+        return default
+    value = _number(text)
+    if value is None or not low <= value <= high:
+        raise invalid(f"'{name}' must be a number from {low:g} to {high:g}.", name)
+    return value
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def choice(
+    query: Parameters, name: str, choices: tuple[str, ...], default: str | None
+) -> str | None:
+    """Return one of the choices. Raises ProblemError."""
+    value = query.get(name, default)
+    if value is not None and value not in choices:
+        raise invalid(f"'{name}' must be one of {', '.join(choices)}.", name)
+    return value
+
+
+def request_query(query: Parameters) -> RequestQuery:
+    """Return the query for requests. Raises ProblemError."""
+    only(
+        query,
+        *("state", "since", "until", "sort", "phase", "key", "model", "route", "outcome"),
+        *("min_ms", "limit", "cursor"),
+    )
+    sorts = (*SORTABLE, *(f"-{name}" for name in SORTABLE))
+    phases = tuple(phase.name for phase in PHASES)
+    is_live = choice(query, "state", ("live", "ended"), "ended") == "live"
+    return RequestQuery(
+        live=is_live,
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        key=query.get("key"),
+        model=query.get("model"),
+        route=choice(query, "route", ROUTES, None),
+        outcome=query.get("outcome"),
+        phase=choice(query, "phase", phases, None),
+        min_seconds=number(query, "min_ms", 0.0, 0.0, 1e9) / 1e3,
+        sort=choice(query, "sort", sorts, "-received") or "-received",
+        limit=int(number(query, "limit", 100, 1, MAX_PAGE)),
+        cursor=query.get("cursor"),
+    )

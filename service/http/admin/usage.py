@@ -1,0 +1,59 @@
+"""Who used how much: by key, model or route, in hours or days."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from litestar import Response, get
+
+from service.admin.archive import ArchiveSource
+from service.admin.pieces import rows_pieces
+from service.admin.problem import invalid, unavailable
+from service.http.admin.call import AdminCall
+from service.http.admin.downloads import download, paced
+from service.http.admin.queries import choice, moment, only
+
+USAGE_BY = ("key", "model", "route")
+_DAY = 86_400.0
+
+
+class UsageQuery(NamedTuple):
+    """The arguments of ``ArchiveSource.usage``."""
+
+    by: str
+    begin: float
+    end: float
+    bucket: str
+
+
+def usage_query(request: AdminCall) -> UsageQuery:
+    query = request.query_params
+    only(query, "by", "from", "to", "bucket")
+    end = moment(query, "to")
+    end = time.time() if end is None else end
+    begin = moment(query, "from")
+    return UsageQuery(
+        choice(query, "by", USAGE_BY, "key") or "key",
+        end - _DAY if begin is None else begin,
+        end,
+        choice(query, "bucket", ("hour", "day"), "hour") or "hour",
+    )
+
+
+def _archive(request: AdminCall) -> ArchiveSource:
+    archive = request.desk.archive
+    if archive is None:
+        raise unavailable("This server stores no usage.")
+    return archive
+
+
+@get("/admin/v1/usage")
+async def usage(request: AdminCall) -> Response[bytes]:
+    """Rows of ``UsageRow``; by default the last day by key in hours."""
+    archive = _archive(request)
+    try:
+        rows = await archive.usage(*usage_query(request))
+    except ValueError as error:
+        raise invalid(str(error)) from None
+    return download(paced(rows_pieces(rows)), "application/json")

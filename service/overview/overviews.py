@@ -1,0 +1,165 @@
+"""The server at a glance: what limits it, its figures, its last hour. Everything is sampled once a
+second; reading it costs little."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from engine.messages import WaitingReason
+from observability.admin_api import Frame, KeptRequest, KvMap, Overview, Verdict, Window
+from observability.logging import get_logger
+from service.engine.silence import EngineStatus, engine_status
+from service.overview.history import LastHour
+from service.overview.kv_cache import KvCache
+from service.overview.ring import Ring
+from service.overview.watch import ServerWatch, WatchedParts
+from service.version import VERSION
+
+# Of the requests that ended in the last seconds; objectives are seconds by "ttft" and "itl".
+Windows = Callable[[float, Mapping[str, float]], Window]
+
+MINUTE = 60
+FIVE_MINUTES = 300
+
+_log = get_logger()
+
+
+class Overviews:
+    """``names``: of the model; ``windows``: exact figures of ended requests; ``health``: more parts
+    of the server, and how they are. ``slo`` and
+    ``max_waiting`` may be changed at any time."""
+
+    def __init__(
+        self,
+        parts: WatchedParts,
+        ring: Ring,
+        *,
+        names: Sequence[str],
+        windows: Windows = lambda seconds, _: Window(seconds=seconds),
+        health: Callable[[], dict[str, str]] = dict,
+    ) -> None:
+        self.history = LastHour(ring)
+        self.slo = {"ttft": parts.settings.slo_ttft, "itl": parts.settings.slo_itl}
+        self.max_waiting = parts.settings.max_waiting_requests
+        self._parts = parts
+        self._names = tuple(names)
+        self._windows = windows
+        self._health = health
+        self.kv_cache = KvCache(parts.link.inspections, parts.live)
+        self._watch = ServerWatch(parts, self.history, time.monotonic())
+        self._server = f"{socket.gethostname()}:{parts.settings.port}"
+
+    async def run(self) -> None:
+        """Look once a second, just after the second's end, until cancelled."""
+        while True:
+            now = time.monotonic()
+            await asyncio.sleep(math.floor(now) + 1.002 - now)
+            try:
+                self._watch.look(time.monotonic())
+            except Exception:  # the next second may be looked at again
+                _log.exception("failed to sample the history")
+
+    def look(self) -> None:
+        """Look now."""
+        self._watch.look(time.monotonic())
+
+    @property
+    def limited_by(self) -> str:
+        """The condition that limits the server, as a string."""
+        return self._watch.condition.value
+
+    def verdict(self) -> Verdict:
+        since = time.time() - self._watch.condition_seconds
+        return msgspec.structs.replace(self._watch.verdict, since=since)
+
+    def now(self) -> Overview:
+        """Return the server as of the last look."""
+        link, snapshot = self._parts.link, self._watch.snapshot
+        ready, stats, ring = link.state.ready, link.stats, self.history.ring
+        blocks = (0, 0, 0)
+        if stats is not None:
+            blocks = stats.kv_blocks_active, stats.kv_blocks_cached, stats.kv_blocks_free
+        reason = snapshot.waiting_reason or WaitingReason.BUDGET.value
+        status = self._status()
+        return Overview(
+            time=time.time(),
+            server=self._server,
+            version=VERSION,
+            model=self._names[0],
+            models=self._names,
+            state="draining" if snapshot.draining else status.value,
+            verdict=self.verdict(),
+            uptime=snapshot.uptime,
+            running=snapshot.running,
+            max_running=snapshot.max_running,
+            waiting=snapshot.waiting,
+            max_waiting=self.max_waiting,
+            waiting_by_reason={reason: snapshot.waiting} if snapshot.waiting else {},
+            oldest_waiting=snapshot.oldest_waiting,
+            predicted_wait=snapshot.predicted_wait,
+            silence=snapshot.silence,
+            longest_gap=snapshot.longest_gap,
+            kv_blocks_active=blocks[0],
+            kv_blocks_cached=blocks[1],
+            kv_blocks_free=blocks[2],
+            block_size=0 if ready is None else ready.block_size,
+            minute=self.window(MINUTE),
+            five_minutes=self.window(FIVE_MINUTES),
+            slo=dict(self.slo),
+            parts={"engine": self._engine_health(status), **self._health()},
+            engine_restarts=ring.engine_restarts,
+            worker_restarts=ring.starts - 1,
+            largest_holder=snapshot.largest_holder,
+            largest_holder_share=snapshot.largest_holder_share,
+        )
+
+    def window(self, seconds: int) -> Window:
+        """Return the last seconds: rates from the history, quantiles from ended requests."""
+        rate = self.history.rate
+        out, computed = rate("tokens_out", seconds), rate("tokens_in_computed", seconds)
+        again = rate("tokens_recomputed", seconds)
+        work = out + computed + again
+        return msgspec.structs.replace(
+            self._windows(float(seconds), self.slo),
+            tokens_out=out,
+            tokens_in_computed=computed,
+            tokens_in_cached=rate("tokens_in_cached", seconds),
+            received=rate("received", seconds),
+            recomputed_share=again / work if work else 0.0,
+        )
+
+    def frame(
+        self,
+        *,
+        since: float | None = None,
+        live: tuple[KeptRequest, ...] | None = None,
+        kv: KvMap | None = None,
+    ) -> Frame:
+        """Return a message of the feed. ``since``: Unix time from which marks are new; None: none
+        are sent."""
+        return Frame(
+            overview=self.now(),
+            sample=self.history.newest(),
+            live=live,
+            kv=kv,
+            marks=() if since is None else self.history.marks(since, time.time()),
+        )
+
+    def mark(self, kind: str, text: str) -> None:
+        """Have charts show that something was done now, such as a setting that was changed."""
+        self.history.mark(kind, text)
+
+    def _status(self) -> EngineStatus:
+        parts = self._parts
+        return engine_status(parts.link, parts.supervision, parts.settings.engine_silence_timeout)
+
+    def _engine_health(self, status: EngineStatus) -> str:
+        if status is EngineStatus.OK:
+            return status.value
+        return f"{status.value}: {self._parts.supervision.problem or self._parts.link.state.detail}"

@@ -1,0 +1,99 @@
+"""Takes the history's sample of each second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from observability.history import HISTORY
+from observability.ledger import Past
+from observability.metrics import MetricRegistry
+from service.overview.history import LastHour
+from service.overview.ring import HISTORY_SECONDS, RATES
+from service.overview.totals import Totals
+from service.telemetry.observed import Observed
+
+_RANKS = (50, 95, 99)
+
+
+class SecondSampler:
+    """Call ``sample`` once a second, soon after the second's end by the monotonic clock."""
+
+    def __init__(self, history: LastHour, metrics: MetricRegistry, observed: Observed) -> None:
+        self.totals = Totals(metrics)
+        self._history = history
+        self._observed = observed
+        # Without the counts of the worker before, its last totals mean nothing.
+        past = metrics.ledger.past
+        self._goes_on = history.ring.is_continued and past is Past.CONTINUED
+        self._batches = self.totals.batches()
+        self.ended: dict[str, float] = self.totals.ended()  # as of the last sample
+
+    def sample(self, now: float, gauges: Mapping[str, float | None]) -> dict[str, float]:
+        """Put the second's row. Return how much each total of ``RATES`` has grown since the last
+        sample; empty if that is not known. Seconds that were missed, because the event loop was
+        held or there was no worker, share what was counted in them."""
+        ring = self._history.ring
+        slot, last = math.floor(now), ring.last_slot
+        if self._goes_on and slot <= last:  # the timer was early
+            return {}
+        self.ended = self.totals.ended()
+        totals = self.totals.read(self.ended)
+        observed = self._take_observed()
+        if not self._goes_on:
+            self._goes_on = True
+            ring.remember(slot, now, totals)
+            return {}
+        elapsed = now - ring.last_time
+        grown = [
+            max(0.0, total - before) for total, before in zip(totals, ring.last_totals, strict=True)
+        ]
+        rates = {name: growth / elapsed for name, growth in zip(RATES, grown, strict=True)}
+        seconds = slot - last
+        missed = [rates.get(column.name, math.nan) for column in HISTORY]
+        for each in range(max(last + 1, slot - HISTORY_SECONDS + 1), slot):
+            ring.put(each, elapsed / seconds, missed)
+        known = {**rates, **observed, **gauges}
+        row = [_number(known.get(column.name)) for column in HISTORY]
+        ring.put(slot, elapsed / seconds, row)
+        ring.remember(slot, now, totals)
+        return dict(zip(RATES, grown, strict=True))
+
+    def _take_observed(self) -> dict[str, float | None]:
+        """Return the QUANTILE columns."""
+        observed = self._observed
+        steps, sequences = self.totals.batches()
+        steps_before, sequences_before = self._batches
+        self._batches = steps, sequences
+        batch = None
+        if steps > steps_before:
+            batch = (sequences - sequences_before) / (steps - steps_before)
+        found: dict[str, float | None] = {
+            "step_longest": observed.longest_step or None,
+            "batch": batch,
+            "loop_lag": observed.longest_hold or None,
+            **_quantiles("ttft", [(value, 1) for value in observed.first_tokens]),
+            **_quantiles("itl", list(observed.gaps)),
+        }
+        observed.clear()
+        return found
+
+
+def _quantiles(name: str, weighted: list[tuple[float, int]]) -> dict[str, float | None]:
+    """Return the quantiles by nearest rank. ``weighted``: values, and how often each occurred."""
+    weighted.sort()
+    count = sum(times for _, times in weighted)
+    found: dict[str, float | None] = {}
+    passed, entries = 0, iter(weighted)
+    value: float | None = None
+    for rank in _RANKS:
+        wanted = -(-count * rank // 100)
+        while passed < wanted:
+            value, times = next(entries)
+            passed += times
+        found[f"{name}_p{rank}"] = value
+    return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

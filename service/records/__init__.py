@@ -1,0 +1,1 @@
+"""The records of requests, ended and live, in this worker's memory."""

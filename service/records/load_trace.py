@@ -1,0 +1,152 @@
+"""A load trace: when requests arrive, how long their prompts and outputs are, and which prompts
+begin alike. It has no text and nothing by which two traces could be linked.
+
+While one is recorded, each prompt is cut into blocks. A block with all blocks before it gets a
+number, the same for each prompt that begins so. What the numbers are made from is hashed with a
+salt that is forgotten with the recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+
+from observability.admin_api import KeptRequest
+from service.engine.submission import Submission
+
+BLOCK_TOKENS = 16
+MOST_SECONDS = 3600.0
+_MOST_REQUESTS = 100_000
+_MOST_BLOCKS = 4_000_000
+_MOST_PENDING_TOKENS = 8_000_000
+_BLOCKS_AT_ONCE = 500
+_DIGEST_BYTES = 12
+
+_encoder = msgspec.json.Encoder()
+
+
+class TracedRequest(msgspec.Struct, frozen=True):
+    """A line of the file. ``timestamp``: milliseconds after the recording began. ``hash_ids``:
+    the numbers of its whole blocks, of ``block_size`` tokens."""
+
+    timestamp: int
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+    block_size: int = BLOCK_TOKENS
+
+
+@dataclass(slots=True)
+class _Traced:
+    arrival: float
+    input_length: int
+    blocks: array[int]
+    output_length: int | None = None
+
+
+class LoadTrace:
+    """Give each submission to ``submitted`` and each ended request to ``ended``."""
+
+    def __init__(self) -> None:
+        self.until = 0.0  # of the epoch; 0: nothing was recorded
+        self.left_out = 0
+        self._began = 0.0
+        self._requests: dict[str, _Traced] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._salt = b""
+        self._num_blocks = 0
+        self._pending: deque[tuple[_Traced, bytes, list[int]]] = deque()
+        self._pending_tokens = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_recording(self) -> bool:
+        return time.time() < self.until
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._requests)
+
+    def start(self, seconds: float) -> None:
+        """Record for so long, at most ``MOST_SECONDS``; forget the trace before."""
+        self.stop()
+        self._requests, self._numbers, self._num_blocks = {}, {}, 0
+        self._salt = secrets.token_bytes(16)
+        self.left_out = 0
+        self._began = time.time()
+        self.until = self._began + min(seconds, MOST_SECONDS)
+
+    def stop(self) -> None:
+        """End the recording; what was recorded can still be read."""
+        self.until = min(self.until, time.time())
+
+    def submitted(self, submission: Submission) -> None:
+        """Note a prompt; its blocks are hashed later, a few at a time."""
+        if not self.is_recording or submission.request_id in self._requests:
+            return
+        tokens = submission.prompt_token_ids
+        blocks = len(tokens) // BLOCK_TOKENS
+        if (
+            len(self._requests) >= _MOST_REQUESTS
+            or self._num_blocks + blocks > _MOST_BLOCKS
+            or self._pending_tokens + len(tokens) > _MOST_PENDING_TOKENS
+        ):
+            self.left_out += 1
+            return
+        self._num_blocks += blocks
+        self._pending_tokens += len(tokens)
+        traced = _Traced(time.time(), len(tokens), array("i"))
+        self._requests[submission.request_id] = traced
+        # Prompts share blocks only where the prefix cache would.
+        cache_salt = submission.caller.cache_salt(submission.cache_salt)
+        self._pending.append((traced, cache_salt.encode(), tokens))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._hash(), name="load-trace")
+
+    def ended(self, kept: KeptRequest) -> None:
+        traced = self._requests.get(kept.request_id)
+        if traced is not None:
+            traced.output_length = kept.output_tokens
+
+    async def _hash(self) -> None:
+        while self._pending:
+            traced, cache_salt, tokens = self._pending.popleft()
+            digest = blake2b(cache_salt, key=self._salt, digest_size=_DIGEST_BYTES).digest()
+            packed = array("q", tokens).tobytes()
+            size = BLOCK_TOKENS * 8
+            for number, at in enumerate(range(0, len(packed) - size + 1, size)):
+                block = digest + packed[at : at + size]
+                digest = blake2b(block, key=self._salt, digest_size=_DIGEST_BYTES).digest()
+                traced.blocks.append(self._numbers.setdefault(digest, len(self._numbers)))
+                if number % _BLOCKS_AT_ONCE == _BLOCKS_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+            self._pending_tokens -= len(tokens)
+            await asyncio.sleep(0)
+        if not self.is_recording:
+            self._numbers, self._salt = {}, b""
+
+    async def hashed(self) -> None:
+        """Return when every prompt so far has its numbers."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the file, a line for each request that has ended, in the order of arrival. Call
+        ``hashed`` before."""
+        for traced in list(self._requests.values()):
+            if traced.output_length is not None:
+                line = TracedRequest(
+                    round((traced.arrival - self._began) * 1e3),
+                    traced.input_length,
+                    traced.output_length,
+                    traced.blocks.tolist(),
+                )
+                yield _encoder.encode(line) + b"\n"

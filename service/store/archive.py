@@ -1,0 +1,374 @@
+"""Ended requests, usage and audit in the database of the stored responses.
+
+A separate task moves them there: records from the queue in the worker's ledger, usage
+from the table there, audit rows from memory. Serving never waits for it. While the database is
+away, records wait until the queue is full, and are then dropped and counted; usage and audit wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from observability.admin_api import AuditRow, KeptRequest, RequestPage, RequestQuery, UsageRow
+from observability.logging import get_logger
+from observability.usage_table import HourlyUsage, UsageTable
+from service.errors import StoreUnavailableError
+from service.store.place import StorePlace
+from service.store.store import ResponseStore
+from service.store.sweep import ArchiveLimits, Sweep
+from service.telemetry.ended_requests import EndedRequests
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Row
+
+    from service.store.archive_database import ArchiveDatabase
+    from service.store.export import ExportColumn
+
+_MOST_BATCHES_FIRST = 16  # that are written before a query is answered
+_BATCH = 64  # records packed and written at once: a millisecond of the event loop
+_POLL_SECONDS = 0.5
+_USAGE_SECONDS = 10.0
+_RETRY_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
+_MOST_AUDIT_ROWS = 1000  # that wait for the database
+_UNPACKED_AT_ONCE = 64
+_EXPORTED_AT_ONCE = 500
+_AWAY = "The database of requests and usage is unavailable; retry."
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+_log = get_logger()
+
+
+class ArchiveSources(NamedTuple):
+    """What a worker's ledger has for the database."""
+
+    ended: EndedRequests
+    usage: UsageTable
+
+
+class RequestArchive:
+    """``open`` it after ``responses``, which prepares the database, and ``close`` it before.
+    ``place`` None: there is no database, and nothing is kept."""
+
+    def __init__(
+        self,
+        place: StorePlace | None,
+        limits: ArchiveLimits,
+        responses: ResponseStore,
+        sources: ArchiveSources,
+    ) -> None:
+        self.limits = limits
+        self._place = place
+        self._responses = responses
+        self._ended, self._usage = sources
+        self._audit: deque[AuditRow] = deque()
+        self._database: ArchiveDatabase | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._up = False
+        self._closing = asyncio.Event()
+        self._said_away = False
+        self._stored_usage: dict[int, HourlyUsage] = {}  # by row, as last written
+        self._writing = asyncio.Lock()
+        self._moving = asyncio.Lock()  # requests from the queue
+        self._usage_at = 0.0
+        self._sweep = Sweep(limits)
+
+    @property
+    def available(self) -> bool:
+        return self._up
+
+    @property
+    def keeps_requests(self) -> bool:
+        return self._place is not None and self._ended.is_kept
+
+    def open(self) -> None:
+        """Start writing; never raises."""
+        if self._place is not None:
+            self._task = asyncio.create_task(self._run(), name="request-archive")
+
+    async def close(self) -> None:
+        """Write what is pending, if the database accepts it within seconds."""
+        self._closing.set()
+        if self._task is not None:
+            _, running = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+            if running:
+                _log.warning("requests and usage were not stored completely")
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        if self._database is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._database.close()
+
+    # --- the writer task ------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                await self._connect()
+                await self._serve()
+            except Exception as error:
+                self._up = False
+                if not self._said_away:
+                    _log.error("requests and usage cannot be stored", error=self._reason(error))
+                    self._said_away = True
+                await self._pause(_RETRY_SECONDS)
+
+    def _reason(self, error: Exception) -> str:
+        """The text of an error may show rows; its kind does not."""
+        return type(getattr(error, "orig", None) or error).__name__
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+    async def _connect(self) -> None:
+        assert self._place is not None
+        while not self._responses.available:  # it says itself that the database is away
+            await self._pause(_POLL_SECONDS)
+            if self._closing.is_set():  # perhaps before the database was ever reached
+                await self._responses.attempted()
+                if not self._responses.available:
+                    return
+        if self._database is None:
+            # Loaded by now.
+            from service.store.archive_database import ArchiveDatabase
+
+            self._database = ArchiveDatabase(self._place)
+        self._up = True
+
+    async def _serve(self) -> None:
+        while self._up:
+            assert self._database is not None
+            closing = self._closing.is_set()  # then all that is there now is written
+            await self._write_audit()
+            while await self._write_requests():
+                if self._usage_is_due and not closing:
+                    break
+                if self._sweep.has_more and not closing:
+                    await self._sweep.delete_requests(self._database)
+            if closing or self._usage_is_due:
+                await self._write_usage()
+            self._said_away = False
+            if closing:
+                return
+            await self._sweep.run(self._database)
+            await self._pause(_POLL_SECONDS)
+
+    @property
+    def _usage_is_due(self) -> bool:
+        return time.monotonic() >= self._usage_at
+
+    async def _write_requests(self) -> bool:
+        """Write a batch; True if there may be more."""
+        from service.store.packed_request import pack_request
+
+        assert self._database is not None
+        async with self._moving:
+            kept, position = self._ended.first(_BATCH)
+            rows = [pack_request(one) for one in kept]
+            refused = await self._database.insert_requests(rows) if rows else 0
+            self._ended.release(position, dropped=refused)
+            return len(kept) == _BATCH
+
+    async def _write_usage(self) -> None:
+        assert self._database is not None
+        async with self._writing:
+            now = self._usage.rows()
+            changed = [one for one in now if self._stored_usage.get(one.row) != one]
+            if changed:
+                await self._database.write_usage(self._usage.boot_id, changed)
+            self._stored_usage = {one.row: one for one in now}
+            self._usage.release(now)
+            self._usage_at = time.monotonic() + _USAGE_SECONDS
+
+    async def _write_audit(self) -> None:
+        from service.store.archive_database import audit_values
+
+        assert self._database is not None
+        async with self._writing:
+            rows = list(self._audit)
+            if rows:
+                await self._database.write_audit([audit_values(row) for row in rows])
+                for _ in rows:
+                    self._audit.popleft()
+
+    # --- audit ----------------------------------------------------------------------------------
+
+    def keep_audit(self, row: AuditRow) -> None:
+        """Queue a row; it is written within a second, or when the database is back."""
+        if self._place is None:
+            return
+        if len(self._audit) >= _MOST_AUDIT_ROWS:
+            _log.warning("an audit row was not stored", action=row.action, actor=row.actor)
+            return
+        self._audit.append(row)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def query(self, query: RequestQuery) -> RequestPage:
+        """Return requests that have ended by now. Raises ArchiveQueryError,
+        StoreUnavailableError."""
+        from service.store.request_query import (
+            ArchiveQueryError,
+            cursor_after,
+            limit_of,
+            page_statement,
+        )
+
+        statement = page_statement(query)
+        limit = limit_of(query)
+        async with self._asked() as database:
+            for _ in range(_MOST_BATCHES_FIRST):
+                if not await self._write_requests():
+                    break
+            try:
+                rows = await database.rows(statement)
+            except TimeoutError:
+                raise ArchiveQueryError("That took too long; choose a shorter time.") from None
+        found = await _unpacked(rows[:limit])
+        cursor = None
+        if len(rows) > limit:
+            last = rows[limit - 1]
+            cursor = cursor_after(query, last.value, last.request_id)
+        return RequestPage(tuple(found), cursor, "store")
+
+    async def find(self, identity: str) -> KeptRequest | None:
+        """Return the ended request with this id, or the last one of this trace. Raises
+        StoreUnavailableError."""
+        from service.store.request_query import find_statements
+
+        if not _ID.fullmatch(identity):
+            return None
+        async with self._asked() as database:
+            for statement in find_statements(identity):
+                rows = await database.rows(statement)
+                if rows:
+                    return (await _unpacked(rows))[0]
+        return None
+
+    async def usage(
+        self, by: str, start: float, end: float, bucket: str = "hour"
+    ) -> list[UsageRow]:
+        """Return what each ``key``, ``model`` or ``route`` used in the hours or days (of UTC) from
+        the one with ``start`` to before ``end``, up to now. Raises ArchiveQueryError,
+        StoreUnavailableError."""
+        from service.store.request_query import ArchiveQueryError
+        from service.store.usage_query import MAX_USAGE_ROWS, usage_statement
+
+        statement = usage_statement(by, start, end, bucket)
+        async with self._asked() as database:
+            await self._write_usage()
+            rows = await database.rows(statement)
+        if len(rows) > MAX_USAGE_ROWS:
+            raise ArchiveQueryError(
+                f"The answer has more than {MAX_USAGE_ROWS} rows; choose a shorter time, or days."
+            )
+        found = []
+        for number, row in enumerate(rows):
+            await _breathe(number)
+            found.append(UsageRow(**row._mapping))
+        return found
+
+    async def audit_rows(self, limit: int) -> tuple[AuditRow, ...] | None:
+        """Return the newest rows, the newest first; None if the database is away."""
+        from service.store.usage_query import audit_statement
+
+        statement = audit_statement(limit)
+        try:
+            async with self._asked() as database:
+                await self._write_audit()
+                found = await database.rows(statement)
+        except StoreUnavailableError:
+            return None
+        return tuple(AuditRow(**row._mapping) for row in found)
+
+    async def export_requests(self, query: RequestQuery, form: str) -> AsyncIterator[bytes]:
+        """Return all requests that a query finds, the earliest end first, as a file in the form
+        ``csv`` or ``parquet``. Raises ArchiveQueryError, ParquetMissingError,
+        StoreUnavailableError; the last also in the middle."""
+        from service.store.export import REQUEST_COLUMNS
+
+        first = await self.query(_export_query(query, None))
+        return _pieces(form, REQUEST_COLUMNS, self._pages(query, first))
+
+    async def _pages(
+        self, query: RequestQuery, first: RequestPage
+    ) -> AsyncIterator[Sequence[KeptRequest]]:
+        page = first
+        yield page.requests
+        while page.cursor is not None:
+            page = await self.query(_export_query(query, page.cursor))
+            yield page.requests
+
+    async def export_usage(
+        self, by: str, start: float, end: float, bucket: str, form: str
+    ) -> AsyncIterator[bytes]:
+        """Return what ``usage`` returns as a file, likewise."""
+        from service.store.export import USAGE_COLUMNS
+
+        rows = await self.usage(by, start, end, bucket)
+
+        async def at_once() -> AsyncIterator[Sequence[UsageRow]]:
+            yield rows
+
+        return _pieces(form, USAGE_COLUMNS, at_once())
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[ArchiveDatabase]:
+        """Yield the database; its failures inside become StoreUnavailableError."""
+        if self._place is None:
+            raise StoreUnavailableError(
+                "This server stores no requests and no usage (--store-url none)."
+            )
+        if not self._up or self._database is None:
+            raise StoreUnavailableError(_AWAY)
+        try:
+            yield self._database
+        except self._database.FAILURES as error:
+            _log.warning("archive query failed", error=self._reason(error))
+            raise StoreUnavailableError(_AWAY) from error
+
+
+def _export_query(query: RequestQuery, cursor: str | None) -> RequestQuery:
+    return msgspec.structs.replace(query, sort="ended", limit=_EXPORTED_AT_ONCE, cursor=cursor)
+
+
+def _pieces(
+    form: str, columns: Sequence[ExportColumn], batches: AsyncIterator[Sequence[Any]]
+) -> AsyncIterator[bytes]:
+    from service.store.export import csv_pieces, parquet_pieces, require_parquet
+    from service.store.request_query import ArchiveQueryError
+
+    if form == "csv":
+        return csv_pieces(columns, batches)
+    if form != "parquet":
+        raise ArchiveQueryError("'format' must be csv or parquet.")
+    require_parquet()
+    return parquet_pieces(columns, batches)
+
+
+async def _breathe(number: int) -> None:
+    """Let others have the event loop after every so many rows."""
+    if number % _UNPACKED_AT_ONCE == _UNPACKED_AT_ONCE - 1:
+        await asyncio.sleep(0)
+
+
+async def _unpacked(rows: Sequence[Row[Any]]) -> list[KeptRequest]:
+    from service.store.packed_request import unpack_request
+
+    found = []
+    for number, row in enumerate(rows):
+        await _breathe(number)
+        found.append(unpack_request(row.request_id, row.trace_id, row.record))
+    return found

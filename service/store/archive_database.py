@@ -1,0 +1,184 @@
+"""The SQL of the archive. Each method of ``ArchiveDatabase`` is one transaction or one query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, delete, event, func, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Row
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from observability.admin_api import AuditRow
+from observability.usage_table import HourlyUsage
+from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
+from service.store.partitions import Partitions
+from service.store.place import StorePlace
+from service.store.retention import SqliteRetention, merge_usage_days
+from service.store.schema import database_url
+
+QUERY_SECONDS = 5.0
+_FIGURES = tuple(column.name for column in USAGE_TABLE.columns if not column.primary_key)
+_REFUSED = ("22", "23")  # SQL's classes of errors about data
+_STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
+
+
+class ArchiveDatabase:
+    """Connects on first use. Its methods raise one of ``FAILURES`` when the database does not
+    respond, or not in time."""
+
+    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+
+    def __init__(self, place: StorePlace) -> None:
+        self.backend = place.backend
+        self._engine = _make_archive_engine(database_url(place))
+        self._partitions = Partitions(self._engine) if self.backend == "postgresql" else None
+        self._retention = None if place.file is None else SqliteRetention(place.file)
+        insert = postgresql.insert if self.backend == "postgresql" else sqlite.insert
+        self._insert_requests = insert(REQUEST_TABLE).on_conflict_do_nothing()
+        larger = func.greatest if self.backend == "postgresql" else func.max
+        upsert = insert(USAGE_TABLE)
+        self._upsert_usage = upsert.on_conflict_do_update(
+            index_elements=[column.name for column in USAGE_TABLE.primary_key],
+            set_={name: larger(USAGE_TABLE.c[name], upsert.excluded[name]) for name in _FIGURES},
+        )
+
+    async def close(self) -> None:
+        if self._retention is not None:
+            await self._retention.close()
+        await self._engine.dispose()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def insert_requests(self, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert those that are not there yet. Return how many the database refuses to take,
+        whenever they are sent."""
+        if self._partitions is not None:
+            ends = [row["ended"] for row in rows]
+            await self._partitions.ensure(min(ends), max(ends))
+        try:
+            await self._insert(rows)
+        except DBAPIError as error:
+            if not _is_refused(error):
+                raise
+            if len(rows) == 1:
+                return 1
+            half = len(rows) // 2
+            return await self.insert_requests(rows[:half]) + await self.insert_requests(rows[half:])
+        return 0
+
+    async def _insert(self, rows: Sequence[dict[str, Any]]) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(self._insert_requests, rows)
+
+    async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
+        """Store figures that replace smaller ones of the same hour, group and ``boot``, so that
+        writing them again, or an old write that arrives late, changes nothing."""
+        rows = [
+            {"hour": one.hour, "boot": boot, **one.group._asdict(), **_numbers(one)}
+            for one in usage
+        ]
+        async with self._engine.begin() as connection:
+            await connection.execute(self._upsert_usage, rows)
+
+    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(AUDIT_TABLE.insert(), rows)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
+        """Return what a query finds. Raises TimeoutError if it takes longer than ``QUERY_SECONDS``,
+        and it is then stopped."""
+        async with self._engine.connect() as connection:
+            until = await self._limit(connection, QUERY_SECONDS)
+            try:
+                found: Sequence[Row[Any]] = (await connection.execute(statement)).all()
+                return found
+            except DBAPIError as error:
+                if time.monotonic() >= until:
+                    raise TimeoutError("the query took too long") from error
+                raise
+            finally:
+                await self._limit(connection, None)
+
+    async def _limit(self, connection: AsyncConnection, seconds: float | None) -> float:
+        """Limit the next query. Return when it would be stopped."""
+        until = time.monotonic() + (seconds or 0.0)
+        if self._partitions is None:
+            raw = await connection.get_raw_connection()
+            raw.info["until"][0] = None if seconds is None else until
+        elif seconds is not None:
+            milliseconds = round(seconds * 1000)
+            await connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
+        return until
+
+    # --- retention ------------------------------------------------------------------------------
+
+    async def delete_requests(self, *, before: float, most: int) -> bool:
+        """Delete some of the requests that ended before a time, or that are more than ``most``, the
+        oldest first: as many as take a moment, but PostgreSQL's whole days at once. False: there
+        are no more of them."""
+        if self._partitions is not None:
+            return await self._partitions.delete_oldest(before=before, most=most)
+        assert self._retention is not None
+        return await self._retention.delete(before=before, most=most)
+
+    async def delete_usage(self, *, before_hour: int) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(USAGE_TABLE).where(USAGE_TABLE.c.hour < before_hour))
+
+    async def merge_usage(self, *, before_hour: int) -> None:
+        async with self._engine.begin() as connection:
+            await merge_usage_days(connection, before_hour=before_hour)
+
+    async def delete_audit(self, *, before: float) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(AUDIT_TABLE).where(AUDIT_TABLE.c.time < before))
+
+
+def _numbers(usage: HourlyUsage) -> dict[str, float]:
+    whole = {name: round(value) for name, value in usage.figures._asdict().items()}
+    return {**whole, "seconds": usage.figures.seconds}
+
+
+def audit_values(row: AuditRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in AuditRow.__struct_fields__}
+
+
+def _is_refused(error: DBAPIError) -> bool:
+    """True if the rows are at fault."""
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return isinstance(error, DataError | IntegrityError) or state.startswith(_REFUSED)
+
+
+def _make_archive_engine(url: URL) -> AsyncEngine:
+    if url.drivername.startswith("sqlite"):
+        engine = create_async_engine(url, connect_args={"timeout": 10})
+        event.listen(engine.sync_engine, "connect", _tune_sqlite_connection)
+        return engine
+    return create_async_engine(
+        url,
+        pool_size=3,
+        max_overflow=1,
+        pool_timeout=10,
+        pool_pre_ping=True,
+        connect_args={"timeout": 5, "command_timeout": 20},
+    )
+
+
+def _tune_sqlite_connection(connection: Any, record: Any) -> None:
+    """Let ``record.info["until"]`` stop a query at a time."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+    until: list[float | None] = [None]
+    record.info["until"] = until
+
+    def is_late() -> bool:
+        return until[0] is not None and time.monotonic() >= until[0]
+
+    connection.run_async(lambda driver: driver.set_progress_handler(is_late, _STEPS_BETWEEN_CHECKS))

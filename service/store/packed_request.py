@@ -1,0 +1,74 @@
+"""A record of a request as a row: the columns that queries filter and sort by, and the record
+itself in about 250 bytes."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+
+from observability.admin_api import KeptRequest
+
+# The dictionary that all rows are compressed with. It must never change: a better one would have to
+# be added under another number.
+_WORDS = (
+    b"\xa8received\xcbA\xda\xa5route\xafgrpc_generate\xafembeddings\xafresponses\xaf"
+    b"messages\xafcompletions\xb0chat_completions\xa5ended\xcbA\xda\xa7span_id\xb0\xabresponse_id"
+    b"\xd9%resp_msg_cmpl-chatcmpl-\xb1client_request_id\xa3key\xaeclient_address\xa9127.0.0.1"
+    b"\xaauser_agent\xb3python-httpx/curl/8.AsyncOpenAI/Python 3.OpenAI/Python 3.\xa5model\xa6"
+    b"status\xcc\xc8\xcd\x01\xad\xa7outcome\xabclient_gone\xb2refused:overloaded"
+    b"\xaaerror:worker\xa6length\xa4stop\xa5error\xaaerror_code\xaberror_field\xabretry_after\xa7"
+    b"waiting\x00\xaalimited_by\xa6prefill\xa5slots\xa2kv\xa7healthy\xa6stream\xc3\xa7choices\x02"
+    b"\xaamax_tokens\xcd\x10\x00\xabtemperature\xcb?\xe6ffffff\xa5top_p\xcb?\xf0\x00\x00\x00\x00"
+    b"\x00\x00\xaefinish_reasons\x92\x91\xa6length\x91\xaatool_calls\x91\xa4stop\xa7ignored\xadpro"
+    b"mpt_tokens\xcd\xb6prompt_tokens_computed\xcd\xadcached_tokens\xcd\xadoutput_tokens\xcd\xb0re"
+    b"asoning_tokens\xcd\xabpreemptions\x01\xa9handovers\x01\xa6phases\x88\xa7receive\xcb?\xa6rend"
+    b"er\xcb?\xa8tokenize\xcb?\xa5admit\xcb?\xa5queue\xcb?\xa7prefill\xcb?\xa6decode\xcb@\xa5flush"
+    b"\xcb?\xa5other\xcb?\xa5total\xcb@\xa4ttft\xcb?\xa8itl_mean\xcb?\xa7itl_max\xcb?\xa6prefix"
+    b"\x83\xa7matched\x00\xa2of\xcd\xa7stopped\xa7evicted\xa4salt\xa5short\xa3off\xacwhole_prompt"
+    b"\xabfirst_seen\xa8diverged\xaarequest_id\xd9\x20req_\xabseconds_ago\xcb@\xaaat_message\x03"
+    b"\xa8messages\x07\xa4role\xa4tool\xa6system\xa4user\xa6events\x99\x94\xa3gap\xcb?\x94\xa9pree"
+    b"mpted\xcb@\x94\xa7resumed\xcb@\x94\xa7stalled\xcb@\x94\xa6output\xcb@\x08\xcb@ \x00\x00\x00"
+    b"\x00\x00\x00\x00\x94\xa6output\xcb@\x10\xcb@\x10\x00\x00\x00\x00\x00\x00\x00\x94\xa6output"
+    b"\xcb?\xcb@\x00\x00\x00\x00\x00\x00\x00\x00\x94\xa6output\xcb?\xcb?\xf0\x00\x00\x00\x00\x00"
+    b"\x00\x00\xaaneighbours\x93\x85\xa2at\xcb@\xa7seconds\xcb?\xa6tokens\xcd\xa9sequences\x2a"
+    b"\xa8prefills\x91\x92\xd9\x20req_"
+)
+_LEVEL = 1
+_WINDOW = -12  # without a header, of 4 KiB: less to allocate for each
+_MEMORY = 4
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(KeptRequest)
+
+
+def pack_request(kept: KeptRequest) -> dict[str, Any]:
+    """Return the row of an ended request."""
+    rest = msgspec.structs.replace(kept, request_id="", trace_id="")
+    packer = zlib.compressobj(
+        _LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zlib.Z_DEFAULT_STRATEGY, _WORDS
+    )
+    return {
+        "request_id": kept.request_id,
+        "ended": kept.received + kept.total if kept.ended is None else kept.ended,
+        "received": kept.received,
+        "trace_id": kept.trace_id,
+        "key": kept.key,
+        "model": kept.model,
+        "route": kept.route,
+        "outcome": kept.outcome,
+        "phase": max(kept.phases, key=kept.phases.__getitem__, default=None),
+        "total": kept.total,
+        "ttft": kept.ttft,
+        "prompt_tokens": kept.prompt_tokens,
+        "cached_tokens": kept.cached_tokens,
+        "output_tokens": kept.output_tokens,
+        "record": packer.compress(_encoder.encode(rest)) + packer.flush(),
+    }
+
+
+def unpack_request(request_id: str, trace_id: str, record: bytes) -> KeptRequest:
+    """Raises msgspec.DecodeError or zlib.error for what is not a record."""
+    unpacker = zlib.decompressobj(_WINDOW, _WORDS)
+    kept = _decoder.decode(unpacker.decompress(record))
+    return msgspec.structs.replace(kept, request_id=request_id, trace_id=trace_id)

@@ -1,0 +1,96 @@
+"""PostgreSQL's days of ``quire_requests``: each is a separate table, created before it is needed
+and dropped whole, so that nothing has to be vacuumed."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from service.store.retention import BatchSize
+
+_DAY_SECONDS = 86_400
+_LOCK = 0x7175697266  # of replicas that create or drop days at the same time
+_NAME = re.compile(r"quire_requests_d(\d+)")
+# Estimates, because counting would read everything.
+_DAYS = text(
+    "SELECT child.relname, coalesce(pg_stat_get_live_tuples(child.oid), 0) "
+    "FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid "
+    "WHERE inhparent = 'quire_requests'::regclass"
+)
+_COUNT = text("SELECT count(*) FROM quire_requests")
+_DELETE = text(
+    "DELETE FROM quire_requests WHERE (ended, request_id) IN "
+    "(SELECT ended, request_id FROM quire_requests ORDER BY ended LIMIT :most)"
+)
+
+
+class _Day(NamedTuple):
+    number: int  # since the epoch
+    rows: int
+
+
+class Partitions:
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._there: set[int] = set()
+        self._batch = BatchSize()
+
+    async def ensure(self, first: float, last: float) -> None:
+        """Create the days of these times, if they are missing."""
+        days = range(int(first // _DAY_SECONDS), int(last // _DAY_SECONDS) + 1)
+        missing = [day for day in days if day not in self._there]
+        if not missing:
+            return
+        async with self._engine.begin() as connection:
+            await _take_lock(connection)
+            for day in missing:
+                begin, end = day * _DAY_SECONDS, (day + 1) * _DAY_SECONDS
+                await connection.execute(
+                    text(
+                        f"CREATE TABLE IF NOT EXISTS quire_requests_d{day} PARTITION OF "
+                        f"quire_requests FOR VALUES FROM ({begin}) TO ({end})"
+                    )
+                )
+        self._there.update(missing)
+
+    async def delete_oldest(self, *, before: float, most: int) -> bool:
+        """Drop the days that ended before a time, and those without which there are still ``most``
+        rows; if one day alone has more, delete some of its oldest. False: there are no more."""
+        async with self._engine.begin() as connection:
+            await _take_lock(connection)
+            found = (await connection.execute(_DAYS)).all()
+            days = sorted(
+                _Day(int(match[1]), int(rows))
+                for name, rows in found
+                if (match := _NAME.fullmatch(name))
+            )
+            self._there &= {day.number for day in days}  # another replica may have dropped some
+            rows = sum(day.rows for day in days)
+            while days and (
+                (days[0].number + 1) * _DAY_SECONDS <= before or rows - days[0].rows >= most
+            ):
+                oldest = days.pop(0)
+                rows -= oldest.rows
+                self._there.discard(oldest.number)
+                await connection.execute(text(f"DROP TABLE quire_requests_d{oldest.number}"))
+            if len(days) != 1 or rows <= most:
+                return False
+            surplus = int(await connection.scalar(_COUNT) or 0) - most
+            if surplus <= 0:
+                return False
+            rows = self._batch.rows
+            if surplus < rows:
+                await connection.execute(_DELETE, {"most": surplus})
+                return False
+            with self._batch.timed():
+                await connection.execute(_DELETE, {"most": rows})
+            return surplus > rows
+
+
+async def _take_lock(connection: AsyncConnection) -> None:
+    """Wait for other replicas, but not for long: a day cannot be dropped while it is being read."""
+    await connection.execute(text("SET LOCAL lock_timeout = 2000"))
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})

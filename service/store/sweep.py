@@ -1,0 +1,65 @@
+"""When requests, usage and audit rows are deleted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.store.archive_database import ArchiveDatabase
+
+_SECONDS = 15.0
+_DAYS_BY_HOUR = 32  # of usage; older days are one row
+_HOUR_SECONDS = 3600
+_DAY_SECONDS = 86_400
+
+
+@dataclass(slots=True)
+class ArchiveLimits:
+    """May be changed at any time. Requests beyond ``requests``, or older than ``request_days``, are
+    deleted, usage and audit rows after ``usage_days``."""
+
+    requests: int = 1_000_000
+    request_days: float = 7.0
+    usage_days: float = 400.0
+
+
+class Sweep:
+    """Deletes what is older or more than ``limits`` every ``_SECONDS``. Requests go batch by batch,
+    so that deleting takes only a small part of the time."""
+
+    def __init__(self, limits: ArchiveLimits) -> None:
+        self._limits = limits
+        self._at = 0.0
+        self._merged_day = 0
+        self._has_more = False
+
+    @property
+    def has_more(self) -> bool:
+        """True if there are more requests to delete."""
+        return self._has_more
+
+    async def delete_requests(self, database: ArchiveDatabase) -> None:
+        """Delete a batch of requests."""
+        self._has_more = await database.delete_requests(
+            before=time.time() - self._limits.request_days * _DAY_SECONDS,
+            most=self._limits.requests,
+        )
+
+    async def run(self, database: ArchiveDatabase) -> None:
+        """Do what is due: at most one batch of requests."""
+        is_due = time.monotonic() >= self._at
+        if is_due or self._has_more:
+            await self.delete_requests(database)
+        if not is_due:
+            return
+        now = time.time()
+        usage_before = now - self._limits.usage_days * _DAY_SECONDS
+        await database.delete_usage(before_hour=int(usage_before // _HOUR_SECONDS))
+        await database.delete_audit(before=usage_before)
+        day = int(now // _DAY_SECONDS) - _DAYS_BY_HOUR
+        if day != self._merged_day:
+            await database.merge_usage(before_hour=day * 24)
+            self._merged_day = day
+        self._at = time.monotonic() + _SECONDS

@@ -1,0 +1,55 @@
+"""Records of ended requests, on their way from the event loop to the database: a queue in the
+worker's ledger, so that those of a killed worker are stored by the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from observability.admin_api import KeptRequest
+from observability.byte_ring import ByteRing
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(KeptRequest)
+
+
+class EndedRequests:
+    """``dropped`` is called for each record for which there is no room. A ring of no size: none is
+    kept."""
+
+    def __init__(self, ring: ByteRing, dropped: Callable[[], None]) -> None:
+        self._ring = ring
+        self._dropped = dropped
+
+    @property
+    def is_kept(self) -> bool:
+        return self._ring.size_bytes > 0
+
+    @property
+    def fill(self) -> float:
+        """Share of the room that is taken."""
+        return self._ring.used_bytes / self._ring.size_bytes if self.is_kept else 0.0
+
+    def put(self, kept: KeptRequest) -> None:
+        """Call it in the transaction that counts the request: both are then done, or neither."""
+        if self.is_kept and not self._ring.put(_encoder.encode(kept)):
+            self._dropped()
+
+    def first(self, most: int) -> tuple[list[KeptRequest], int]:
+        """Return the oldest records, at most so many, and what to ``release`` once they are
+        stored."""
+        entries, position = self._ring.first(most)
+        found = []
+        for entry in entries:
+            try:
+                found.append(_decoder.decode(entry))
+            except msgspec.DecodeError:  # of another version; the others must get through
+                self._dropped()
+        return found, position
+
+    def release(self, position: int, *, dropped: int = 0) -> None:
+        """``dropped``: how many were not stored nevertheless."""
+        self._ring.release(position)
+        for _ in range(dropped):
+            self._dropped()

@@ -1,0 +1,49 @@
+"""The settings of traces and of the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated
+
+import msgspec
+
+from engine.options import OptionError, setting
+
+_TRACES = "Traces and audit"
+
+
+class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decides what is traced, and where changes are noted."""
+
+    tracing_key: Annotated[
+        tuple[str, ...],
+        setting(
+            _TRACES,
+            "Aliases of API keys whose callers decide, by the sampled flag of their traceparent "
+            "header, whether a request is traced. Others' flags have no effect. Default: the "
+            "keys that may set a negative priority.",
+            max_length=1024,
+        ),
+    ] = ()
+    audit_log: (
+        Annotated[
+            str,
+            setting(
+                _TRACES,
+                "File that each change through the admin API is appended to, as a JSON line. "
+                "Opened again when it was renamed. Default: these lines are in the log.",
+                min_length=1,
+                max_length=4096,
+            ),
+        ]
+        | None
+    ) = None
+
+    def check_tracing_keys(self, known: Collection[str]) -> None:
+        """Raise OptionError for an alias that is not one of ``known``."""
+        for alias in self.tracing_key:
+            if alias not in known:
+                raise OptionError(
+                    f"--tracing-key {alias!r} is not an alias of an API key; "
+                    f"there are {', '.join(known) or 'none'}."
+                )

@@ -1,0 +1,97 @@
+"""A replay sends what the trace says, when it says, and reports what came back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.replay import (
+    FIRST_TOKEN_ID,
+    TOKEN_IDS,
+    Replayed,
+    TraceLine,
+    prompt_of,
+    quantile,
+    read_trace,
+    replay,
+    summary,
+)
+
+
+def line(at: float, length: int, ids: tuple[int, ...], output: int = 3) -> TraceLine:
+    return TraceLine(at, length, output, ids, 16)
+
+
+def test_prompts_have_their_lengths_and_share_what_the_recorded_ones_did() -> None:
+    one = prompt_of(line(0, 70, (0, 1, 2, 3)), 0)
+    two = prompt_of(line(0, 50, (0, 1, 9)), 1)
+    assert (len(one), len(two)) == (70, 50)
+    assert one[:32] == two[:32]
+    assert one[32:48] != two[32:48]
+    assert one[64:] != prompt_of(line(0, 70, (0, 1, 2, 3)), 5)[64:]
+    assert all(FIRST_TOKEN_ID <= token < FIRST_TOKEN_ID + TOKEN_IDS for token in one)
+
+
+def test_a_file_is_read_in_the_order_of_time(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    lines: list[dict[str, Any]] = [
+        {"timestamp": 2000, "input_length": 5, "output_length": 1, "hash_ids": []},
+        {"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [4]},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert [(one.at, one.block_size) for one in read_trace(path)] == [(0.0, 512), (2.0, 512)]
+    path.write_text('{"timestamp": 1}\n')
+    with pytest.raises(ValueError, match="line 1 is not"):
+        read_trace(path)
+
+
+def test_the_summary_has_throughput_and_quantiles() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert quantile([], 0.5) is None
+    answers = [
+        Replayed(0.0, 0.1, [0.01, 0.02], 100, 60, 3),
+        Replayed(error="HTTP 429"),
+        Replayed(error="HTTP 429"),
+    ]
+    text = "\n".join(summary(answers, 2.0))
+    assert "failed: 2 HTTP 429" in text
+    assert "60.0% of them cached; 3 out, 2/s" in text
+    assert "p50 100.0 ms" in text
+
+
+async def test_requests_are_sent_and_streams_are_read() -> None:
+    bodies = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        body = json.loads(await reader.readexactly(size))
+        bodies.append(body)
+        if len(bodies) == 3:
+            writer.write(b"HTTP/1.1 429 Too Many Requests\r\n\r\n")
+            writer.close()
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": 2}
+        events = [{"choices": [{"text": "a"}]}, {"choices": [{"text": "b"}]}]
+        text = "".join(f"data: {json.dumps(one)}\n\n" for one in [*events, {"usage": usage}])
+        data = (text + "data: [DONE]\n\n").encode()
+        for piece in (data[:30], data[30:]):  # cut anywhere
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    lines = [line(0.0, 20, (1,)), line(0.01, 40, (1, 2)), line(0.02, 5, ())]
+    found = await replay(lines, f"http://127.0.0.1:{port}", model="m", key="k", speed=2.0)
+    server.close()
+    assert [len(body["prompt"]) for body in bodies] == [20, 40, 5]
+    assert {body["max_tokens"] for body in bodies} == {3}
+    assert [one.error for one in found] == [None, None, "HTTP 429"]
+    assert [(one.prompt_tokens, one.output_tokens) for one in found[:2]] == [(20, 2), (40, 2)]
+    assert all(one.ttft is not None and len(one.gaps) == 1 for one in found[:2])

@@ -1,0 +1,70 @@
+"""A turn is drawn with all that its answer has. How one grows is tested in Chromium."""
+
+from __future__ import annotations
+
+from streamlit.testing.v1 import AppTest
+
+from tests.dashboard.drawn import words
+
+
+class Ended:
+    """A generation that has ended."""
+
+    def __init__(self, **fields: object) -> None:
+        from dashboard.answer import Answer, Ending
+
+        self._answer = Answer(sent=0.0, ending=Ending.COMPLETE, **fields)  # type: ignore[arg-type]
+
+    def answer(self) -> object:
+        return self._answer
+
+
+def drawn(*generations: Ended, mark: bool = False) -> AppTest:
+    def script(generations: object, mark: bool) -> None:
+        import streamlit as st
+
+        from dashboard.apis.ask import Message
+        from dashboard.conversation import Turn
+        from dashboard.play import turns
+
+        st.session_state["mark_differences"] = mark
+        turn = Turn((Message("user", "What?"),), generations)  # type: ignore[arg-type]
+        turns.question(turn)
+        turns.ended(turn)
+
+    return AppTest.from_function(
+        script, kwargs={"generations": generations, "mark": mark}, default_timeout=60
+    ).run()
+
+
+def test_text_reasoning_and_calls_are_shown() -> None:
+    from dashboard.answer import ToolCall
+
+    app = drawn(
+        Ended(text="Yes.", reasoning="Hm.", thought_ms=1500, tool_calls=[ToolCall("", "f", "{}")])
+    )
+    text = words(app)
+    assert all(part in text for part in ("What?", "Yes.", "Hm.", "Calls the tool **f** with"))
+    assert app.status[0].label == "Reasoned for 1.50 s"
+    assert app.code[0].value == "{}"
+
+
+def test_a_failure_is_told_below_what_came() -> None:
+    from dashboard.answer import Ending
+
+    failed = Ended(text="Hel")
+    answer = failed.answer()
+    answer.ending, answer.error = Ending.FAILED, "It broke."  # type: ignore[attr-defined]
+    text = words(drawn(failed))
+    assert "Hel" in text
+    assert "It broke." in text
+
+
+def test_differences_are_marked_where_one_wants_them() -> None:
+    def marks(app: AppTest) -> int:
+        return sum("<mark>" in str(element.proto.body) for element in app.get("html"))
+
+    panes = (Ended(text="a red fox"), Ended(text="a blue fox"))
+    assert marks(drawn(*panes, mark=True)) == 2
+    assert marks(drawn(*panes)) == 0
+    assert marks(drawn(Ended(text="same"), Ended(text="same"), mark=True)) == 0

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import dashboard.access
+from dashboard.access import Standing, access, is_operator, remember_key
+from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
+from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminServer]:
+    with admin_server() as running:
+        monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
+        monkeypatch.setenv(ADMIN_VARIABLE, running.url)
+        monkeypatch.setenv(ADMIN_KEY_VARIABLE, KEY)
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda: "one")
+        yield running
+
+
+def test_the_dashboard_s_own_key_admits_nobody(server: AdminServer) -> None:
+    assert access(0).standing is Standing.STRANGER
+    assert not access(0).reads
+
+
+@pytest.mark.parametrize(
+    ("key", "standing"), [(KEY, Standing.OPERATOR), (READ_KEY, Standing.VIEWER)]
+)
+def test_a_typed_key_admits_its_browser_to_what_it_may_do(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch, key: str, standing: Standing
+) -> None:
+    remember_key(0, key)
+    assert access(0).standing is standing
+    monkeypatch.setattr(dashboard.access, "this_browser", lambda: "another")
+    assert access(0).standing is Standing.STRANGER
+
+
+def test_a_server_without_admin_api_is_told_from_one_that_is_away(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch, closed_url: str
+) -> None:
+    monkeypatch.setenv(ADMIN_VARIABLE, "none")
+    assert access(0).standing is Standing.ABSENT
+    monkeypatch.setenv(ADMIN_VARIABLE, closed_url)
+    assert access(0).standing is Standing.ABSENT
+    monkeypatch.setattr(dashboard.access, "_seen", {closed_url})
+    assert access(0).standing is Standing.AWAY
+
+
+def test_only_members_of_the_named_group_operate() -> None:
+    assert is_operator(["staff", "ops"], "ops")
+    assert not is_operator(["staff"], "ops")
+    assert not is_operator([""], "")

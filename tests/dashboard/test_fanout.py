@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dashboard.fanout import Fanout, follow
+from tests.dashboard.admin_server import KEY, AdminServer, admin_server
+
+
+@pytest.fixture
+def server() -> Iterator[AdminServer]:
+    with admin_server() as running:
+        yield running
+
+
+def data_of(message: bytes) -> dict[str, object]:
+    event, data = message.strip().split(b"\n")
+    assert event == b"event: s3"
+    decoded: dict[str, object] = msgspec.json.decode(data.removeprefix(b"data: "))
+    return decoded
+
+
+async def first(fanout: Fanout) -> bytes:
+    messages = follow([fanout])
+    message = await anext(messages)
+    await messages.aclose()
+    return message
+
+
+async def test_many_browsers_are_served_by_one_connection(server: AdminServer) -> None:
+    fanout = Fanout(3, server.url, lambda: KEY)
+    readers = [follow([fanout]) for _ in range(20)]
+    got = await asyncio.gather(*(anext(reader) for reader in readers))
+    assert len(fanout) == 20
+    assert len(set(got)) == 1
+    assert data_of(got[0])["overview"]
+    assert server.asked == ["/admin/v1/feed"]
+    for reader in readers:
+        await reader.aclose()
+    assert len(fanout) == 0
+
+
+async def test_one_who_comes_later_gets_the_newest_message_at_once(server: AdminServer) -> None:
+    fanout = Fanout(3, server.url, lambda: KEY)
+    reader = follow([fanout])
+    message = await anext(reader)
+    assert await first(fanout) is message
+    await reader.aclose()
+    assert fanout.connections == 1
+
+
+async def test_the_map_is_only_asked_for_by_those_who_draw_it(server: AdminServer) -> None:
+    await first(Fanout(3, server.url, lambda: KEY, kv=True))
+    assert server.asked == ["/admin/v1/feed?kv=1"]
+
+
+async def test_browsers_are_told_why_there_is_no_feed(server: AdminServer, closed_url: str) -> None:
+    assert data_of(await first(Fanout(3, closed_url, str))) == {
+        "away": f"Nothing answers at {closed_url}."
+    }
+    assert "401" in str(data_of(await first(Fanout(3, server.url, str)))["away"])
+
+
+async def test_a_browser_that_does_not_read_keeps_the_newest_messages(server: AdminServer) -> None:
+    fanout = Fanout(3, server.url, lambda: KEY)
+    queue: asyncio.Queue[bytes] = asyncio.Queue()
+    fanout.join(queue)
+    for number in range(50):
+        fanout._send(b"data: %d" % number)
+    assert queue.qsize() == 8
+    assert [queue.get_nowait() for _ in range(8)][-1].endswith(b"data: 49\n\n")
+    fanout.close()
+
+
+async def test_closing_ends_the_feed_of_every_browser(server: AdminServer) -> None:
+    fanout = Fanout(3, server.url, lambda: KEY)
+    readers = [follow([fanout]) for _ in range(3)]
+    for reader in readers:
+        await anext(reader)
+    fanout.close()
+    for reader in readers:
+        assert [message async for message in reader] == []
+    assert len(fanout) == 0

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from dashboard.feed_token import LIFETIME, is_valid, issue
+
+
+def test_a_token_opens_its_channel_for_less_than_a_minute() -> None:
+    token = issue("0-1", 1000.0)
+    assert is_valid(token, "0-1", 1000.0)
+    assert is_valid(token, "0-1", 1039.0)
+    assert not is_valid(token, "0-1", 1000.0 + LIFETIME)
+
+
+def test_a_page_drawn_again_soon_has_the_same_token() -> None:
+    assert issue("0", 1000.0) == issue("0", 1019.0) != issue("0", 1020.0)
+
+
+@pytest.mark.parametrize(
+    "token", ["", ".", "9999999999.", "9999999999." + "0" * 64, "²." + "0" * 64, "1é.x"]
+)
+def test_a_made_up_token_opens_nothing(token: str) -> None:
+    assert not is_valid(token, "0", 1000.0)
+
+
+def test_a_token_opens_no_other_channel_and_not_for_longer() -> None:
+    token = issue("0", 1000.0)
+    until, _, signature = token.partition(".")
+    assert not is_valid(token, "1", 1000.0)
+    assert not is_valid(token, "0.kv", 1000.0)
+    assert not is_valid(f"{int(until) + 60}.{signature}", "0", 1000.0)

@@ -1,0 +1,78 @@
+"""Every page that is drawn from the admin API: readable for everybody, light and dark, on a desktop
+and a phone, with nothing in the browser's console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.accessible import AXE, fits_across, ours, violations
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+pytestmark = [
+    pytest.mark.debian,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+]
+
+# By path, with a text that is there when the page is drawn.
+PAGES = {
+    "requests": "Longest phase",
+    "kv": "Shared prefixes",
+    "usage": "Days begin at midnight UTC",
+    "load": "There was no load run",
+    "admin": "Settings",
+}
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    log = tmp_path_factory.mktemp("dashboard") / "log"
+    admin = f"http://127.0.0.1:{port}"
+    with QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server:
+        for end in ("one", "two", "three"):
+            body = {"model": "simulated:h100-8b", "prompt": "Hello " * 200 + end, "max_tokens": 5}
+            assert server.post("/v1/completions", body)[0] == 200
+        with dashboard_of(server.url, log, admin=admin) as url:
+            yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as driver:
+        browser = chromium(driver)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_readable_in_every_look(dashboard: str, browser: Browser, path: str) -> None:
+    said: list[str] = []
+    wrong: dict[str, list[str]] = {}
+    for look, width in (("light", 1280), ("dark", 1280), ("light", 400), ("dark", 1920)):
+        page = browser.new_page(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if look == "dark" else "light",
+        )
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda message: said.extend(ours(message)))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(f"{dashboard}/{path}")
+        page.get_by_text(PAGES[path]).first.wait_for()
+        page.wait_for_timeout(500)  # drawn, and not in the middle of it
+        until(lambda page=page: fits_across(page), 10, "a page that fits")  # type: ignore[misc]
+        if found := violations(page):
+            wrong[f"{look}, {width}"] = found
+        page.close()
+    assert wrong == {}
+    assert said == []
+    if not AXE.exists():
+        pytest.skip("rules of accessibility: needs axe-core (make test installs it)")

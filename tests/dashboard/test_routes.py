@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from dashboard.feed_token import issue
+from dashboard.routes import ROUTES, channel_of
+from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
+from tests.dashboard.admin_server import KEY, admin_server
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    with admin_server() as server:
+        monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
+        monkeypatch.setenv(ADMIN_VARIABLE, server.url)
+        monkeypatch.setenv(ADMIN_KEY_VARIABLE, KEY)
+        with TestClient(Starlette(routes=ROUTES)) as client:
+            yield client
+
+
+def token(channel: str) -> dict[str, str]:
+    return {"token": issue(channel, time.time())}
+
+
+def test_the_history_is_the_server_s(client: TestClient) -> None:
+    reply = client.get("/history/0/0/5", params=token("0"))
+    assert (reply.status_code, reply.json()["start"]) == (200, 1.0)
+    assert reply.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "channel"),
+    [
+        ("/feed/0", "1"),
+        ("/feed/0", "0.kv"),
+        ("/history/0/0/5", "1"),
+        ("/history/0/1/5", "0"),
+        ("/history/0/0/7", "0"),
+    ],
+)
+def test_nothing_is_given_without_the_right_token(
+    client: TestClient, path: str, channel: str
+) -> None:
+    assert client.get(path).status_code == 403
+    assert client.get(path, params=token(channel)).status_code == 403
+
+
+def test_channels_are_told_apart() -> None:
+    assert channel_of([0, 2]) == "0-2"
+    assert channel_of([0], kv=True) == "0.kv"

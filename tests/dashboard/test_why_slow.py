@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dashboard.why_slow import gap_cause, prefix_sentence, slow_because
+from observability.admin_api import (
+    EventKind,
+    KeptRequest,
+    Neighbour,
+    Prefill,
+    PrefixReport,
+    RequestEvent,
+)
+from observability.outcomes import PREFIX_MISS_REASONS
+
+
+def kept(**given: Any) -> KeptRequest:
+    return KeptRequest(request_id="req_own", received=0.0, route="chat_completions", **given)
+
+
+def test_a_wait_for_kv_blocks_is_named_with_its_share() -> None:
+    request = kept(
+        phases={"queue": 6.1, "prefill": 0.8, "decode": 2.9},
+        total=9.84,
+        limited_by="kv",
+        preemptions=2,
+    )
+    assert slow_because(request) == (
+        "It waited 6.10 s for KV cache blocks (62.0 % of its time); it was preempted 2 times."
+    )
+
+
+def test_another_request_s_prompt_in_a_long_step_is_named() -> None:
+    steps = (
+        Neighbour(1.0, 0.3, 20, 4),
+        Neighbour(2.0, 0.2, 8200, 4, (Prefill("req_long", 8192),)),
+    )
+    request = kept(phases={"decode": 2.0}, total=2.0, neighbours=steps)
+    assert "a step of 200 ms, 4 sequences, with 8,192 prompt tokens of req_long" in slow_because(
+        request
+    )
+
+
+def test_a_refused_request_was_not_admitted() -> None:
+    refused = kept(phases={"admit": 0.495}, total=0.5, outcome="refused:overloaded")
+    assert slow_because(refused) == (
+        "It waited 495 ms to be admitted to the engine and never was (99.0 % of its time)."
+    )
+    served = kept(phases={"admit": 0.495, "queue": 0.001}, total=0.5, outcome="stop")
+    assert slow_because(served).startswith("It took 495 ms to be admitted to the engine (")
+
+
+def test_without_phases_nothing_is_made_up() -> None:
+    assert slow_because(kept(total=2.0)) == "No phase of it was measured."
+
+
+@pytest.mark.parametrize("reason", PREFIX_MISS_REASONS)
+def test_every_reason_of_a_miss_has_its_sentence(reason: str) -> None:
+    report = PrefixReport(16, 64, reason, "req_other", 3.0, at_message=3, messages=7, role="tool")
+    text = prefix_sentence(report)
+    assert text.startswith("16 of 64 prompt tokens were cached. ")
+    assert PREFIX_MISS_REASONS[reason] in text
+    assert "req_other" in text
+    assert text.endswith("at message 3 of 7 (tool).")
+
+
+def test_a_gap_s_cause_is_what_happened_in_it() -> None:
+    request = kept(
+        events=(RequestEvent(EventKind.PREEMPTED, 2.0),),
+        neighbours=(Neighbour(9.0, 1.0, 8, 2, (Prefill("req_long", 8),)),),
+    )
+    assert gap_cause(request, 2.5, 1.0) == "preempted"
+    assert "req_long" in gap_cause(request, 9.0, 1.1)
+    assert gap_cause(request, 5.0, 0.5) == "not recorded"

@@ -1,0 +1,45 @@
+"""What stands below and beside the tiles, out of a reading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dashboard.views import metrics_only
+from observability.outcomes import OUTCOMES, Outcome, OutcomeGroup
+from tests.dashboard.test_reading import Server
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.name)
+def test_every_end_that_is_no_answer_is_explained(outcome: Outcome) -> None:
+    reading = replace(Server().read(), requests={outcome.name: 2.0})
+    is_answer = outcome.group is OutcomeGroup.ANSWERED
+    assert (outcome.sentence in metrics_only._notes(reading)) != is_answer
+
+
+def test_percentiles_are_said_to_be_those_of_buckets() -> None:
+    assert "interpolated within the buckets of a histogram" in metrics_only._notes(Server().read())
+
+
+def test_every_group_of_outcomes_has_its_line() -> None:
+    (chart,) = (
+        chart for chart in metrics_only.CHARTS if chart.title == "Requests ended per second"
+    )
+    assert {line.name for line in chart.lines} == {group.value for group in OutcomeGroup}
+
+
+def test_each_outcome_is_in_one_line_of_the_chart() -> None:
+    (chart,) = (
+        chart for chart in metrics_only.CHARTS if chart.title == "Requests ended per second"
+    )
+    for outcome in OUTCOMES:
+        reading = replace(Server().read(), requests={outcome.name: 2.0})
+        values = {line.name: line.value(reading) for line in chart.lines}
+        assert [name for name, value in values.items() if value] == [outcome.group.value]
+
+
+def test_no_blocks_at_all_are_no_share() -> None:
+    reading = replace(Server().read(), kv_blocks={"free": 0.0, "cached": 0.0, "active": 0.0})
+    (chart,) = (chart for chart in metrics_only.CHARTS if chart.title == "KV cache")
+    assert all(line.value(reading) != line.value(reading) for line in chart.lines)

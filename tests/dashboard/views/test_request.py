@@ -1,0 +1,79 @@
+"""From the Live page to the slowest request and why it was slow, by clicks alone, in Chromium."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dashboard.admin_client import AdminClient
+from dashboard.views.request import event_rows, step_rows
+from observability.admin_api import EventKind, KeptRequest, Neighbour, Prefill, RequestEvent
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, free_port, until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+
+def test_events_and_steps_are_said_with_their_units() -> None:
+    request = KeptRequest(
+        request_id="r",
+        received=0.0,
+        route="x",
+        events=(
+            RequestEvent(EventKind.OUTPUT, 0.5, 4),
+            RequestEvent(EventKind.GAP, 2.0, 0.9),
+            RequestEvent(EventKind.STALLED, 3.0, 0.2),
+        ),
+        neighbours=(Neighbour(2.0, 0.8, 900, 3, (Prefill("req_a", 896),)),),
+    )
+    events = [row["what"] for row in event_rows(request)]
+    assert events[0] == "token 4"
+    assert events[1].startswith("900 ms: a step of 800 ms")
+    assert events[2] == "200 ms until the client read"
+    assert step_rows(request)[0]["prompts"] == "896 of req_a"
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+def test_three_clicks_lead_from_live_to_why_the_slowest_was_slow(tmp_path: Path) -> None:
+    port = free_port()
+    admin = f"http://127.0.0.1:{port}"
+    with (
+        QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server,
+        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
+        playwright.sync_playwright() as driver,
+    ):
+        for tokens in (5, 300):
+            body = {"model": "simulated:h100-8b", "prompt": "Hello " * 200, "max_tokens": tokens}
+            assert server.post("/v1/completions", {**body, "ignore_eos": True})[0] == 200
+        # An answer may be here before its request has ended.
+        client = AdminClient(admin)
+        until(lambda: len(client.requests(state="ended").requests) == 2, 60, "both to end")
+        slowest = client.requests(state="ended", sort="-total").requests[0]
+        told = f"{slowest.output_tokens} output tokens"
+        browser = chromium(driver)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(f"{dashboard}/live")
+        page.get_by_role("link", name="Slowest of the last 5 minutes").click()
+        table = page.get_by_test_id("stDataFrame")
+        table.wait_for()
+
+        def opened() -> bool:
+            """The grid is drawn on a canvas, which has nothing to wait for: click until it leads
+            somewhere."""
+            if "/request?" not in page.url:
+                with suppress(playwright.TimeoutError):
+                    table.click(position={"x": 150, "y": 52}, timeout=1000)
+            page.wait_for_timeout(500)
+            return "/request?" in page.url
+
+        until(opened, 60, "the request's page")
+        page.get_by_text("It took").or_(page.get_by_text("Its answer took")).first.wait_for()
+        page.get_by_text("prompt tokens were cached").first.wait_for()
+        page.get_by_text(told).first.wait_for()
+        page.reload()
+        page.get_by_text(told).first.wait_for()
+        browser.close()

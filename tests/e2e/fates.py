@@ -1,0 +1,135 @@
+"""Requests that end in each way, over HTTP and gRPC, driven from outside."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from service.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1.quire_pb2_grpc import QuireStub
+from tests.e2e.quire_server import QuireServer, command_of, descendants, free_port, until
+
+# Steps of 5 ms, and a KV cache in which one long answer and a little more fit.
+MODEL = "simulated:step=5ms,output=64"
+ARGUMENTS = ("--num-kv-blocks", "40", "--max-model-len", "512", "--max-waiting-requests", "4")
+PROMPT = "Tell me a story about traces."
+
+
+class Driven:
+    """A server and a client of each kind. ``begun``: how many requests were sent."""
+
+    def __init__(self, server: QuireServer, stub: QuireStub) -> None:
+        self.server = server
+        self.stub = stub
+        self.begun = 0
+
+    def chat(self, **fields: Any) -> int:
+        """Return the status."""
+        body = {"messages": [{"role": "user", "content": PROMPT}], "ignore_eos": True, **fields}
+        return int(self.server.post("/v1/chat/completions", body)[0])
+
+    def call(self, **fields: Any) -> Iterator[Any]:
+        message = pb.Message(role="user", content=PROMPT)
+        return iter(self.stub.Chat(pb.ChatRequest(messages=[message], **fields)))
+
+    def leave(self) -> None:
+        """Disconnect from a stream once it has begun."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        body = {"messages": [{"role": "user", "content": PROMPT}], "stream": True}
+        body |= {"max_tokens": 400, "ignore_eos": True}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        reply = connection.getresponse()
+        for _ in range(10):  # five events
+            reply.readline()
+        connection.close()
+
+    def cancel_call(self) -> None:
+        """Cancel a gRPC call once it has begun."""
+        call: Any = self.stub.Chat(
+            pb.ChatRequest(messages=[pb.Message(role="user", content=PROMPT)], max_tokens=400)
+        )
+        for _ in zip(call, range(5), strict=False):
+            pass
+        call.cancel()
+
+    def refuse_call(self) -> None:
+        """Make a call with a field that is wrong."""
+        try:
+            list(self.call(sampling=pb.Sampling(top_p=7)))
+        except grpc.RpcError:
+            return
+        raise AssertionError("the call was not refused")
+
+    def preempt(self) -> None:
+        """Let several answers need more blocks than there are."""
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda _: self.chat(max_tokens=300), range(3)))
+        assert self.server.total("quire_preemptions_total") > 0
+
+    def overload(self) -> None:
+        """Fill the queue until it refuses."""
+        for _ in range(5):
+            self.begun += 16
+            with ThreadPoolExecutor(16) as pool:
+                if 429 in pool.map(lambda _: self.chat(max_tokens=400), range(16)):
+                    return
+        raise AssertionError("nothing was refused")
+
+    def hand_over(self) -> None:
+        """Kill the engine during an answer over each API."""
+        before = self.server.total("quire_handovers_total")
+        with ThreadPoolExecutor(2) as pool:
+            begun = self.server.total("quire_generated_tokens_total")
+            asked = [
+                pool.submit(self.chat, max_tokens=300),
+                pool.submit(lambda: list(self.call(max_tokens=300))),
+            ]
+            until(
+                lambda: self.server.total("quire_generated_tokens_total") > begun + 50,
+                30,
+                "tokens",
+            )
+            os.kill(self._engine(), signal.SIGKILL)
+            for one in asked:
+                one.result(60)
+        assert self.server.total("quire_handovers_total") > before
+
+    def _engine(self) -> int:
+        assert self.server.process is not None
+        for pid in descendants(self.server.process.pid):
+            words = command_of(pid)
+            if b"engine" in words and words[words.index(b"engine") - 1] == b"-m":
+                return pid
+        raise AssertionError("no engine")
+
+    def every_fate(self) -> None:
+        """Let requests finish, leave, be refused, be preempted and be handed over."""
+        assert self.chat(max_tokens=20) == 200
+        list(self.call(max_tokens=20))
+        self.leave()
+        self.cancel_call()
+        assert self.chat(top_p=7) == 400
+        self.refuse_call()
+        self.preempt()
+        self.overload()
+        self.hand_over()
+        self.begun += 2 + 2 + 2 + 3 + 2
+
+
+@contextmanager
+def driven(*arguments: str) -> Iterator[Driven]:
+    port = free_port()
+    extra = ("--grpc-port", str(port), *ARGUMENTS, *arguments)
+    with (
+        QuireServer(MODEL, *extra) as server,
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        yield Driven(server, QuireStub(channel))

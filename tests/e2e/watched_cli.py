@@ -1,0 +1,19 @@
+"""``python -m tests.e2e.watched_cli serve``: the server with ``tests.e2e.watched_worker``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from service import cli
+from service.supervision import child_process, supervisor
+
+
+def spawn(module: str, *args: Any, **kwargs: Any) -> int:
+    replaced = "tests.e2e.watched_worker" if module == "service.worker" else module
+    return child_process.spawn(replaced, *args, **kwargs)
+
+
+if __name__ == "__main__":
+    supervisor.spawn = spawn
+    sys.exit(cli.main())

@@ -1,0 +1,86 @@
+"""Each alert fires when it should and stays silent when it should, by promtool's judgement."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from observability.alerts.files import RULES, RUNBOOK_URL
+from observability.alerts.model import Alert
+from observability.alerts.table import alerts
+from observability.boards.table import BOARDS
+from observability.objectives import Objectives
+from tests.observability.alerts.cases import CASES, Series
+
+ALERTS = {alert.name: alert for alert in alerts(Objectives())}
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs Debian's package prometheus"
+)
+
+
+def test_every_alert_has_a_case_and_a_whole_runbook() -> None:
+    assert set(ALERTS) == set(CASES)
+    boards = {board.name for board in BOARDS}
+    for alert in ALERTS.values():
+        assert alert.board in boards
+        assert alert.meaning
+        assert alert.look
+        assert alert.act
+        assert "{{" in alert.summary or "absent(" in alert.expr
+
+
+def test_names_are_unique() -> None:
+    assert len(ALERTS) == len(alerts(Objectives()))
+
+
+def test_objectives_reach_the_conditions() -> None:
+    other = {alert.name: alert for alert in alerts(Objectives(ttft=5.0, ttft_budget=0.02))}
+    assert other["QuireQueueOld"].expr.endswith("> 5")
+    assert "> 0.288 and" in other["QuireTtftBudgetFast"].expr
+
+
+def expected(alert: Alert, name: str) -> list[dict[str, object]]:
+    case = CASES[name]
+    annotations = {
+        "summary": case.summary,
+        "description": alert.meaning,
+        "runbook_url": f"{RUNBOOK_URL}#{alert.anchor}",
+        "dashboard": f"quire-{alert.board}",
+    }
+    labels = {"severity": alert.severity.value, **case.labels}
+    return [{"exp_labels": labels, "exp_annotations": annotations}]
+
+
+def case_test(name: str, series: Series, alerts: list[dict[str, object]]) -> dict[str, object]:
+    case = CASES[name]
+    return {
+        "interval": case.every,
+        "input_series": [{"series": key, "values": text} for key, text in series.items()],
+        "alert_rule_test": [{"eval_time": case.at, "alertname": name, "exp_alerts": alerts}],
+    }
+
+
+@needs_promtool
+@pytest.mark.debian
+@pytest.mark.parametrize("name", CASES)
+def test_it_fires_with_its_values_and_stays_silent_otherwise(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    tests = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": case.every,
+        "tests": [
+            case_test(name, case.firing, expected(ALERTS[name], name)),
+            case_test(name, case.silent, []),
+        ],
+    }
+    path = tmp_path / "tests.json"
+    path.write_text(json.dumps(tests))
+    done = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

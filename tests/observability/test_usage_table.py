@@ -1,0 +1,136 @@
+"""Usage is counted exactly once, by hour and group, whatever happens to workers and database."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from observability import ledger, usage_table
+from observability.layout import LedgerLayout
+from observability.ledger import WorkerLedger
+from observability.usage_table import HourlyUsage, UsageFigures, UsageGroup, UsageTable
+from tests.observability.kills import states_between_lines
+
+KEYS, MODELS, ROUTES = ("a", "b", "other"), ("m", "other"), ("chat", "none")
+ROWS = 6
+LAYOUT = LedgerLayout(["m"], metrics=[], usage_rows=ROWS)
+A = UsageGroup("a", "m", "chat")
+B = UsageGroup("b", "other", "none")
+groups = st.builds(
+    UsageGroup, st.sampled_from(KEYS), st.sampled_from(MODELS), st.sampled_from(ROUTES)
+)
+
+
+def table(descriptor: int | None = None) -> UsageTable:
+    return UsageTable(WorkerLedger(LAYOUT, descriptor), KEYS, MODELS, ROUTES)
+
+
+def count(table: UsageTable, hour: float, group: UsageGroup, **figures: float) -> None:
+    with table._ledger:
+        table.count(hour * 3600, group, UsageFigures(**figures))
+
+
+def seen(rows: list[HourlyUsage]) -> dict[tuple[int, UsageGroup], UsageFigures]:
+    return {(one.hour, one.group): one.figures for one in rows}
+
+
+def test_figures_add_up_by_hour_and_group() -> None:
+    usage = table()
+    count(usage, 100, A, output_tokens=5, seconds=0.5)
+    count(usage, 100.9, A, output_tokens=2, errors=1)
+    count(usage, 101, B, requests=3)
+    assert seen(usage.rows()) == {
+        (100, A): UsageFigures(2, 1, 0, 0, 7, 0, 0.5),
+        (101, B): UsageFigures(3),
+    }
+
+
+def test_names_that_are_not_known_are_the_last_ones() -> None:
+    usage = table()
+    count(usage, 100, UsageGroup("stranger", "unknown", "nowhere"))
+    assert list(seen(usage.rows())) == [(100, UsageGroup("other", "other", "none"))]
+
+
+def test_a_clock_that_is_set_back_adds_to_the_newest_hour() -> None:
+    usage = table()
+    count(usage, 100, A)
+    count(usage, 99, A)
+    assert seen(usage.rows()) == {(100, A): UsageFigures(2)}
+
+
+def test_only_rows_of_past_hours_that_did_not_change_are_released() -> None:
+    usage = table()
+    count(usage, 100, A)
+    count(usage, 100, B)
+    count(usage, 101, A)
+    rows = usage.rows()
+    usage._ledger.add(usage._cell(rows[1].row) + 1, 1)  # as a request that is counted late
+    usage.release(rows)
+    assert seen(usage.rows()) == {(100, B): UsageFigures(2), (101, A): UsageFigures(1)}
+    count(usage, 101, B, output_tokens=4)
+    assert seen(usage.rows())[(101, B)] == UsageFigures(1, output_tokens=4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), groups), max_size=60))
+def test_without_a_database_no_request_and_no_key_is_lost(
+    requests: list[tuple[int, UsageGroup]],
+) -> None:
+    usage = table()
+    for hour, group in sorted(requests, key=lambda one: one[0]):
+        count(usage, 100 + hour, group)
+    found: Counter[str] = Counter()
+    for one in usage.rows():
+        found[one.group.key] += int(one.figures.requests)
+    assert found.total() == len(requests)
+    if len({key for _, (key, _, _) in requests}) == 1:
+        assert set(found) == {requests[0][1].key}
+
+
+def test_the_next_worker_continues(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    def next_worker() -> UsageTable:
+        return table(os.open(path, os.O_RDWR | os.O_CREAT))
+
+    first = next_worker()
+    count(first, 100, A, output_tokens=5)
+    second = next_worker()
+    assert second.boot_id == first.boot_id > 0
+    assert table().boot_id != first.boot_id
+    count(second, 100, A, output_tokens=1)
+    count(second, 101, B)
+    expected = {(100, A): UsageFigures(2, output_tokens=6), (101, B): UsageFigures(1)}
+    assert seen(next_worker().rows()) == expected
+
+
+def test_a_kill_at_any_line_leaves_a_request_counted_wholly_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    def next_worker() -> UsageTable:
+        return table(os.open(path, os.O_RDWR | os.O_CREAT))
+
+    killed = next_worker()
+    count(killed, 100, A)
+    states = states_between_lines(
+        lambda: count(killed, 101, B, output_tokens=3, seconds=0.25),
+        lambda: bytes(killed._ledger.memory),
+        usage_table,
+        ledger,
+    )
+    assert len(states) > 4
+    before = {(100, A): UsageFigures(1)}
+    after = before | {(101, B): UsageFigures(1, output_tokens=3, seconds=0.25)}
+    for state in states:
+        path.write_bytes(state)
+        assert seen(next_worker().rows()) in (before, after)
+
+
+def test_too_many_names_are_refused() -> None:
+    names = [str(number) for number in range(40_000)]
+    with pytest.raises(ValueError, match="too many"):
+        UsageTable(WorkerLedger(LAYOUT), names, names, ROUTES)

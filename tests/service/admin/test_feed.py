@@ -1,0 +1,142 @@
+"""The feed: one producer, the same bytes for all, slow readers are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+
+from observability.admin_api import BlockRun, Frame, KvMap
+from service.admin import feed as feed_module
+from service.admin.feed import MOST_FEED_READERS, Feed
+from service.admin.problem import ProblemError
+
+MAP = KvMap(1.0, 4, 16, 1, 1, 2, (BlockRun(0, 1, True), BlockRun(-2, 3)), ())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "FRAME_SECONDS", 0.01)
+    monkeypatch.setattr(feed_module, "KV_SECONDS", 0.01)
+
+
+class Source:
+    def __init__(self) -> None:
+        self.frames = self.maps = 0
+
+    def frame(self) -> Frame:
+        self.frames += 1
+        return Frame(sample={"running": float(self.frames)})
+
+    async def kv_map(self) -> KvMap | None:
+        self.maps += 1
+        return MAP
+
+
+async def taken(stream: AsyncGenerator[bytes, None], count: int) -> list[bytes]:
+    return [await anext(stream) for _ in range(count)]
+
+
+def test_sixteen_readers_get_the_same_bytes_of_one_producer() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        streams = [feed.follow(kv=False) for _ in range(MOST_FEED_READERS)]
+        firsts = await asyncio.gather(*(taken(stream, 1) for stream in streams))
+        assert len(feed) == MOST_FEED_READERS
+        with pytest.raises(ProblemError) as caught:
+            feed.check()
+        assert caught.value.status == 429
+        got = await asyncio.gather(*(taken(stream, 5) for stream in streams))
+        assert all(messages == got[0] for messages in got)
+        assert source.frames <= 8
+        assert source.maps == 0
+        assert firsts[0][0].startswith(b'data: {"overview":null')
+        for stream in streams:
+            await stream.aclose()
+        feed.check()
+
+    asyncio.run(run())
+
+
+def test_nothing_is_made_without_readers() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        assert source.frames == 0
+        stream = feed.follow(kv=True)
+        await taken(stream, 2)
+        await stream.aclose()
+        made = (source.frames, source.maps)
+        await asyncio.sleep(0.05)
+        assert (source.frames, source.maps) == made
+
+    asyncio.run(run())
+
+
+def test_maps_go_only_to_those_who_want_them() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        plain, mapped = feed.follow(kv=False), feed.follow(kv=True)
+        both = await asyncio.gather(taken(plain, 6), taken(mapped, 6))
+        frames = [
+            [msgspec.json.decode(one.removeprefix(b"data: "), type=Frame) for one in got]
+            for got in both
+        ]
+        assert all(frame.kv is None for frame in frames[0])
+        assert MAP in [frame.kv for frame in frames[1]]
+        await plain.aclose()
+        await mapped.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_does_not_read_is_cut_off_and_the_others_go_on() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        slow, quick = feed.follow(kv=False), feed.follow(kv=False)
+        await asyncio.gather(taken(slow, 1), taken(quick, 1))
+        while len(feed) == 2:
+            await anext(quick)
+        rest = [message async for message in slow]
+        assert len(rest) <= 9
+        assert await anext(quick)
+        await quick.aclose()
+        assert len(feed) == 0
+
+    asyncio.run(run())
+
+
+def test_a_second_that_fails_does_not_end_the_feed() -> None:
+    async def run() -> None:
+        source = Source()
+
+        def frame() -> Frame:
+            made = source.frame()
+            if source.frames == 2:
+                raise RuntimeError("defect")
+            return made
+
+        stream = Feed(frame, source.kv_map).follow(kv=False)
+        got = await taken(stream, 2)
+        assert b'"running":1' in got[0]
+        assert b'"running":3' in got[1]
+        await stream.aclose()
+
+    asyncio.run(run())
+
+
+def test_closing_ends_the_readers() -> None:
+    async def run() -> list[bytes]:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        stream = feed.follow(kv=True)
+        await taken(stream, 1)
+        feed.close()
+        return [message async for message in stream]
+
+    asyncio.run(asyncio.wait_for(run(), 10))

@@ -1,0 +1,59 @@
+"""Query strings of the admin API."""
+
+from __future__ import annotations
+
+import pytest
+
+from observability.admin_api import RequestQuery
+from service.admin.problem import ProblemError
+from service.http.admin.queries import moment, number, only, request_query
+
+
+def test_the_design_s_example() -> None:
+    query = request_query(
+        {"state": "live", "sort": "-total", "key": "bob", "min_ms": "2000", "phase": "queue"}
+    )
+    assert query == RequestQuery(
+        live=True, sort="-total", key="bob", min_seconds=2.0, phase="queue"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 970), ("5m", 700), ("0h", 1000), ("12.5", 12.5), ("0", 0)]
+)
+def test_moments(text: str, seconds: float) -> None:
+    assert moment({"since": text}, "since", now=1000) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "5 m", "9999999999d", "1e999"])
+def test_no_moments(text: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        moment({"since": text}, "since")
+    assert caught.value.field == "since"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "dead"},
+        {"sort": "prompt"},
+        {"sort": "--total"},
+        {"limit": "1001"},
+        {"limit": "nan"},
+        {"min_ms": "-1"},
+        {"phase": "lunch"},
+        {"route": "/v1/models"},
+        {"order": "asc"},
+        {"key": "x" * 1100},
+    ],
+)
+def test_wrong_queries_name_the_parameter(wrong: dict[str, str]) -> None:
+    with pytest.raises(ProblemError) as caught:
+        request_query(wrong)
+    assert (caught.value.status, caught.value.field) == (422, next(iter(wrong)))
+
+
+def test_a_path_without_parameters_says_so() -> None:
+    with pytest.raises(ProblemError, match="only none"):
+        only({"x": "1"})
+    assert number({}, "limit", 5, 1, 10) == 5

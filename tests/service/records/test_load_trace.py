@@ -1,0 +1,99 @@
+"""A load trace has times, lengths and what prompts share, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.messages import Generate, SamplingParams
+from observability.admin_api import KeptRequest
+from service.engine.submission import Submission
+from service.records import load_trace
+from service.records.load_trace import BLOCK_TOKENS, LoadTrace, TracedRequest
+from service.tenants.caller import ANYBODY
+
+
+def submission(request_id: str, tokens: list[int], salt: str = "") -> Submission:
+    return Submission(
+        request_id=request_id,
+        prompt_token_ids=tokens,
+        task=Generate(SamplingParams(max_tokens=1)),
+        caller=ANYBODY,
+        arrival_time=0.0,
+        cache_salt=salt,
+    )
+
+
+def ended(request_id: str, output_tokens: int = 5) -> KeptRequest:
+    return KeptRequest(
+        request_id=request_id, received=0.0, route="completions", output_tokens=output_tokens
+    )
+
+
+async def lines(trace: LoadTrace) -> list[TracedRequest]:
+    await trace.hashed()
+    return [msgspec.json.decode(line, type=TracedRequest) for line in trace.lines()]
+
+
+async def recorded(*prompts: list[int]) -> list[TracedRequest]:
+    trace = LoadTrace()
+    trace.start(60)
+    for number, tokens in enumerate(prompts):
+        trace.submitted(submission(str(number), tokens))
+        trace.ended(ended(str(number), number))
+    return await lines(trace)
+
+
+async def test_prompts_that_begin_alike_have_the_same_numbers_up_to_there() -> None:
+    shared = list(range(1000, 1000 + 3 * BLOCK_TOKENS))
+    one, two, three = await recorded(
+        [*shared, *range(BLOCK_TOKENS), 1],
+        [*shared, *range(5, 5 + BLOCK_TOKENS)],
+        [7, *shared],
+    )
+    assert one.hash_ids[:3] == two.hash_ids[:3]
+    assert one.hash_ids[3] != two.hash_ids[3]
+    assert not {*three.hash_ids} & {*one.hash_ids, *two.hash_ids}
+    assert [len(line.hash_ids) for line in (one, two, three)] == [4, 4, 3]
+    assert (one.input_length, two.output_length) == (4 * BLOCK_TOKENS + 1, 1)
+
+
+async def test_two_traces_of_the_same_prompts_differ_in_nothing_that_could_be_linked() -> None:
+    """The numbers count blocks; they are the same for any prompts that share as much."""
+    first = await recorded([1] * 40, [2] * 40)
+    second = await recorded([3] * 40, [4] * 40)
+    assert [line.hash_ids for line in first] == [line.hash_ids for line in second]
+
+
+async def test_prompts_with_different_salts_share_nothing() -> None:
+    trace = LoadTrace()
+    trace.start(60)
+    for number, salt in enumerate(["", "a", "a"]):
+        trace.submitted(submission(str(number), [1] * 40, salt))
+        trace.ended(ended(str(number)))
+    one, two, three = await lines(trace)
+    assert two.hash_ids == three.hash_ids != one.hash_ids
+
+
+async def test_only_what_was_submitted_while_recording_and_has_ended_is_in_it() -> None:
+    trace = LoadTrace()
+    trace.submitted(submission("before", [1]))
+    trace.start(60)
+    trace.submitted(submission("open", [1]))
+    trace.submitted(submission("in", [1]))
+    trace.stop()
+    trace.submitted(submission("after", [1]))
+    for request_id in ("before", "in", "after"):
+        trace.ended(ended(request_id))
+    assert len(await lines(trace)) == 1
+    assert not trace.is_recording
+    assert trace.num_requests == 2
+
+
+async def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_trace, "_MOST_BLOCKS", 5)
+    trace = LoadTrace()
+    trace.start(60)
+    for number in range(4):
+        trace.submitted(submission(str(number), [1] * (2 * BLOCK_TOKENS)))
+    assert (trace.num_requests, trace.left_out) == (2, 2)

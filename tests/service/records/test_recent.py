@@ -1,0 +1,65 @@
+"""Quantiles of a window are those of its requests, computed naively."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from observability.admin_api import Quantiles
+from service.records import recent
+from service.records.recent import RecentlyEnded, quantiles
+from tests.service.records.keeping import row
+
+_seconds = st.integers(0, 50).map(lambda tenths: tenths / 10)
+
+
+@given(
+    st.lists(
+        st.tuples(_seconds, st.none() | _seconds, _seconds, st.sampled_from(["stop", "length"]))
+    ),
+    _seconds,
+)
+def test_a_window_has_exact_figures_of_what_ended_in_it(
+    requests: list[tuple[float, float | None, float, str]], later: float
+) -> None:
+    window, now, ended = RecentlyEnded(10.0), 1000.0, []
+    for gap, ttft, total, outcome in requests:
+        now += gap
+        window.add(row(1, ended=now, ttft=ttft, itl_mean=ttft, total=total, outcome=outcome))
+        ended.append((now, ttft, total, outcome))
+    now += later
+    inside = [one for one in ended if one[0] > now - 10.0]
+    found = window.window(now, {"ttft": 1.0})
+    assert found.total == naive([total for _, _, total, _ in inside])
+    ttfts = [ttft for _, ttft, _, _ in inside if ttft is not None]
+    assert found.ttft == found.itl == naive(ttfts)
+    met = sum(ttft <= 1.0 for ttft in ttfts)
+    assert found.attainment == {"ttft": met / len(ttfts) if ttfts else None}
+    assert found.ended == {
+        name: count / 10.0
+        for name in ("stop", "length")
+        if (count := sum(one[3] == name for one in inside))
+    }
+
+
+def naive(values: list[float]) -> Quantiles:
+    if not values:
+        return Quantiles()
+    ordered = sorted(values)
+    ranks = [math.ceil(len(ordered) * share / 100) for share in (50, 95, 99)]
+    return Quantiles(*(ordered[rank - 1] for rank in ranks), len(ordered))
+
+
+def test_a_quantile_is_a_value_that_was_observed() -> None:
+    assert quantiles([1.0, 2.0, 3.0, 4.0]) == Quantiles(2.0, 4.0, 4.0, 4)
+
+
+def test_a_window_holds_a_bounded_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MOST_ENDED", 3)
+    window = RecentlyEnded(1000.0)
+    for number in range(5):
+        window.add(row(number, ended=100.0 + number, total=float(number)))
+    assert window.window(105.0, {}).total == Quantiles(3.0, 4.0, 4.0, 3)

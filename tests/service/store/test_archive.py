@@ -1,0 +1,224 @@
+"""Requests, usage and audit reach the database once each, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from observability.admin_api import AuditRow, RequestQuery
+from observability.usage_table import UsageFigures, UsageGroup
+from service.errors import StoreUnavailableError
+from service.store.archive import ArchiveSources, RequestArchive
+from service.store.request_query import ArchiveQueryError
+from service.store.store import ResponseStore
+from service.store.sweep import ArchiveLimits
+from tests.service.store.archived import BASE, Archived, archived, ids, kept
+from tests.service.store.archived import telemetry as telemetry_of
+from tests.service.store.stored import MANY, until
+
+HOUR = 3600.0
+NOON = BASE // 86400 * 86400 + 12 * HOUR
+ALICE = UsageGroup("alice", "m", "chat_completions")
+BOB = UsageGroup("bob", "n", "responses")
+
+
+async def test_what_is_kept_is_found_by_request_and_by_trace(empty_url: str) -> None:
+    wanted = kept(7, error="a reason", finish_reasons=("stop", "length"))
+    async with archived(empty_url) as one:
+        one.keep(kept(6), wanted, kept(8))
+        await one.written()
+        assert await one.archive.find(wanted.request_id) == wanted
+        assert await one.archive.find(wanted.trace_id) == wanted
+        assert await one.archive.find("req_nobody") is None
+        assert await one.archive.find("no id; --") is None
+
+
+async def test_pages_follow_each_other_without_a_gap_in_any_order(empty_url: str) -> None:
+    requests = [kept(number) for number in range(150)]
+    async with archived(empty_url) as one:
+        one.keep(*requests)
+        await one.written()
+        for sort in ("-received", "ended", "-total", "ttft", "-output_tokens", "prompt_tokens"):
+            name = sort.removeprefix("-")
+            pages, cursor = [], None
+            while True:
+                query = RequestQuery(sort=sort, limit=40, cursor=cursor)
+                page = await one.archive.query(query)
+                assert page.source == "store"
+                pages += page.requests
+                cursor = page.cursor
+                if cursor is None:
+                    break
+                assert len(page.requests) == 40
+            with_value = [r for r in requests if getattr(r, name) is not None]
+            expected = sorted(
+                with_value, key=lambda r: (getattr(r, name), r.request_id), reverse=sort[0] == "-"
+            )
+            assert pages == expected, sort
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_found"),
+    [
+        ({"key": "bob"}, lambda r: r.key == "bob"),
+        ({"model": "n", "route": "responses"}, lambda r: r.model == "n"),
+        ({"outcome": "length"}, lambda r: r.outcome == "length"),
+        ({"outcome": "failed"}, lambda r: r.outcome == "error:engine"),
+        ({"outcome": "answered"}, lambda r: r.outcome in ("stop", "length")),
+        ({"phase": "queue"}, lambda r: r.phases["queue"] > 0.15),
+        ({"min_seconds": 6.0}, lambda r: r.total >= 6.0),
+        ({"since": BASE - 10, "until": BASE - 3}, lambda r: BASE - 10 <= r.ended < BASE - 3),
+    ],
+)
+async def test_filters(empty_url: str, fields: dict[str, object], is_found: object) -> None:
+    requests = [kept(number) for number in range(60)]
+    async with archived(empty_url) as one:
+        one.keep(*requests)
+        await one.written()
+        page = await one.archive.query(RequestQuery(sort="-ended", **fields))  # type: ignore[arg-type]
+        expected = [r for r in requests if is_found(r)]  # type: ignore[operator]
+        assert 0 < len(expected) < len(requests)
+        assert ids(page.requests) == ids(expected)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        RequestQuery(sort="key"),
+        RequestQuery(limit=0),
+        RequestQuery(limit=1001),
+        RequestQuery(outcome="nothing"),
+        RequestQuery(key="\0"),
+        RequestQuery(model="m" * 300),
+        RequestQuery(cursor="kqV0b3RhbMs_8A"),
+        RequestQuery(cursor="%%%"),
+    ],
+)
+async def test_a_query_that_cannot_be_answered_is_refused(tmp_path: Path, query: object) -> None:
+    async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
+        with pytest.raises(ArchiveQueryError):
+            await one.archive.query(query)  # type: ignore[arg-type]
+
+
+async def test_usage_is_by_group_and_hour_or_day(empty_url: str) -> None:
+    async with archived(empty_url) as one:
+        one.use(NOON, ALICE, prompt_tokens=100, cached_tokens=60, output_tokens=10, seconds=0.5)
+        one.use(NOON + 1, ALICE, prompt_tokens=1, errors=1, reasoning_tokens=3)
+        one.use(NOON + 2, BOB, output_tokens=7)
+        one.use(NOON + HOUR, ALICE, output_tokens=5)
+        hours = await one.archive.usage("key", NOON, NOON + 2 * HOUR)
+        assert [(row.start, row.group, row.requests, row.output_tokens) for row in hours] == [
+            (NOON, "alice", 2, 10),
+            (NOON, "bob", 1, 7),
+            (NOON + HOUR, "alice", 1, 5),
+        ]
+        first = hours[0]
+        assert (first.errors, first.prompt_tokens, first.cached_tokens) == (1, 101, 60)
+        assert (first.reasoning_tokens, first.seconds) == (3, 0.5)
+        days = await one.archive.usage("model", NOON, NOON + HOUR, bucket="day")
+        midnight = NOON - 12 * HOUR
+        found = {(row.start, row.group): row.requests for row in days}
+        assert found == {(midnight, "m"): 2, (midnight, "n"): 1}
+
+
+async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_worker(
+    empty_url: str, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+
+    def descriptor() -> int:
+        return os.open(ledger, os.O_RDWR | os.O_CREAT)
+
+    killed = telemetry_of(descriptor())  # never writes anything to the database
+    with killed.metrics.ledger:
+        killed.usage.count(NOON, ALICE, UsageFigures(output_tokens=10))
+        killed.ended_requests.put(kept(1))
+    for _ in range(2):
+        async with archived(empty_url, ledger=descriptor()) as one:
+            one.use(NOON, ALICE, output_tokens=1)
+            await one.archive.usage("key", NOON, NOON + HOUR)
+            one.use(NOON, ALICE, output_tokens=1)
+            one.archive._stored_usage.clear()  # as if the answer had been lost
+            [row] = await one.archive.usage("key", NOON, NOON + HOUR)
+    assert (row.requests, row.output_tokens) == (5, 14)
+    async with archived(empty_url) as other:  # another server's, with its own ledger
+        other.use(NOON, ALICE, output_tokens=100)
+        [row] = await other.archive.usage("key", NOON, NOON + HOUR)
+        assert (row.requests, row.output_tokens) == (6, 114)
+        assert await other.archive.find(kept(1).request_id) == kept(1)
+
+
+async def test_a_record_that_is_written_again_is_stored_once(empty_url: str) -> None:
+    async with archived(empty_url) as one:
+        one.keep(kept(1), kept(1))
+        await one.written()
+        page = await one.archive.query(RequestQuery())
+        assert ids(page.requests) == [kept(1).request_id]
+
+
+async def test_audit_rows_are_kept_in_order(empty_url: str) -> None:
+    rows = [
+        AuditRow(time=BASE + n, actor="ann", address="::1", action="drain", after=str(n))
+        for n in range(3)
+    ]
+    async with archived(empty_url) as one:
+        for row in rows:
+            one.archive.keep_audit(row)
+        assert await one.archive.audit_rows(10) == tuple(rows[::-1])
+        assert await one.archive.audit_rows(1) == (rows[2],)
+
+
+async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_stored(
+    empty_url: str,
+) -> None:
+    # PostgreSQL takes no NUL; SQLite takes everything, so that there the entry itself is broken.
+    bad = kept(2, outcome="\0" if empty_url.startswith("postgresql") else None)
+    async with archived(empty_url) as one:
+        one.keep(kept(1), bad, kept(3))
+        await one.written()
+        page = await one.archive.query(RequestQuery(sort="-ended"))
+        assert ids(page.requests) == ids([kept(1), kept(3)])
+        await until(lambda: one.dropped == 1)
+
+
+async def test_without_a_database_everything_is_unavailable() -> None:
+    telemetry = telemetry_of()
+    sources = ArchiveSources(telemetry.ended_requests, telemetry.usage)
+    archive = RequestArchive(None, ArchiveLimits(), ResponseStore(None, MANY), sources)
+    archive.open()
+    archive.keep_audit(AuditRow(time=1.0, actor="a", address="b", action="c"))
+    with pytest.raises(StoreUnavailableError, match="--store-url"):
+        await archive.query(RequestQuery())
+    assert await archive.audit_rows(10) is None
+    await archive.close()
+
+
+async def test_while_the_database_is_away_records_are_dropped_and_counted_and_usage_is_not(
+    empty_url: str,
+) -> None:
+    telemetry = telemetry_of()
+    most = 12_000
+    for number in range(most):
+        with telemetry.metrics.ledger:
+            telemetry.usage.count(NOON, ALICE, UsageFigures(output_tokens=1))
+            telemetry.ended_requests.put(kept(number))
+    one = Archived(empty_url, telemetry, ArchiveLimits())
+    dropped = one.dropped
+    assert 0 < dropped < most
+    one.responses.open()
+    one.archive.open()
+    await one.written()
+    [row] = await one.archive.usage("key", NOON, NOON + HOUR)
+    assert (row.requests, row.output_tokens) == (most, most)
+    stored, cursor = 0, None
+    while True:
+        page = await one.archive.query(RequestQuery(sort="ended", limit=1000, cursor=cursor))
+        stored, cursor = stored + len(page.requests), page.cursor
+        if cursor is None:
+            break
+    assert stored + dropped == most
+    assert one.dropped == dropped
+    await one.archive.close()
+    await one.responses.close()
