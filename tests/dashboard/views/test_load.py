@@ -218,5 +218,5 @@ def test_figures_move_by_themselves_until_the_end(
         page.get_by_text("Done").wait_for()
         page.get_by_role("button", name="Stop").wait_for(state="detached")
         sent = page.get_by_test_id("stMetric").filter(has_text="Sent")
-        sent.get_by_text(str(last(client).sent), exact=True).wait_for()
+        sent.get_by_text(str(last(client).sent), exact=True).first.wait_for()
         browser.close()
