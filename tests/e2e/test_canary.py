@@ -14,12 +14,17 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
 from tests.e2e.quire_server import QuireServer, command_of, descendants, free_port, until
 from tests.observability.otlp_receiver import Receiver, grpc_receiver
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 # What must not be found, by where it was put. No word of one is part of another.
 CANARIES = {
@@ -94,6 +99,27 @@ def _bundle(scene: Scene) -> bytes:
         return b"\n".join(archive.read(name) for name in archive.namelist())
 
 
+def _exports(scene: Scene) -> bytes:
+    said = b""
+    for name in ("requests", "usage"):
+        said += scene.admin(f"/{name}.csv")
+        table = pq.read_table(io.BytesIO(scene.admin(f"/{name}.parquet")))
+        said += str(table.to_pylist()).encode()
+    return said
+
+
+def _feed(scene: Scene) -> bytes:
+    """One frame, with the live requests and the map of the KV cache."""
+    connection = http.client.HTTPConnection("127.0.0.1", scene.admin_port, timeout=30)
+    connection.request("GET", "/admin/v1/feed?kv=1", headers=ADMIN)
+    reply = connection.getresponse()
+    said = b""
+    while b'"overview"' not in said or b'"runs"' not in said:
+        said += reply.readline()
+    connection.close()
+    return said
+
+
 def _store(scene: Scene) -> bytes:
     return b"".join(path.read_bytes() for path in scene.folder.glob("store.sqlite3*"))
 
@@ -127,6 +153,19 @@ SINKS: dict[str, tuple[Callable[[Scene], bytes], bytes]] = {
     "audit rows": (lambda scene: scene.admin("/audit"), b"loglevel"),
     "settings": (lambda scene: scene.admin("/settings"), b"revision"),
     "bundle": (_bundle, b"versions"),
+    "exports": (_exports, b"chat_completions"),
+    "load trace": (lambda scene: scene.admin("/loadtrace"), b"hash_ids"),
+    "feed": (_feed, b"verdict"),
+}
+# By path: what says that the page is drawn. Left out is the playground, which needs no admin key
+# and shows its visitor's own texts.
+PAGES = {
+    "": "Healthy",
+    "requests": "Longest phase",
+    "kv": "Shared prefixes",
+    "usage": "Days begin at midnight UTC",
+    "load": "There was no load run",
+    "admin": "loglevel",
 }
 
 
@@ -177,6 +216,7 @@ def drive(scene: Scene) -> None:
     scene.killed_memory = scene.memory()
     cut.close()
     server.wait_ready()
+    scene.operate("/loadtrace", {"seconds": 600})
     assert ask(server) == 200
     scene.operate("/loglevel", {"level": "info", "seconds": 600})
 
@@ -193,7 +233,7 @@ def drive(scene: Scene) -> None:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes]]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("canary")
     script = folder / "replies.jsonl"
     script.write_text(json.dumps(REPLY))
@@ -214,13 +254,60 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes]]
         ) as server:
             scene = Scene(server, admin_port, receiver, folder)
             drive(scene)
-            yield {name: read(scene) for name, (read, _) in SINKS.items()}
+            for name in variables:
+                patch.delenv(name)
+            yield scene
+
+
+def found(text: bytes) -> list[str]:
+    return [where for where, canary in CANARIES.items() if canary.encode() in text]
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("sink", SINKS)
-def test_no_marked_text_is_found(sink: str, said: dict[str, bytes]) -> None:
-    text = said[sink]
-    assert SINKS[sink][1] in text, "the sink was not read"
-    found = [where for where, canary in CANARIES.items() if canary.encode() in text]
-    assert not found
+def test_no_marked_text_is_found(sink: str, scene: Scene) -> None:
+    read, proof = SINKS[sink]
+    text = read(scene)
+    assert proof in text, "the sink was not read"
+    assert not found(text)
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+@pytest.mark.timeout(300)
+def test_no_page_of_the_dashboard_says_a_marked_text(scene: Scene) -> None:
+    """Neither what is drawn nor what the browser gets, nor the dashboard's log."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    admin = f"http://127.0.0.1:{scene.admin_port}"
+    log = scene.folder / "dashboard.log"
+    said: dict[str, list[str]] = {}
+    with (
+        dashboard_of(scene.server.url, log, admin=admin) as dashboard,
+        playwright.sync_playwright() as driver,
+    ):
+        browser = chromium(driver)
+        [ended, *_] = json.loads(scene.admin("/requests?since=1h"))["requests"]
+        for path, proof in {**PAGES, f"request?id={ended['request_id']}": "Phases"}.items():
+            said[path] = found(drawn(browser, f"{dashboard}/{path}", proof))
+        browser.close()
+    said["log"] = found(log.read_bytes())
+    assert {path: marked for path, marked in said.items() if marked} == {}
+
+
+def drawn(browser: Browser, address: str, proof: str) -> bytes:
+    """Return a page as it is drawn for a visitor who has signed in, and all that was sent to it."""
+    page: Page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    received: list[bytes] = []
+
+    def receive(frame: str | bytes) -> None:
+        received.append(frame.encode() if isinstance(frame, str) else frame)
+
+    page.on("websocket", lambda socket: socket.on("framereceived", receive))
+    page.goto(address)
+    page.get_by_label("Admin key").fill(CANARIES["admin key"])
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    page.get_by_text(proof).first.wait_for(state="attached")  # a table's cells are hidden
+    text = page.content().encode()
+    page.close()
+    return text + b"".join(received)
