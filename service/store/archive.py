@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _MOST_BATCHES_FIRST = 16  # that are written before a query is answered
 _BATCH = 64  # records packed and written at once: a millisecond of the event loop
 _POLL_SECONDS = 0.5
+_WRITE_SECONDS = 1.0
 _USAGE_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
@@ -163,7 +164,7 @@ class RequestArchive:
             if closing:
                 return
             await self._sweep.run(self._database)
-            await self._pause(_POLL_SECONDS)
+            await self._pause(_WRITE_SECONDS)
 
     @property
     def _usage_is_due(self) -> bool:

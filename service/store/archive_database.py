@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +18,9 @@ from observability.usage_table import HourlyUsage
 from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
 from service.store.partitions import Partitions
 from service.store.place import StorePlace
-from service.store.retention import SqliteRetention, merge_usage_days
+from service.store.retention import merge_usage_days
 from service.store.schema import database_url
+from service.store.sqlite_requests import RowsRefusedError, SqliteRequests
 
 QUERY_SECONDS = 5.0
 _FIGURES = tuple(column.name for column in USAGE_TABLE.columns if not column.primary_key)
@@ -30,15 +32,18 @@ class ArchiveDatabase:
     """Connects on first use. Its methods raise one of ``FAILURES`` when the database does not
     respond, or not in time."""
 
-    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+    FAILURES: tuple[type[Exception], ...] = (
+        *(SQLAlchemyError, sqlite3.Error),
+        *(OSError, TimeoutError),
+    )
 
     def __init__(self, place: StorePlace) -> None:
         self.backend = place.backend
         self._engine = _make_archive_engine(database_url(place))
         self._partitions = Partitions(self._engine) if self.backend == "postgresql" else None
-        self._retention = None if place.file is None else SqliteRetention(place.file)
+        self._requests = None if place.file is None else SqliteRequests(place.file)
         insert = postgresql.insert if self.backend == "postgresql" else sqlite.insert
-        self._insert_requests = insert(REQUEST_TABLE).on_conflict_do_nothing()
+        self._insert_requests = postgresql.insert(REQUEST_TABLE).on_conflict_do_nothing()
         larger = func.greatest if self.backend == "postgresql" else func.max
         upsert = insert(USAGE_TABLE)
         self._upsert_usage = upsert.on_conflict_do_update(
@@ -47,8 +52,8 @@ class ArchiveDatabase:
         )
 
     async def close(self) -> None:
-        if self._retention is not None:
-            await self._retention.close()
+        if self._requests is not None:
+            await self._requests.close()
         await self._engine.dispose()
 
     # --- writing --------------------------------------------------------------------------------
@@ -61,8 +66,8 @@ class ArchiveDatabase:
             await self._partitions.ensure(min(ends), max(ends))
         try:
             await self._insert(rows)
-        except DBAPIError as error:
-            if not _is_refused(error):
+        except (DBAPIError, RowsRefusedError) as error:
+            if isinstance(error, DBAPIError) and not _is_refused(error):
                 raise
             if len(rows) == 1:
                 return 1
@@ -71,6 +76,9 @@ class ArchiveDatabase:
         return 0
 
     async def _insert(self, rows: Sequence[dict[str, Any]]) -> None:
+        if self._requests is not None:
+            await self._requests.insert(rows)
+            return
         async with self._engine.begin() as connection:
             await connection.execute(self._insert_requests, rows)
 
@@ -124,8 +132,8 @@ class ArchiveDatabase:
         are no more of them."""
         if self._partitions is not None:
             return await self._partitions.delete_oldest(before=before, most=most)
-        assert self._retention is not None
-        return await self._retention.delete(before=before, most=most)
+        assert self._requests is not None
+        return await self._requests.delete(before=before, most=most)
 
     async def delete_usage(self, *, before_hour: int) -> None:
         async with self._engine.begin() as connection:

@@ -3,13 +3,10 @@ wait, and merges old usage of hours to days."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from sqlalchemy import (
     delete,
@@ -63,46 +60,6 @@ _NUMBER = """
     SELECT coalesce((SELECT max(rowid) FROM quire_requests)
                     - (SELECT min(rowid) FROM quire_requests) + 1, 0)
 """
-
-
-class SqliteRetention:
-    """Deletes from SQLite on a separate connection in another thread, without SQLAlchemy, so that
-    the event loop has nothing to do for it."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._batch = BatchSize()
-        self._connection: sqlite3.Connection | None = None
-        self._lock = threading.Lock()
-
-    async def delete(self, *, before: float, most: int) -> bool:
-        """Delete a batch. False: there are no more to delete."""
-        return await asyncio.to_thread(self._delete, before, most)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._close)
-
-    def _delete(self, before: float, most: int) -> bool:
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect()
-            rows, begun = self._batch.rows, time.monotonic()
-            with self._connection as connection:
-                more = delete_oldest_rows(connection, before=before, most=most, rows=rows)
-            if more:  # it was a whole batch
-                self._batch.adapt(time.monotonic() - begun)
-            return more
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._file, timeout=10, check_same_thread=False)
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection
-
-    def _close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
 
 
 def delete_oldest_rows(

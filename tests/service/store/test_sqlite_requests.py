@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from observability.admin_api import RequestQuery
+from service.store import sqlite_requests
+from service.store.archive_database import ArchiveDatabase
+from service.store.packed_request import pack_request
+from service.store.sqlite_requests import RowsRefusedError, SqliteRequests
+from tests.service.store.archived import archived, ids, kept
+
+
+@asynccontextmanager
+async def table(folder: Path) -> AsyncIterator[tuple[SqliteRequests, sqlite3.Connection]]:
+    """The table in a new database, and a connection that looks at it."""
+    file = folder / "store.sqlite3"
+    async with archived(f"sqlite:///{file}"):
+        requests = SqliteRequests(file)
+        with closing(sqlite3.connect(file)) as connection:
+            yield requests, connection
+        await requests.close()
+
+
+def stored(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT request_id FROM quire_requests")]
+
+
+async def test_a_row_is_inserted_once_and_reads_as_it_was_written(tmp_path: Path) -> None:
+    rows = [pack_request(kept(number)) for number in range(3)]
+    async with table(tmp_path) as (requests, connection):
+        await requests.insert(rows[:2])
+        await requests.insert(rows)
+        connection.row_factory = sqlite3.Row
+        found = [dict(row) for row in connection.execute("SELECT * FROM quire_requests")]
+        assert sorted(found, key=lambda row: row["ended"]) == sorted(
+            rows, key=lambda row: row["ended"]
+        )
+    async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
+        page = await one.archive.query(RequestQuery(sort="-ended"))
+        assert sorted(ids(page.requests)) == sorted(ids(kept(number) for number in range(3)))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"outcome": None}, {"prompt_tokens": 2**63}, {"model": "\ud800"}], ids=str
+)
+async def test_a_row_that_cannot_be_stored_refuses_the_rows_with_it(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    good, bad = pack_request(kept(1)), {**pack_request(kept(2)), **wrong}
+    async with table(tmp_path) as (requests, connection):
+        with pytest.raises(RowsRefusedError):
+            await requests.insert([good, bad])
+        assert stored(connection) == []
+        await requests.insert([good])
+        assert stored(connection) == [good["request_id"]]
+
+
+async def test_a_locked_database_is_a_failure_of_the_database_and_not_of_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_requests, "BUSY_SECONDS", 0.05)
+    async with table(tmp_path) as (requests, connection):
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ArchiveDatabase.FAILURES):
+            await requests.insert([pack_request(kept(1))])
+        connection.rollback()
+        await requests.insert([pack_request(kept(1))])
+        assert stored(connection) == ids([kept(1)])
