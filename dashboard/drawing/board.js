@@ -22,6 +22,12 @@ function figures(overviews) {
   return { sum, worst, least, ended, slo };
 }
 
+// Without the zeros that only keep a measured value's width.
+function briefly(seconds) {
+  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(3))} ms`
+    : `${Number(seconds.toPrecision(3))} s`;
+}
+
 function tilesOf(overviews) {
   const { sum, worst, least, ended, slo } = figures(overviews);
   const out = sum((one) => one.minute.tokens_out);
@@ -32,9 +38,9 @@ function tilesOf(overviews) {
     const p95 = worst((one) => one.minute[name].p95), limit = slo(name);
     const [value, unit] = lasting(p95);
     const late = level(p95, limit, limit * 2.5);
-    return { label, value, unit, level: late, note: p95 === null ? "none in the last minute" :
-      `${many}${late ? "▲" : "✓"} SLO ${duration(limit)}, p50 ${
-        duration(worst((one) => one.minute[name].p50))}` };
+    return { label, value, unit: p95 === null ? unit : `${unit} ${late ? "▲" : "✓"}`, level: late,
+      note: p95 === null ? "none in the last minute" : `${many}p50 ${
+        duration(worst((one) => one.minute[name].p50))}, SLO ${briefly(limit)}` };
   };
   const running = sum((one) => one.running), most = sum((one) => one.max_running);
   const waiting = sum((one) => one.waiting), oldest = worst((one) => one.oldest_waiting);
@@ -63,7 +69,7 @@ function tilesOf(overviews) {
       level: failed > received * 0.01 || refused > received * 0.1 ? "critical" :
         refused > received * 0.01 ? "warning" : "",
       note: refused || failed ? `${number(refused)} refused, ${number(failed)} failed` :
-        "none refused or failed" },
+        "0 refused, 0 failed" },
     { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100), unit: "%",
       level: met === null ? "" : met < 0.9 ? "critical" : met < 0.99 ? "warning" : "",
       note: met === null ? "no requests" : "first token, or gaps" },
@@ -93,6 +99,12 @@ function worstServer(state) {
     (b.away ? -1 : order.indexOf(b.overview.verdict.condition)))[0];
 }
 
+// A verdict's sentence without its own title, which stands beside it here.
+function untitled(sentence) {
+  const rest = sentence.replace(/^[A-Z][A-Za-z ]{0,20}: /, "");
+  return rest[0].toUpperCase() + rest.slice(1);
+}
+
 function showBand(state) {
   const one = worstServer(state), band = state.parts.band;
   if (!one) return;
@@ -100,11 +112,11 @@ function showBand(state) {
   let words, sentence, since = "", links = [];
   if (one.away) {
     words = { title: "Unreachable", level: "critical" };
-    sentence = `${one.away} The numbers below are old.`;
+    sentence = one.overview ? `${one.away} The numbers below are old.` : one.away;
   } else {
     const verdict = one.overview.verdict;
     words = state.component.data.conditions.find((each) => each.name === verdict.condition);
-    sentence = verdict.sentence;
+    sentence = untitled(verdict.sentence);
     if (verdict.since && words.level !== "calm")
       since = `for ${sinceWords(one.overview.time - verdict.since)}`;
     if (words.page) links.push([words.page, words.page_title]);
@@ -265,6 +277,9 @@ function drawLines(pen, box, state, chart, series, top) {
 function showLegend(state, view, chart, series, place) {
   const at = place ?? state.times.length - 1;
   const table = state.component.data.conditions;
+  // Of many lines, those that are more than a hundredth of what is drawn.
+  const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
+  const all = sum(series.map(sum));
   let items;
   if (chart.unit === "state") {
     const known = series[0].filter((value) => value !== null && value !== undefined);
@@ -276,7 +291,7 @@ function showLegend(state, view, chart, series, place) {
         [table[value].color, `${table[value].title} ${number(n / known.length * 100)} %`]);
   } else items = chart.lines.map((line, which) =>
     [line.color, `${line.name} ${written(chart.unit, series[which][at])}`]).filter((item, which) =>
-    chart.lines.length < 6 || series[which].some((value) => value));
+    chart.lines.length < 6 || sum(series[which]) > all / 100);
   const when = place !== null && place !== undefined ?
     ` ${clock(state.times[at])}, ${sinceWords(state.until - state.times[at])} ago` : "";
   const marks = when ? state.marks.filter((mark) =>

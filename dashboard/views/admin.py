@@ -51,8 +51,8 @@ def setting_row(setting: HotSetting) -> dict[str, Any]:
     """Return what the table shows of a setting."""
     return {
         "setting": setting.name,
-        "value": str(setting.value),
-        "default": str(setting.default),
+        "value": written(setting.value),
+        "default": written(setting.default),
         "allowed": allowed(setting),
         "unit": setting.unit,
         "changed by": setting.changed_by or "",
@@ -66,10 +66,17 @@ def allowed(setting: HotSetting) -> str:
         return ", ".join(setting.choices)
     low, high = setting.minimum, setting.maximum
     if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
+        return f"{written(low)} to {written(high)}"
     if low is not None:
-        return f"at least {low:g}"
-    return "any" if high is None else f"at most {high:g}"
+        return f"at least {written(low)}"
+    return "any" if high is None else f"at most {written(high)}"
+
+
+def written(value: float | str) -> str:
+    """Return a setting's value as people write it: 2, 0.001, 1,000,000."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if value == round(value) else f"{value:g}"
 
 
 def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:

@@ -18,7 +18,9 @@ from observability.outcomes import ROUTES
 from observability.phases import PHASES
 
 REFRESH_SECONDS = 2.0
-_SINCE = ("5m", "15m", "1h", "24h", "7d")
+_SINCE = {"5m": "5 min", "15m": "15 min", "1h": "hour", "24h": "24 hours", "7d": "7 days"}
+_ROW_HEIGHT = 35
+_MOST_ROWS_HIGH = 16
 _SORTS = {
     "-received": "newest first",
     "-total": "slowest first",
@@ -48,7 +50,14 @@ def _filters() -> dict[str, str]:
             bind="query-params",
             required=True,
         )
-        since = st.selectbox("In the last", _SINCE, key="since", bind="query-params", width=110)
+        since = st.selectbox(
+            "In the last",
+            list(_SINCE),
+            key="since",
+            bind="query-params",
+            format_func=lambda name: _SINCE[name],
+            width=110,
+        )
         sort = st.selectbox(
             "Order",
             list(_SORTS),
@@ -81,6 +90,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         [row_of(request, slowest) for request in shown],
         column_config={"phases": st.column_config.ImageColumn("phases", width="medium")},
         hide_index=True,
+        height=_ROW_HEIGHT * (1 + min(len(shown), _MOST_ROWS_HIGH)) + 3,
         on_select="rerun",
         selection_mode=["single-row", "single-cell"],
         key="requests-table",

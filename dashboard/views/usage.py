@@ -19,6 +19,7 @@ _DAY = 86_400
 _DAYS = {"today": 1, "7 days": 7, "30 days": 30}
 _GROUPS = ("key", "model", "route")
 _SUMS = ("requests", "errors", "prompt_tokens", "cached_tokens", "output_tokens")
+_COLUMNS = [name.replace("_", " ") for name in _SUMS]
 
 
 def page() -> None:
@@ -45,8 +46,9 @@ def page() -> None:
     st.dataframe(
         table,
         column_config={
+            **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
             "share of tokens": st.column_config.ProgressColumn(
-                "share of tokens", format="percent", min_value=0, max_value=1
+                "share of tokens", format="percent", min_value=0.0, max_value=1.0
             ),
             "cost": st.column_config.NumberColumn("cost", format="%.2f"),
         },
@@ -75,7 +77,7 @@ def totals(rows: Iterable[UsageRow], by: str, priced: Prices | None = None) -> l
     return [
         {
             by: group or "–",
-            **{name.replace("_", " "): total for name, total in sums[group].items()},
+            **dict(zip(_COLUMNS, sums[group].values(), strict=True)),
             "share of tokens": tokens[group] / everything,
             **({} if priced is None else {"cost": _cost(sums[group], priced)}),
         }

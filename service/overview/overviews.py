@@ -54,6 +54,7 @@ class Overviews:
         self.kv_cache = KvCache(parts.link.inspections, parts.live)
         self._watch = ServerWatch(parts, self.history, time.monotonic())
         self._server = f"{socket.gethostname()}:{parts.settings.port}"
+        self._seen: dict[int, Window] = {}  # by seconds, at the last look
 
     async def run(self) -> None:
         """Look once a second, just after the second's end, until cancelled."""
@@ -61,13 +62,15 @@ class Overviews:
             now = time.monotonic()
             await asyncio.sleep(math.floor(now) + 1.002 - now)
             try:
-                self._watch.look(time.monotonic())
+                self.look()
             except Exception:  # the next second may be looked at again
                 _log.exception("failed to sample the history")
 
     def look(self) -> None:
         """Look now."""
         self._watch.look(time.monotonic())
+        # With the same look's rates: of requests that were received until then, and ended.
+        self._seen = {seconds: self.window(seconds) for seconds in (MINUTE, FIVE_MINUTES)}
 
     @property
     def limited_by(self) -> str:
@@ -109,8 +112,8 @@ class Overviews:
             kv_blocks_cached=blocks[1],
             kv_blocks_free=blocks[2],
             block_size=0 if ready is None else ready.block_size,
-            minute=self.window(MINUTE),
-            five_minutes=self.window(FIVE_MINUTES),
+            minute=self._seen.get(MINUTE) or self.window(MINUTE),
+            five_minutes=self._seen.get(FIVE_MINUTES) or self.window(FIVE_MINUTES),
             slo=dict(self.slo),
             parts={"engine": self._engine_health(status), **self._health()},
             engine_restarts=ring.engine_restarts,

@@ -132,7 +132,7 @@ def test_the_live_page_shows_what_promql_and_the_records_say(watched: Watched) -
         f"{number(moved['cached'] / prompts * 100)} % cached",
         "First token, p95": p95([one.ttft for one in records]),
         "Between tokens, p95": p95([one.itl_mean for one in records]),
-        "Requests, last minute": f"{per_second['received']} /s none refused or failed",
+        "Requests, last minute": f"{per_second['received']} /s 0 refused, 0 failed",
     }
 
     try:

@@ -68,6 +68,21 @@ def test_an_engine_that_is_not_well_is_said_so() -> None:
     assert now.parts["engine"] == "loading: loading: weights 3/10"
 
 
+def test_ends_are_of_the_same_second_as_the_rates_beside_them() -> None:
+    ended = {"stop": 1.0}
+    overviews = Overviews(
+        Server().watch.parts,
+        Ring(),
+        names=["m"],
+        windows=lambda seconds, _: Window(seconds=seconds, ended=dict(ended)),
+    )
+    overviews.look()
+    ended["stop"] = 2.0
+    assert overviews.now().minute.ended == overviews.now().five_minutes.ended == {"stop": 1.0}
+    overviews.look()
+    assert overviews.now().minute.ended == {"stop": 2.0}
+
+
 def test_a_changed_objective_counts_at_once() -> None:
     overviews = made(Server())
     overviews.slo["ttft"] = 0.5
