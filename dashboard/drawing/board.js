@@ -28,6 +28,12 @@ function briefly(seconds) {
     : `${Number(seconds.toPrecision(3))} s`;
 }
 
+// The median and the objective, with one unit where they share it.
+function beside(p50, limit) {
+  const [value, unit] = lasting(p50), objective = briefly(limit);
+  return `p50 ${value}${objective.endsWith(` ${unit}`) ? "" : ` ${unit}`}, SLO ${objective}`;
+}
+
 function tilesOf(overviews) {
   const { sum, worst, least, ended, slo } = figures(overviews);
   const out = sum((one) => one.minute.tokens_out);
@@ -39,8 +45,8 @@ function tilesOf(overviews) {
     const [value, unit] = lasting(p95);
     const late = level(p95, limit, limit * 2.5);
     return { label, value, unit: p95 === null ? unit : `${unit} ${late ? "▲" : "✓"}`, level: late,
-      note: p95 === null ? "none in the last minute" : `${many}p50 ${
-        duration(worst((one) => one.minute[name].p50))}, SLO ${briefly(limit)}` };
+      note: p95 === null ? "none in the last minute" :
+        many + beside(worst((one) => one.minute[name].p50), limit) };
   };
   const running = sum((one) => one.running), most = sum((one) => one.max_running);
   const waiting = sum((one) => one.waiting), oldest = worst((one) => one.oldest_waiting);

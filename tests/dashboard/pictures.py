@@ -43,7 +43,6 @@ SECONDS = 75.0
 ADMIN_KEY = "the-operator's-key"
 LAST_CHART = "What limited us"
 DRAWN_MS = 3000
-COLOURS = 128
 TEXT = "You are a helpful assistant. Answer in one paragraph and cite the page you read it on. "
 
 
@@ -134,7 +133,10 @@ class Shots:
         page.wait_for_timeout(DRAWN_MS)
         drawn = Image.open(io.BytesIO(page.screenshot()))
         file = IMAGES / f"dashboard-{name}.png"
-        drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+        small = drawn.convert("RGB").quantize(
+            256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
+        small.save(file, optimize=True)
         print(file.relative_to(ROOT))
 
 
