@@ -1,6 +1,6 @@
-"""Writes and deletes the rows of ended requests in SQLite, on a separate connection in another thread
-and without SQLAlchemy: a server writes one for each request it serves, and SQLAlchemy's part would
-cost the worker as much as SQLite's."""
+"""Writes and deletes the rows of ended requests in SQLite, on a separate connection in another
+thread and without SQLAlchemy: a server writes one for each request it serves, and SQLAlchemy's part
+would cost the worker as much as SQLite's."""
 
 from __future__ import annotations
 
