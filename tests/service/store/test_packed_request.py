@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-from observability.admin_api import KeptRequest, Neighbour, Prefill
+import msgspec
+
+from observability.admin_api import EventKind, KeptRequest, Neighbour, Prefill, RequestEvent
 from service.store import packed_request
 from service.store.packed_request import pack_request, unpack_request
 from tests.service.store.archived import kept
@@ -27,7 +29,15 @@ def test_nothing_is_lost() -> None:
 
 def test_a_row_is_small() -> None:
     one = kept(5, user_agent="OpenAI/Python 3.1.0", client_address="10.1.2.3", status=200)
-    assert len(pack_request(one)["record"]) < 400
+    assert len(pack_request(one)["record"]) < 600
+
+
+def test_a_long_record_is_compressed() -> None:
+    event = RequestEvent(EventKind.GAP, 1.0, 0.5)
+    one = kept(6, events=(event,) * 64)
+    assert len(msgspec.msgpack.encode(one)) > 1000
+    assert len(pack_request(one)["record"]) < 600
+    assert unpacked(one) == one
 
 
 def test_the_columns_are_those_of_the_record() -> None:
