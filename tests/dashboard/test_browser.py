@@ -85,7 +85,7 @@ def test_stop_ends_the_answer_here_and_in_the_engine(
     page.get_by_role("button", name="Stop").click()
     until(lambda: running(quire) == 0, 30, "the abort")
     until(lambda: gone(quire) == before + 1, 30, "the outcome")
-    page.get_by_text("stopped before its end").wait_for()
+    page.get_by_text("stopped before its end").first.wait_for()
     page.get_by_text("HelloHelloHello").first.wait_for()
     assert page.get_by_role("button", name="Stop").count() == 0
 
@@ -97,7 +97,7 @@ def test_moving_a_slider_does_not_lose_the_answer(
     ask_for_a_long_answer(page, dashboard)
     page.get_by_text("More", exact=True).click()
     page.get_by_role("slider", name="Top p").press("ArrowLeft")
-    page.get_by_text("0.94", exact=True).wait_for()
+    page.get_by_text("0.94", exact=True).first.wait_for()
     assert_answer_grows(page)
     assert running(quire) == 1
     assert gone(quire) == before

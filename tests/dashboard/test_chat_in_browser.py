@@ -157,7 +157,7 @@ def test_a_chat_survives_a_reload_with_its_settings(
             page.get_by_role("link", name="Playground").click()
         else:
             page.reload()
-        page.get_by_text("Beta", exact=True).wait_for()
+        page.get_by_text("Beta", exact=True).first.wait_for()
         assert page.get_by_text("Alpha", exact=True).count() == 1
         most = page.get_by_role("spinbutton", name="Max tokens")
         playwright.expect(most).to_have_value("7", timeout=10_000)
@@ -173,7 +173,7 @@ def test_an_answer_that_a_reload_cuts_is_stopped_and_kept(
     ask(page, "Hello")
     page.get_by_text("HelloHelloHello").first.wait_for()
     page.reload()
-    page.get_by_text("stopped before its end").wait_for()
+    page.get_by_text("stopped before its end").first.wait_for()
     page.get_by_text("HelloHelloHello").first.wait_for()
     until(lambda: quire.total("quire_sequences_running") == 0, 30, "the abort")
 
@@ -189,11 +189,11 @@ def test_tabs_do_not_mix_and_other_browsers_see_nothing(
     assert fresh.get_by_text("Alpha", exact=True).count() == 0
     copy = context.new_page()
     copy.goto(first.url)
-    copy.get_by_text("Alpha", exact=True).wait_for()
+    copy.get_by_text("Alpha", exact=True).first.wait_for()
     ask_and_wait(copy, "Beta")
     assert copy.url != first.url
     first.reload()
-    first.get_by_text("Alpha", exact=True).wait_for()
+    first.get_by_text("Alpha", exact=True).first.wait_for()
     assert first.get_by_text("Beta", exact=True).count() == 0
     elsewhere = browser.new_context()
     stranger = elsewhere.new_page()

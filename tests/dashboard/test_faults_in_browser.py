@@ -126,13 +126,13 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
     pages = open_pages(browser, dashboard, said)
     live, playground = pages[0], pages[1]
     for page in pages[::2]:
-        page.get_by_text("Ready", exact=True).wait_for()
+        page.get_by_text("Ready", exact=True).first.wait_for()
         page.get_by_text("no traffic in the last 30 s").first.wait_for()
         assert page.get_by_text("Page not found").count() == 0
         assert page.url == f"{dashboard}/live"
     playground.get_by_test_id("stChatInputTextArea").fill("Hello")
     playground.get_by_test_id("stChatInputTextArea").press("Enter")
-    playground.get_by_text("finish:").wait_for()
+    playground.get_by_text("finish:").first.wait_for()
     check(pages, "idle", wrong)
     until(lambda: fits(live), 10, "a page that fits")
     with load(server):
@@ -144,7 +144,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         pid = engine_of(server)
         os.kill(pid, signal.SIGSTOP)
         try:
-            live.get_by_text("Silent", exact=True).wait_for()
+            live.get_by_text("Silent", exact=True).first.wait_for()
             told = live.get_by_text(f"with {STREAMS} requests in hand").inner_text()
             silent = re.search(r"Engine silent for ([\d.]+) s", told)
             assert silent is not None
@@ -161,8 +161,8 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         for child in descendants(server.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        live.get_by_text("Unreachable", exact=True).wait_for()
-        live.get_by_text("these numbers are old").wait_for()
+        live.get_by_text("Unreachable", exact=True).first.wait_for()
+        live.get_by_text("these numbers are old").first.wait_for()
         check(pages, "down", wrong)
     assert wrong == {}
     assert said == []

@@ -137,7 +137,7 @@ def test_embeddings_and_ranking_are_refused_in_the_servers_words(page: Page) -> 
     field.press("Enter")
     page.get_by_text("The server refused (400)").wait_for()
     choose(page, "API", "Rerank")
-    page.get_by_text("Write at least one document.").wait_for()
+    page.get_by_text("Write at least one document.").first.wait_for()
 
 
 def test_reasoning_is_open_while_it_grows_and_folded_after_with_the_servers_time(
@@ -166,7 +166,7 @@ def test_figures_grow_with_the_answer_and_it_can_be_stopped(
     field.press("Enter")
     page.get_by_text(re.compile(r"first token .* tok/s · [\d,]+ output tokens so far")).wait_for()
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.get_by_text("stopped before its end").wait_for()
+    page.get_by_text("stopped before its end").first.wait_for()
     until(lambda: server.total("quire_sequences_running") == 0, 30, "the abort")
 
 
@@ -179,7 +179,7 @@ def test_a_tool_is_called_and_gets_its_result(page: Page) -> None:
     page.get_by_role("textbox", name="Result of get_weather").fill("rain, 4 degrees")
     page.keyboard.press("Tab")
     page.get_by_role("button", name="Send the results").click()
-    page.get_by_text("It rains in Oslo.").wait_for()
+    page.get_by_text("It rains in Oslo.").first.wait_for()
     page.get_by_role("button", name="Regenerate").wait_for()
     assert page.get_by_role("button", name="Send the results").count() == 0
 
@@ -189,7 +189,7 @@ def test_what_is_wrong_with_what_was_written_is_said_beside_it(page: Page) -> No
     tools = page.get_by_role("textbox", name="Tools (JSON)")
     tools.fill("[{]")
     tools.press("Control+Enter")
-    page.get_by_text("Tools: not valid JSON at line 1, column 3").wait_for()
+    page.get_by_text("Tools: not valid JSON at line 1, column 3").first.wait_for()
     field = page.get_by_test_id("stChatInputTextArea")
     playwright.expect(field).to_be_disabled()
     tools.fill("")
@@ -221,7 +221,7 @@ def test_two_panes_answer_one_question_and_their_differences_are_marked(
     before = len(lines(server, "chat_completions"))
     ask(page, "Two colours", answers=2)
     until(lambda: len(lines(server, "chat_completions")) == before + 2, 30, "two log lines")
-    page.get_by_text("A / B: system: – / Be blue").wait_for()
+    page.get_by_text("A / B: system: – / Be blue").first.wait_for()
     page.get_by_text("Mark differences").click()
     page.locator(".quire-tokens mark").nth(1).wait_for()
     assert page.locator(".quire-tokens mark").all_inner_texts() == ["red", "blue"]
@@ -245,14 +245,14 @@ def test_an_edited_message_begins_a_branch_and_one_can_go_back(page: Page) -> No
     box.fill("Another question")
     box.press("Control+Enter")
     page.get_by_role("button", name="Send as a new branch").click()
-    page.get_by_text("Version 2 of 2").wait_for()
+    page.get_by_text("Version 2 of 2").first.wait_for()
     # While the answer grows, Streamlit still shows what was below the longer branch.
     playwright.expect(page.get_by_role("button", name="Regenerate")).to_have_count(1)
     assert page.get_by_text("Second question").count() == 0
     page.get_by_role("button", name="Earlier").click()
-    page.get_by_text("Second question").wait_for()
+    page.get_by_text("Second question").first.wait_for()
     assert page.get_by_text("Another question").count() == 0
-    page.get_by_text("Version 1 of 2").wait_for()
+    page.get_by_text("Version 1 of 2").first.wait_for()
 
 
 def test_the_code_and_the_raw_events_can_be_seen(page: Page) -> None:
@@ -316,7 +316,7 @@ def test_pocket_tells_its_true_figures(browser: Browser, tmp_path: Path) -> None
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{dashboard}/playground")
-        page.get_by_text("demonstration model").wait_for()
+        page.get_by_text("demonstration model").first.wait_for()
         shown = ask(page, "Who are you?").inner_text()
         line = until(lambda: lines(pocket, "chat_completions"), 30, "the log line")[0]
         page.get_by_role("button", name="Timings").click()

@@ -154,7 +154,7 @@ def test_a_server_that_goes_is_said_and_its_last_figures_stay(
             for pid in (server.process.pid, *descendants(server.process.pid)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            page.locator(".band").get_by_text("Unreachable").wait_for()
+            page.locator(".band").get_by_text("Unreachable").first.wait_for()
             assert tile(page, "Running").startswith("0")
             assert "critical" in (page.locator(".band").get_attribute("class") or "")
             page.close()
