@@ -60,7 +60,7 @@ def access(index: int) -> Access:
         return Access(Standing.STRANGER, AdminClient(server.admin), "Sign in to see this server.")
     key = feeds().key(index) if signed_in else _key_typed(index)
     client = AdminClient(server.admin, key)
-    standing, problem = _probe(server.admin, key, int(time.time() / _PROBE_SECONDS))
+    standing, problem = _probe(server.admin, key, _moment())
     if standing in (Standing.VIEWER, Standing.OPERATOR):
         _seen.add(server.admin)
         feeds().learn_key(index, key)
@@ -80,12 +80,25 @@ def reader_of(url: str) -> AdminClient | None:
     return None
 
 
+def try_key(index: int, key: str) -> str:
+    """Remember a key that the server accepts. Return why it does not; empty if it does."""
+    standing, problem = _probe(feeds().servers[index].admin, key, _moment())
+    if standing in (Standing.VIEWER, Standing.OPERATOR):
+        remember_key(index, key)
+        return ""
+    return problem
+
+
 def remember_key(index: int, key: str) -> None:
+    """Of more than ``_MOST_REMEMBERED``, the oldest is forgotten."""
     now = time.monotonic()
     for name in [name for name, (until, _) in _typed.items() if until < now]:
         del _typed[name]
-    if len(_typed) < _MOST_REMEMBERED:
-        _typed[this_browser(), feeds().servers[index].admin] = (now + _REMEMBERED_SECONDS, key)
+    name = this_browser(), feeds().servers[index].admin
+    _typed.pop(name, None)
+    while len(_typed) >= _MOST_REMEMBERED:
+        del _typed[next(iter(_typed))]
+    _typed[name] = (now + _REMEMBERED_SECONDS, key)
 
 
 def is_operator(groups: Iterable[str], operators: str) -> bool:
@@ -123,6 +136,10 @@ def _operators() -> str:
 def _key_typed(index: int) -> str:
     until, key = _typed.get((this_browser(), feeds().servers[index].admin), (0.0, ""))
     return key if until > time.monotonic() else ""
+
+
+def _moment() -> int:
+    return int(time.time() / _PROBE_SECONDS)
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

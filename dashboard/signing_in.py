@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.access import Access, Standing, access, remember_key, uses_oidc
+from dashboard.access import Access, Standing, access, try_key, uses_oidc
 from dashboard.feeds import feeds
 from dashboard.session import pick
 from dashboard.words import plain_markdown
@@ -42,7 +42,8 @@ def sign_in(index: int, problem: str) -> None:
             "dashboard remembers it for twelve hours, for this browser."
         )
         if st.form_submit_button("Sign in", type="primary") and key.strip():
-            remember_key(index, key.strip())
-            st.rerun()
+            problem = try_key(index, key.strip())
+            if not problem:
+                st.rerun()
     if problem:
         st.caption(plain_markdown(problem))

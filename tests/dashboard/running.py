@@ -36,12 +36,14 @@ def chromium(driver: Playwright) -> Browser:
 def dashboard_of(
     server: str, log: Path, pids: list[int] | None = None, *, admin: str = NO_ADMIN
 ) -> Iterator[str]:
-    """``python -m dashboard`` looking at ``server``; its URL. Its process id is added to
-    ``pids``. ``admin``: URL of the server's admin API, without which /metrics is shown."""
+    """``python -m dashboard`` looking at ``server``, or several between spaces; its URL. Its
+    process id is added to ``pids``. ``admin``: URLs of the servers' admin APIs, without which
+    /metrics is shown."""
     port = free_port()
+    asked = [word for url in server.split() for word in ("--url", url)]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dashboard", "--url", server, "--port", str(port)],
+            [sys.executable, "-m", "dashboard", *asked, "--port", str(port)],
             cwd=ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import dashboard.access
-from dashboard.access import Standing, access, is_operator, remember_key
+from dashboard.access import Standing, access, is_operator, remember_key, try_key
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 
@@ -35,6 +35,38 @@ def test_a_typed_key_admits_its_browser_to_what_it_may_do(
     assert access(0).standing is standing
     monkeypatch.setattr(dashboard.access, "this_browser", lambda: "another")
     assert access(0).standing is Standing.STRANGER
+
+
+def test_wrong_keys_are_not_remembered_and_push_nobody_out(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard.access, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(dashboard.access, "_typed", {})
+    assert try_key(0, READ_KEY) == ""
+    for browser in ("two", "three", "four"):
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda name=browser: name)
+        assert try_key(0, "wrong") == "The admin key is wrong."
+    monkeypatch.setattr(dashboard.access, "this_browser", lambda: "one")
+    assert access(0).standing is Standing.VIEWER
+
+
+def test_of_too_many_browsers_the_latest_are_signed_in(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard.access, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(dashboard.access, "_typed", {})
+    found = {}
+    for browser in ("one", "two", "three"):
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda name=browser: name)
+        assert try_key(0, READ_KEY) == ""
+    for browser in ("one", "two", "three"):
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda name=browser: name)
+        found[browser] = access(0).standing
+    assert found == {
+        "one": Standing.STRANGER,
+        "two": Standing.VIEWER,
+        "three": Standing.VIEWER,
+    }
 
 
 def test_a_server_without_admin_api_is_told_from_one_that_is_away(

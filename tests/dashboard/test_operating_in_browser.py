@@ -1,0 +1,143 @@
+"""What an operator does in Chromium: signs in, cancels a request, looks at several servers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dashboard.admin_client import AdminClient
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+pytestmark = [
+    pytest.mark.debian,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+]
+
+MODEL = "simulated:step=20ms"
+OPERATE, READ = "test-operate-key-0123456789", "test-read-key-0123456789"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with playwright.sync_playwright() as driver:
+        browser = chromium(driver)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    page.close()
+
+
+class Stream:
+    """A client that reads a long answer in a thread."""
+
+    def __init__(self, server: QuireServer) -> None:
+        self.events: list[Any] = []
+        self.ended = threading.Event()
+        self._port = server.port
+        threading.Thread(target=self._read, daemon=True).start()
+        until(lambda: len(self.events) > 3, 60, "an answer")
+
+    def _read(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
+        body = {"prompt": "Hello", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        reply = connection.getresponse()
+        while line := reply.readline():
+            if line.startswith(b"data: {"):
+                self.events.append(json.loads(line[6:]))
+        connection.close()
+        self.ended.set()
+
+
+def sign_in(page: Page, key: str) -> None:
+    page.get_by_label("Admin key").fill(key)
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+
+
+def test_an_operator_cancels_a_request_and_a_viewer_cannot(
+    browser: Browser, page: Page, tmp_path: Path
+) -> None:
+    port = free_port()
+    admin = f"http://127.0.0.1:{port}"
+    keys = (*("--admin-key", f"operate:ann={OPERATE}"), *("--admin-key", f"read:rob={READ}"))
+    with (
+        QuireServer(MODEL, "--admin-port", str(port), *keys) as server,
+        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
+    ):
+        stream = Stream(server)
+        client = AdminClient(admin, READ)
+        [live] = client.requests(state="live").requests
+        address = f"{dashboard}/request?id={live.request_id}"
+        viewer = browser.new_page()
+        viewer.set_default_timeout(PATIENCE_MS)
+        viewer.goto(address)
+        sign_in(viewer, READ)
+        viewer.get_by_text("Phases").first.wait_for()
+        assert viewer.get_by_role("button", name="Cancel").count() == 0
+        viewer.close()
+        page.goto(address)
+        sign_in(page, "wrong-key-0123456789")
+        page.get_by_text("admin key").filter(has_text="wrong").or_(
+            page.get_by_text("not accepted")
+        ).first.wait_for()
+        sign_in(page, OPERATE)
+        page.get_by_role("button", name="Cancel").click()
+        assert stream.ended.wait(30), "the client's stream did not end"
+        until(lambda: client.request(live.request_id).outcome == "cancelled", 30, "its outcome")
+        page.reload()
+        page.get_by_text("cancelled").first.wait_for()
+        assert page.get_by_role("button", name="Cancel").count() == 0
+        said = stream.events[-1]
+        assert "error" in said or said["choices"][0]["finish_reason"], said
+
+
+def tiles(page: Page) -> dict[str, str]:
+    found = {}
+    for tile in page.locator(".tile").all_inner_texts():
+        label, *shown = (line.strip() for line in tile.split("\n") if line.strip())
+        found[label] = " ".join(shown)
+    return found
+
+
+def test_several_servers_are_summed_and_one_that_is_gone_is_named(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = [free_port(), free_port()]
+    admins = " ".join(f"http://127.0.0.1:{port}" for port in ports)
+    with (
+        QuireServer(MODEL, "--admin-port", str(ports[0])) as first,
+        QuireServer(MODEL, "--admin-port", str(ports[1])) as second,
+        dashboard_of(f"{first.url} {second.url}", tmp_path / "log", admin=admins) as dashboard,
+    ):
+        streams = [Stream(server) for server in (first, first, second)]
+        page.goto(f"{dashboard}/live")
+        until(lambda: tiles(page).get("Running", "").startswith("3"), 60, "the sum of both")
+        strip = page.locator(".strip").inner_text()
+        assert "2 running" in strip
+        assert "1 running" in strip
+        page.get_by_role("radio").filter(has_text=str(second.port)).click()
+        until(lambda: tiles(page).get("Running", "").startswith("1"), 60, "the second alone")
+        page.get_by_role("radio").filter(has_text="all").click()
+        until(lambda: tiles(page).get("Running", "").startswith("3"), 60, "the sum again")
+        second.terminate(90)
+        band = page.locator(".band").filter(has_text=str(second.port))
+        band.filter(has_text="Unreachable").wait_for()
+        assert all(stream.events for stream in streams)
