@@ -1,5 +1,7 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
+// A token is valid for 40 seconds at least (feed_token.py), and history is read every 15.
+const TOKEN_MS = 20000;
 
 function level(value, amber, red) {
   return value === null || value === undefined ? "" :
@@ -538,8 +540,13 @@ export default function (component) {
     state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
     state.resize.observe(state.parts.board);
     state.timer = setInterval(() => showAge(state), 250);
-    state.refills = setInterval(() => { if (state.minutes > 5) refill(state); }, 15000);
+    state.refills = setInterval(() => {
+      if (state.minutes > 5) refill(state);
+      if (state.minutes > 5 && performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+    }, 15000);
   }
+  if (state.component.data.token !== data.token || !state.tokenSince)
+    state.tokenSince = performance.now();
   state.component = component;
   state.closed = false;
   if (state.minutes !== data.minutes) { state.times = []; refill(state); }

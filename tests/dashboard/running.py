@@ -34,12 +34,17 @@ def chromium(driver: Playwright) -> Browser:
 
 @contextmanager
 def dashboard_of(
-    server: str, log: Path, pids: list[int] | None = None, *, admin: str = NO_ADMIN
+    server: str,
+    log: Path,
+    pids: list[int] | None = None,
+    *,
+    admin: str = NO_ADMIN,
+    port: int | None = None,
 ) -> Iterator[str]:
     """``python -m dashboard`` looking at ``server``, or several between spaces; its URL. Its
     process id is added to ``pids``. ``admin``: URLs of the servers' admin APIs, without which
     /metrics is shown."""
-    port = free_port()
+    port = port or free_port()
     asked = [word for url in server.split() for word in ("--url", url)]
     with log.open("wb") as output:
         process = subprocess.Popen(

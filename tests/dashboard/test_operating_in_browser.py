@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.admin_client import AdminClient
+from dashboard.settings import ADMIN_KEY_VARIABLE
+from tests.dashboard.oidc_provider import oidc_provider
 from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -141,3 +143,40 @@ def test_several_servers_are_summed_and_one_that_is_gone_is_named(
         band = page.locator(".band").filter(has_text=str(second.port))
         band.filter(has_text="Unreachable").wait_for()
         assert all(stream.events for stream in streams)
+
+
+def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, own_port = free_port(), free_port()
+    address = f"http://127.0.0.1:{own_port}"
+    (tmp_path / ".streamlit").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(ADMIN_KEY_VARIABLE, OPERATE)
+    with oidc_provider() as provider:
+        secrets_file = tmp_path / ".streamlit" / "secrets.toml"
+        secrets_file.write_text(provider.secrets_file(address, "ops"))
+        with (
+            QuireServer(
+                MODEL, "--admin-port", str(port), "--admin-key", f"operate:ann={OPERATE}"
+            ) as server,
+            dashboard_of(
+                server.url,
+                tmp_path / "log",
+                admin=f"http://127.0.0.1:{port}",
+                port=own_port,
+            ),
+        ):
+            for groups, operates in ((["staff"], False), (["staff", "ops"], True)):
+                provider.groups = groups
+                visitor = browser.new_context()
+                page = visitor.new_page()
+                page.set_default_timeout(PATIENCE_MS)
+                page.goto(address)
+                page.get_by_role("main").get_by_role("button", name="Sign in").click()
+                page.locator(".tile").first.wait_for()
+                page.get_by_role("link", name="Load").click()
+                page.get_by_text("There was no load run").first.wait_for()
+                assert page.get_by_role("button", name="Start").count() == operates
+                visitor.close()
+    assert OPERATE not in (tmp_path / "log").read_text()
