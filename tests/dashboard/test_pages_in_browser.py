@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dashboard.admin_client import AdminClient
 from tests.dashboard.accessible import AXE, fits_across, ours, violations
 from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
 from tests.e2e.quire_server import QuireServer, free_port, until
@@ -29,11 +30,13 @@ PAGES = {
     "usage": "Days begin at midnight UTC",
     "load": "There was no load run",
     "admin": "Settings",
+    "request": "Phases",
 }
 
 
 @pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The addresses of the pages, by path."""
     port = free_port()
     log = tmp_path_factory.mktemp("dashboard") / "log"
     admin = f"http://127.0.0.1:{port}"
@@ -41,8 +44,10 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for end in ("one", "two", "three"):
             body = {"model": "simulated:h100-8b", "prompt": "Hello " * 200 + end, "max_tokens": 5}
             assert server.post("/v1/completions", body)[0] == 200
+        ended = until(lambda: AdminClient(admin).requests(state="ended").requests, 60, "records")
         with dashboard_of(server.url, log, admin=admin) as url:
-            yield url
+            pages = {path: f"{url}/{path}" for path in PAGES}
+            yield {**pages, "request": f"{url}/request?id={ended[0].request_id}"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_readable_in_every_look(dashboard: str, browser: Browser, path: str) -> None:
+def test_a_page_is_readable_in_every_look(
+    dashboard: dict[str, str], browser: Browser, path: str
+) -> None:
     said: list[str] = []
     wrong: dict[str, list[str]] = {}
     for look, width in (("light", 1280), ("dark", 1280), ("light", 400), ("dark", 1920)):
@@ -65,7 +72,7 @@ def test_a_page_is_readable_in_every_look(dashboard: str, browser: Browser, path
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda message: said.extend(ours(message)))
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(f"{dashboard}/{path}")
+        page.goto(dashboard[path])
         page.get_by_text(PAGES[path]).first.wait_for()
         page.wait_for_timeout(500)  # drawn, and not in the middle of it
         until(lambda page=page: fits_across(page), 10, "a page that fits")  # type: ignore[misc]
