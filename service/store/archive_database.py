@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, event, func, text
+from sqlalchemy import Insert, Select, delete, event, func, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -59,20 +59,22 @@ class ArchiveDatabase:
         if self._partitions is not None:
             ends = [row["ended"] for row in rows]
             await self._partitions.ensure(min(ends), max(ends))
+        return await self._insert(self._insert_requests, rows)
+
+    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert all rows but those that the database refuses; return how many these are."""
         try:
-            await self._insert(rows)
+            async with self._engine.begin() as connection:
+                await connection.execute(statement, rows)
         except DBAPIError as error:
             if not _is_refused(error):
                 raise
             if len(rows) == 1:
                 return 1
             half = len(rows) // 2
-            return await self.insert_requests(rows[:half]) + await self.insert_requests(rows[half:])
+            first = await self._insert(statement, rows[:half])
+            return first + await self._insert(statement, rows[half:])
         return 0
-
-    async def _insert(self, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._engine.begin() as connection:
-            await connection.execute(self._insert_requests, rows)
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
         """Store figures that replace smaller ones of the same hour, group and ``boot``, so that
@@ -84,9 +86,9 @@ class ArchiveDatabase:
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
 
-    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._engine.begin() as connection:
-            await connection.execute(AUDIT_TABLE.insert(), rows)
+    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert all. Return how many the database refuses to take, as ``insert_requests`` does."""
+        return await self._insert(AUDIT_TABLE.insert(), rows)
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -170,6 +170,21 @@ async def test_audit_rows_are_kept_in_order(empty_url: str) -> None:
         assert await one.archive.audit_rows(1) == (rows[2],)
 
 
+async def test_an_audit_row_that_the_database_refuses_stops_no_other_row(empty_url: str) -> None:
+    """PostgreSQL takes no NUL. SQLite takes everything."""
+    actions = ["drain", "POST /\0", "resume"]
+    async with archived(empty_url) as one:
+        for number, action in enumerate(actions):
+            row = AuditRow(time=BASE + number, actor="ann", address="::1", action=action)
+            one.archive.keep_audit(row)
+        one.keep(kept(1))
+        await one.written()
+        rows = await one.archive.audit_rows(10)
+        assert rows is not None
+        assert {row.action for row in rows} >= {"drain", "resume"}
+        assert await one.archive.find(kept(1).request_id) == kept(1)
+
+
 async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_stored(
     empty_url: str,
 ) -> None:
