@@ -13,6 +13,9 @@ from service.telemetry.line_budget import LineBudget
 
 MOST_ROWS = 1000
 _MOST_CHARS = 256
+# Strangers choose the path of a try that is refused: what has no place in a line of a log, and NUL,
+# which PostgreSQL takes in no text, become "�".
+_UNPRINTABLE = dict.fromkeys((*range(32), 127, *range(0x80, 0xA0)), "\N{REPLACEMENT CHARACTER}")
 
 
 class AuditStore(Protocol):
@@ -57,7 +60,8 @@ class AuditTrail:
             "result": result,
         }
         row = AuditRow(
-            time=time.time(), **{name: text[:_MOST_CHARS] for name, text in texts.items()}
+            time=time.time(),
+            **{name: text[:_MOST_CHARS].translate(_UNPRINTABLE) for name, text in texts.items()},
         )
         self._rows.append(row)
         self._log.write(row)

@@ -17,6 +17,7 @@ from observability.admin_api import Frame, KvMap
 from observability.logging import get_logger
 from service.admin.pieces import kv_pieces
 from service.admin.problem import ProblemError
+from service.turns import my_turn
 
 MOST_FEED_READERS = 16
 FRAME_SECONDS = 1.0
@@ -161,7 +162,7 @@ async def _kv_event(found: KvMap) -> bytes:
     pieces = []
     for piece in kv_pieces(found):
         pieces.append(piece)
-        await asyncio.sleep(0)
+        await my_turn()
     return b'data: {"kv":%b}\n\n' % b"".join(pieces)
 
 

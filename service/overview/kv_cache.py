@@ -12,6 +12,7 @@ from engine.inspected import Inspected, KvState, PrefixState
 from observability.admin_api import BlockRun, KvMap, Owner, PrefixTree, SharedPrefix
 from service.engine.inspections import Inspections, NoInspectionError
 from service.telemetry.record import RequestRecord
+from service.turns import my_turn
 
 _TIMEOUT_SECONDS = 2.0
 # A map that is younger is shown to others, too.
@@ -62,7 +63,7 @@ class KvCache:
                 BlockRun(owner, count, bool(shared))
                 for owner, count, shared in _RUN.iter_unpack(piece)
             ]
-            await asyncio.sleep(0)
+            await my_turn()
         return KvMap(
             time=_wall(found.time),
             blocks=state.blocks,

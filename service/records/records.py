@@ -7,7 +7,6 @@ the requests at a time.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from service.records.ordering import Ordering, Position
 from service.records.recent import RecentlyEnded
 from service.records.row import Row, row_of
 from service.telemetry.record import RequestRecord
+from service.turns import my_turn
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_WINDOWS = 4
@@ -151,7 +151,7 @@ class Records:
         requests: list[KeptRequest] = []
         for at in range(0, len(rows), _REQUESTS_AT_ONCE):
             requests += [row.request() for row in rows[at : at + _REQUESTS_AT_ONCE]]
-            await asyncio.sleep(0)
+            await my_turn()
         return RequestPage(tuple(requests), cursor)
 
     async def rows(self, query: RequestQuery) -> tuple[list[Row], str | None]:
@@ -163,7 +163,7 @@ class Records:
         for piece in self._live_rows() if query.live else self._ended_rows():
             found = _keyed(filter(matches, piece), ordering)
             page = sorted(page + found, key=_key)[: ordering.limit + 1]
-            await asyncio.sleep(0)
+            await my_turn()
         is_last = len(page) <= ordering.limit
         page = page[: ordering.limit]
         cursor = None if is_last else ordering.cursor(page[-1][0])

@@ -25,6 +25,7 @@ from service.store.place import StorePlace
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
 from service.telemetry.ended_requests import EndedRequests
+from service.turns import my_turn
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Row
@@ -42,6 +43,9 @@ _CLOSE_SECONDS = 5.0
 _MOST_AUDIT_ROWS = 1000  # that wait for the database
 _UNPACKED_AT_ONCE = 64
 _EXPORTED_AT_ONCE = 500
+# Queries at a time; more wait. Each takes a connection, which the writer needs, too.
+_MOST_QUERIES = 2
+_WAIT_SECONDS = 10.0
 _AWAY = "The database of requests and usage is unavailable; retry."
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -80,6 +84,7 @@ class RequestArchive:
         self._stored_usage: dict[int, HourlyUsage] = {}  # by row, as last written
         self._writing = asyncio.Lock()
         self._moving = asyncio.Lock()  # requests from the queue
+        self._queries = asyncio.Semaphore(_MOST_QUERIES)
         self._usage_at = 0.0
         self._sweep = Sweep(limits)
 
@@ -200,7 +205,9 @@ class RequestArchive:
         async with self._writing:
             rows = list(self._audit)
             if rows:
-                await self._database.write_audit([audit_values(row) for row in rows])
+                refused = await self._database.write_audit([audit_values(row) for row in rows])
+                if refused:  # whoever wrote them must not stop all that is written after them
+                    _log.warning("the database refused audit rows", rows=refused)
                 for _ in rows:
                     self._audit.popleft()
 
@@ -327,7 +334,8 @@ class RequestArchive:
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[ArchiveDatabase]:
-        """Yield the database; its failures inside become StoreUnavailableError."""
+        """Yield the database when it is this query's turn; its failures inside become
+        StoreUnavailableError."""
         if self._place is None:
             raise StoreUnavailableError(
                 "This server stores no requests and no usage (--store-url none)."
@@ -335,10 +343,19 @@ class RequestArchive:
         if not self._up or self._database is None:
             raise StoreUnavailableError(_AWAY)
         try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await self._queries.acquire()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"The database has been busy with other queries for {_WAIT_SECONDS:g} s; retry."
+            ) from None
+        try:
             yield self._database
         except self._database.FAILURES as error:
             _log.warning("archive query failed", error=self._reason(error))
             raise StoreUnavailableError(_AWAY) from error
+        finally:
+            self._queries.release()
 
 
 def _export_query(query: RequestQuery, cursor: str | None) -> RequestQuery:
@@ -362,7 +379,7 @@ def _pieces(
 async def _breathe(number: int) -> None:
     """Let others have the event loop after every so many rows."""
     if number % _UNPACKED_AT_ONCE == _UNPACKED_AT_ONCE - 1:
-        await asyncio.sleep(0)
+        await my_turn()
 
 
 async def _unpacked(rows: Sequence[Row[Any]]) -> list[KeptRequest]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, event, func, text
+from sqlalchemy import Insert, Select, delete, event, func, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -64,23 +64,18 @@ class ArchiveDatabase:
         if self._partitions is not None:
             ends = [row["ended"] for row in rows]
             await self._partitions.ensure(min(ends), max(ends))
-        try:
-            await self._insert(rows)
-        except (DBAPIError, RowsRefusedError) as error:
-            if isinstance(error, DBAPIError) and not _is_refused(error):
-                raise
-            if len(rows) == 1:
-                return 1
-            half = len(rows) // 2
-            return await self.insert_requests(rows[:half]) + await self.insert_requests(rows[half:])
-        return 0
-
-    async def _insert(self, rows: Sequence[dict[str, Any]]) -> None:
         if self._requests is not None:
-            await self._requests.insert(rows)
-            return
-        async with self._engine.begin() as connection:
-            await connection.execute(self._insert_requests, rows)
+            return await _accepted(self._requests.insert, rows)
+        return await self._insert(self._insert_requests, rows)
+
+    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert all rows but those that the database refuses; return how many these are."""
+
+        async def insert(some: Sequence[dict[str, Any]]) -> None:
+            async with self._engine.begin() as connection:
+                await connection.execute(statement, some)
+
+        return await _accepted(insert, rows)
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
         """Store figures that replace smaller ones of the same hour, group and ``boot``, so that
@@ -92,9 +87,9 @@ class ArchiveDatabase:
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
 
-    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._engine.begin() as connection:
-            await connection.execute(AUDIT_TABLE.insert(), rows)
+    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> int:
+        """Insert all. Return how many the database refuses to take, as ``insert_requests`` does."""
+        return await self._insert(AUDIT_TABLE.insert(), rows)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -151,6 +146,22 @@ class ArchiveDatabase:
 def _numbers(usage: HourlyUsage) -> dict[str, float]:
     whole = {name: round(value) for name, value in usage.figures._asdict().items()}
     return {**whole, "seconds": usage.figures.seconds}
+
+
+async def _accepted(
+    insert: Callable[[Sequence[dict[str, Any]]], Awaitable[None]], rows: Sequence[dict[str, Any]]
+) -> int:
+    """Insert all rows but those at fault, which are found by halves; return how many these are."""
+    try:
+        await insert(rows)
+    except (DBAPIError, RowsRefusedError) as error:
+        if isinstance(error, DBAPIError) and not _is_refused(error):
+            raise
+        if len(rows) == 1:
+            return 1
+        half = len(rows) // 2
+        return await _accepted(insert, rows[:half]) + await _accepted(insert, rows[half:])
+    return 0
 
 
 def audit_values(row: AuditRow) -> dict[str, Any]:

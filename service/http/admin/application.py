@@ -60,6 +60,7 @@ from service.http.admin.usage import usage
 from service.http.connections import Connections
 from service.http.door import Door
 from service.http.origins import OriginRules
+from service.turns import my_turn
 
 ADMIN_HANDLERS = (
     *(overview, live_feed, series, requests, one_request, kv_map, prefixes, admin_metrics),
@@ -121,6 +122,7 @@ class AdminApp(Litestar):
                 await _send_problem(problem, noting)
                 return
             scope["state"][ACTOR] = actor
+            await my_turn()
             await super().__call__(scope, receive, noting)
         finally:
             self.desk.services.telemetry.admin_request(

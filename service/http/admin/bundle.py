@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import msgspec
 from litestar import Response, get
@@ -19,7 +18,6 @@ from observability.admin_api import (
 from observability.history import HISTORY
 from service.admin.bundle import zipped
 from service.admin.pieces import page_pieces, series_pieces
-from service.admin.problem import ProblemError
 from service.http.admin.call import AdminCall, AdminDesk
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import only
@@ -42,21 +40,10 @@ async def bundle(request: AdminCall) -> Response[bytes]:
     no content of any request, and no secret."""
     only(request.query_params)
     desk = request.desk
-    if desk.bundling.locked():
-        raise ProblemError(
-            429,
-            "bundle",
-            "Another bundle is being made; retry when it is.",
-            headers={"retry-after": "5"},
-        )
+    desk.bundles.check()
     name = time.strftime("quire-%Y%m%d-%H%M%S.zip", time.gmtime())
-    return download(_made(desk), "application/zip", file_name=name)
-
-
-async def _made(desk: AdminDesk) -> Any:
-    async with desk.bundling:
-        async for piece in zipped(_files(desk)):
-            yield piece
+    made = desk.bundles.one(zipped(_files(desk)))
+    return download(made, "application/zip", file_name=name)
 
 
 def _files(desk: AdminDesk) -> Iterator[tuple[str, AsyncIterator[bytes]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from service.admin.hot_settings import HotSettings
 from service.admin.load import LoadRuns
 from service.admin.problem import invalid
 from service.admin.timed import Timed
+from service.http.admin.downloads import Downloads
 from service.http.body import read_body
 from service.http.scope import client_address, header
 from service.serving.services import Services
@@ -40,7 +40,8 @@ class AdminDesk:
     tracing: Timed[float] | None
     feed: Feed
     load: LoadRuns
-    bundling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    bundles: Downloads = field(default_factory=lambda: Downloads("bundle", 1))
+    exports: Downloads = field(default_factory=lambda: Downloads("export", 2))
 
 
 class AdminCall(Request[Any, Any, Any]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 import msgspec
@@ -33,26 +32,25 @@ def _archive(request: AdminCall) -> RequestArchive:
     return archive
 
 
-async def _bytes(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    async for piece in pieces:
-        yield piece
-
-
 async def _requests(request: AdminCall, form: str) -> EventStream:
+    exports = request.desk.exports
+    exports.check()
     query = msgspec.structs.replace(request_query(request.query_params), cursor=None)
     try:
         pieces = await _archive(request).export_requests(query, form)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return download(_bytes(pieces), _MEDIA_TYPES[form], file_name=f"quire-requests.{form}")
+    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=f"quire-requests.{form}")
 
 
 async def _usage(request: AdminCall, form: str) -> EventStream:
+    exports = request.desk.exports
+    exports.check()
     try:
         pieces = await _archive(request).export_usage(*usage_query(request), form)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return download(_bytes(pieces), _MEDIA_TYPES[form], file_name=f"quire-usage.{form}")
+    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=f"quire-usage.{form}")
 
 
 @get("/admin/v1/requests.csv")
@@ -105,8 +103,11 @@ async def load_trace(request: AdminCall) -> EventStream:
     trace = request.desk.services.load_trace
     if not trace.until:
         raise not_found("No load trace was recorded; POST to this path to record one.")
+    exports = request.desk.exports
+    exports.check()
     await trace.hashed()
-    return download(paced(trace.lines()), "application/jsonl", file_name="quire-load.jsonl")
+    lines = exports.one(paced(trace.lines()))
+    return download(lines, "application/jsonl", file_name="quire-load.jsonl")
 
 
 def _state(trace: LoadTrace) -> Response[bytes]:

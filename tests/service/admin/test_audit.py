@@ -59,3 +59,10 @@ def test_refused_tries_are_bounded() -> None:
     rows = asyncio.run(trail.rows(1000))
     assert LINES_AT_ONCE <= len(rows) < LINES_AT_ONCE * 2
     assert rows[0].result == "refused: key"
+
+
+def test_texts_have_no_control_characters() -> None:
+    trail = AuditTrail()
+    row = trail.add("unknown", "10.0.0.7", "POST /\0\r\n\x1b[2J\x85x", after="1 → 2")
+    assert row.action == "POST /����[2J�x"
+    assert row.after == "1 → 2"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from observability.admin_api import AuditRow, RequestQuery
 from observability.usage_table import UsageFigures, UsageGroup
 from service.errors import StoreUnavailableError
+from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
+from service.store.archive_database import ArchiveDatabase
 from service.store.request_query import ArchiveQueryError
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits
@@ -170,6 +174,21 @@ async def test_audit_rows_are_kept_in_order(empty_url: str) -> None:
         assert await one.archive.audit_rows(1) == (rows[2],)
 
 
+async def test_an_audit_row_that_the_database_refuses_stops_no_other_row(empty_url: str) -> None:
+    """PostgreSQL takes no NUL. SQLite takes everything."""
+    actions = ["drain", "POST /\0", "resume"]
+    async with archived(empty_url) as one:
+        for number, action in enumerate(actions):
+            row = AuditRow(time=BASE + number, actor="ann", address="::1", action=action)
+            one.archive.keep_audit(row)
+        one.keep(kept(1))
+        await one.written()
+        rows = await one.archive.audit_rows(10)
+        assert rows is not None
+        assert {row.action for row in rows} >= {"drain", "resume"}
+        assert await one.archive.find(kept(1).request_id) == kept(1)
+
+
 async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_stored(
     empty_url: str,
 ) -> None:
@@ -186,13 +205,13 @@ async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_st
 async def test_without_a_database_everything_is_unavailable() -> None:
     telemetry = telemetry_of()
     sources = ArchiveSources(telemetry.ended_requests, telemetry.usage)
-    archive = RequestArchive(None, ArchiveLimits(), ResponseStore(None, MANY), sources)
-    archive.open()
-    archive.keep_audit(AuditRow(time=1.0, actor="a", address="b", action="c"))
+    none = RequestArchive(None, ArchiveLimits(), ResponseStore(None, MANY), sources)
+    none.open()
+    none.keep_audit(AuditRow(time=1.0, actor="a", address="b", action="c"))
     with pytest.raises(StoreUnavailableError, match="--store-url"):
-        await archive.query(RequestQuery())
-    assert await archive.audit_rows(10) is None
-    await archive.close()
+        await none.query(RequestQuery())
+    assert await none.audit_rows(10) is None
+    await none.close()
 
 
 async def test_while_the_database_is_away_records_are_dropped_and_counted_and_usage_is_not(
@@ -222,3 +241,37 @@ async def test_while_the_database_is_away_records_are_dropped_and_counted_and_us
     assert one.dropped == dropped
     await one.archive.close()
     await one.responses.close()
+
+
+async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_long(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = most = 0
+    go = asyncio.Event()
+    rows = ArchiveDatabase.rows
+
+    async def slow(self: ArchiveDatabase, statement: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await go.wait()
+            return await rows(self, statement)
+        finally:
+            running -= 1
+
+    async with archived(empty_url) as one:
+        one.keep(kept(1))
+        await one.written()
+        monkeypatch.setattr(ArchiveDatabase, "rows", slow)
+        asked = [asyncio.create_task(one.archive.query(RequestQuery())) for _ in range(30)]
+        await until(lambda: running == archive._MOST_QUERIES)
+        monkeypatch.setattr(archive, "_WAIT_SECONDS", 0.1)
+        with pytest.raises(StoreUnavailableError, match="busy"):
+            await one.archive.find(kept(1).request_id)
+        one.keep(kept(2))
+        await one.written()  # the writer does not wait for readers
+        go.set()
+        pages = await asyncio.gather(*asked)
+        assert all(page.requests for page in pages)
+        assert most == archive._MOST_QUERIES

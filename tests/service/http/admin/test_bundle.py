@@ -6,6 +6,7 @@ import asyncio
 import io
 import time
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,15 @@ def test_one_at_a_time(own_template: Path, tmp_path: Path) -> None:
     app = admin_app(own_template, tmp_path, store_url="none")
 
     async def status() -> int:
-        async with app.desk.bundling:
-            return (await ask(app, "GET", "/admin/v1/bundle")).status
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"PK"
+
+        another = app.desk.bundles.one(pieces())
+        await anext(another)
+        reply = await ask(app, "GET", "/admin/v1/bundle")
+        assert "Another bundle is being made" in reply.json()["detail"]
+        await another.aclose()
+        assert (await ask(app, "GET", "/admin/v1/bundle", leaves=False)).status == 200
+        return reply.status
 
     assert asyncio.run(status()) == 429

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
-from service.http.admin.downloads import download, paced
+import pytest
+
+from service.admin.problem import ProblemError
+from service.errors import SlowReaderError
+from service.http.admin import downloads
+from service.http.admin.downloads import Downloads, download, paced
 
 
 def test_other_tasks_run_between_the_pieces() -> None:
@@ -24,10 +30,59 @@ def test_other_tasks_run_between_the_pieces() -> None:
 
     asyncio.run(run())
     assert turns.index("other") < turns.index("c")
-    assert turns[0] == "a"
 
 
 def test_a_file_has_its_name_and_is_not_cached() -> None:
     reply = download(paced(iter([])), "application/zip", file_name="x.zip")
     assert reply.headers["content-disposition"] == 'attachment; filename="x.zip"'
     assert reply.media_type == "application/zip"
+
+
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b"x" * 100
+
+
+async def test_so_many_at_a_time_and_no_more() -> None:
+    exports = Downloads("export", 2)
+    first, second = exports.one(endless()), exports.one(endless())
+    exports.check()
+    await anext(first)
+    exports.check()
+    await anext(second)
+    with pytest.raises(ProblemError, match="at most 2 exports") as caught:
+        exports.check()
+    assert caught.value.status == 429
+    await first.aclose()
+    exports.check()
+    await second.aclose()
+
+
+async def test_a_client_that_reads_too_slowly_loses_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(downloads.time, "monotonic", lambda: now)
+    exports = Downloads("bundle", 1)
+    slow = exports.one(endless())
+    await anext(slow)
+    for _ in range(2):  # no single write takes too long
+        now += 0.9 * downloads._PATIENCE
+        if now < downloads._PATIENCE:
+            await anext(slow)
+    with pytest.raises(SlowReaderError):
+        await anext(slow)
+    exports.check()
+
+
+async def test_a_slow_server_is_no_slow_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal now
+        for _ in range(5):
+            now += 2 * downloads._PATIENCE
+            yield b"x"
+
+    monkeypatch.setattr(downloads.time, "monotonic", lambda: now)
+    assert [piece async for piece in Downloads("bundle", 1).one(pieces())] == [b"x"] * 5
