@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -22,7 +23,7 @@ async def table(folder: Path) -> AsyncIterator[tuple[SqliteRequests, sqlite3.Con
     file = folder / "store.sqlite3"
     async with archived(f"sqlite:///{file}"):
         requests = SqliteRequests(file)
-        with closing(sqlite3.connect(file)) as connection:
+        with closing(sqlite3.connect(file, check_same_thread=False)) as connection:
             yield requests, connection
         await requests.close()
 
@@ -66,7 +67,8 @@ async def test_a_locked_database_is_a_failure_of_the_database_and_not_of_the_row
 ) -> None:
     monkeypatch.setattr(sqlite_requests, "BUSY_SECONDS", 0.05)
     async with table(tmp_path) as (requests, connection):
-        connection.execute("BEGIN IMMEDIATE")
+        # In a thread: what it waits for may be a transaction that needs this event loop.
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
         with pytest.raises(ArchiveDatabase.FAILURES):
             await requests.insert([pack_request(kept(1))])
         connection.rollback()
