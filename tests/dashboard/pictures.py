@@ -105,8 +105,8 @@ def main() -> None:
     ):
         browser = chromium(driver)
         time.sleep(SECONDS)
-        take(browser, f"{url}/live", "live", "What limited us")
-        take(browser, f"{url}/live", "dark", "What limited us", "dark")
+        take(browser, f"{url}/live", "live", "What limited the server")
+        take(browser, f"{url}/live", "dark", "What limited the server", "dark")
         take(browser, f"{url}/kv", "kv", "Shared prefixes")
         client = AdminClient(admin)
         slowest = client.requests(state="ended", sort="-total", limit="1").requests[0]
