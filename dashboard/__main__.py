@@ -41,8 +41,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         action="append",
         type=base_url,
         metavar="URL",
-        help=f"a server to look at, may be repeated (default: ${SERVERS_VARIABLE} "
-        f"or {DEFAULT_URL})",
+        help=f"a server to watch; may be repeated (default: ${SERVERS_VARIABLE} or {DEFAULT_URL})",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8501, help="port to listen on (%(default)s)")

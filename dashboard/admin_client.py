@@ -146,8 +146,8 @@ def _decode(response: httpx.Response, type_: type[T]) -> T:
     except msgspec.DecodeError as error:
         raise AdminRefusalError(
             response.status_code,
-            f"{response.url} does not answer as this dashboard expects: {error}. Are both of the "
-            "same version?",
+            f"{response.url} sent a response that this dashboard cannot read: {error}. Do the "
+            "dashboard and the server have the same version?",
         ) from None
 
 

@@ -100,7 +100,9 @@ BOARD = (
             Line(group.value, color, ENDED_COLUMNS[group]) for group, color in _GROUP_COLORS.items()
         ),
     ),
-    BoardChart("What limited us", "state", (Line("condition", "teal", "condition"),), worst=True),
+    BoardChart(
+        "What limited the server", "state", (Line("condition", "teal", "condition"),), worst=True
+    ),
 )
 
 
@@ -115,19 +117,19 @@ class Wording:
     page_title: str = ""
 
 
-_LIVE_REQUESTS = ("/requests?state=live", "show its requests")
+_LIVE_REQUESTS = ("/requests?state=live", "live requests")
 
 WORDINGS = {
-    Condition.DOWN: Wording("Down", "critical", "red", "/admin", "health of its parts"),
+    Condition.DOWN: Wording("Down", "critical", "red", "/admin", "Admin page"),
     Condition.SILENT: Wording("Engine silent", "critical", "red", *_LIVE_REQUESTS),
-    Condition.LOADING: Wording("Loading", "warning", "lightblue", "/admin", "health of its parts"),
+    Condition.LOADING: Wording("Loading", "warning", "lightblue", "/admin", "Admin page"),
     Condition.DRAINING: Wording("Draining", "warning", "deepblue", *_LIVE_REQUESTS),
-    Condition.KV: Wording("KV cache limits", "warning", "amber", "/kv", "KV cache"),
-    Condition.SLOTS: Wording("Slots limit", "warning", "amber", *_LIVE_REQUESTS),
-    Condition.PREFILL: Wording("Long prompts limit", "warning", "indigo", *_LIVE_REQUESTS),
-    Condition.CONSTRAINT: Wording("Grammars limit", "warning", "amber", *_LIVE_REQUESTS),
-    Condition.FRONTEND: Wording("Front end limits", "warning", "amber", "/admin", "its parts"),
-    Condition.CLIENTS: Wording("Clients limit", "warning", "amber", *_LIVE_REQUESTS),
+    Condition.KV: Wording("Limited by KV cache", "warning", "amber", "/kv", "KV cache page"),
+    Condition.SLOTS: Wording("Limited by slots", "warning", "amber", *_LIVE_REQUESTS),
+    Condition.PREFILL: Wording("Limited by long prompts", "warning", "indigo", *_LIVE_REQUESTS),
+    Condition.CONSTRAINT: Wording("Limited by grammars", "warning", "amber", *_LIVE_REQUESTS),
+    Condition.FRONTEND: Wording("Limited by front end", "warning", "amber", "/admin", "Admin page"),
+    Condition.CLIENTS: Wording("Limited by clients", "warning", "amber", *_LIVE_REQUESTS),
     Condition.IDLE: Wording("Idle", "calm", "grey"),
     Condition.HEALTHY: Wording("Healthy", "calm", "teal"),
 }

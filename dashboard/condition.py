@@ -51,9 +51,7 @@ def condition(view: View) -> Condition:
             sentences[0] = _silence(reading)
         elif state is State.READY and is_stuck(reading):
             word, level = "No progress", Level.WARNING
-            sentences[0] = (
-                f"{_requests(reading)} in progress, and no token for {RATE_SECONDS:.0f} s."
-            )
+            sentences[0] = f"{_requests(reading)} in flight, but no token for {RATE_SECONDS:.0f} s."
     return Condition(word, level, tuple(dict.fromkeys(filter(None, sentences))))
 
 
@@ -73,7 +71,7 @@ def is_stuck(reading: Reading) -> bool:
 
 
 def _silence(reading: Reading) -> str:
-    return f"Engine silent for {duration(reading.silence, 2)} with {_requests(reading)} in hand."
+    return f"Engine silent for {duration(reading.silence, 2)} with {_requests(reading)} in flight."
 
 
 def _requests(reading: Reading) -> str:

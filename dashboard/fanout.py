@@ -74,12 +74,12 @@ class Fanout:
                 "GET", self._url, params=self._query, headers=authorization(self._key())
             ) as response:
                 if response.is_error:
-                    return f"{self._admin} answers {response.status_code}."
+                    return f"{self._admin} returned status {response.status_code}."
                 async for message in _messages(response.aiter_bytes()):
                     self._send(message)
         except httpx.TransportError as error:
             return unreachable(self._admin, error)
-        return f"{self._admin} ended the feed."
+        return f"{self._admin} closed the feed."
 
     def _send(self, message: bytes) -> None:
         self._last = self._event + message + b"\n\n"

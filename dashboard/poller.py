@@ -51,7 +51,7 @@ class Poller:
         self._patience = patience
         self._history = History(max(RATE_SECONDS, QUANTILE_SECONDS))
         self._readings: deque[Reading] = deque(maxlen=round(keep / interval))
-        self._health = server.Health(server.State.UNREACHABLE, detail="Not requested yet.")
+        self._health = server.Health(server.State.UNREACHABLE, detail="Not checked yet.")
         self._engine: dict[str, str] = {}
         self._problem = ""
         self._looked = 0.0
@@ -127,13 +127,13 @@ class Poller:
         except httpx.TransportError as error:
             return server.unreachable(self.url, error)
         if response.is_error:
-            return f"{self.url}/metrics answers {response.status_code} {response.reason_phrase}."
+            return f"{self.url}/metrics returned {response.status_code} {response.reason_phrase}."
         try:
             page = parse(response.text, FAMILIES)
         except ValueError as error:
-            return f"{self.url}/metrics is not in Prometheus' text format: {error}"
+            return f"{self.url}/metrics is not in the Prometheus text format: {error}"
         if not page.gauges and not page.cumulative:
-            return f"{self.url}/metrics has no Quire metrics: is this another server?"
+            return f"{self.url}/metrics has no Quire metrics. Is it a different server?"
         now = time.monotonic()
         self._history.append(now, page)
         reading = read(now, self._history)

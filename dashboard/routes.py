@@ -53,7 +53,7 @@ def _chosen(request: Request, channel: str) -> list[int] | None:
 
 
 def _refused() -> Response:
-    return JSONResponse({"detail": "Load the page again."}, 403, headers=_NO_STORE)
+    return JSONResponse({"detail": "Reload the page."}, 403, headers=_NO_STORE)
 
 
 ROUTES = [

@@ -25,10 +25,10 @@ class State(enum.StrEnum):
 _STATUSES = {
     "ok": (State.READY, ""),
     "loading": (State.LOADING, ""),
-    "draining": (State.DRAINING, "It finishes what it has begun and takes no new requests."),
-    "lost": (State.FAILED, "Its engine is gone."),
-    "failing": (State.FAILED, "Its engine fails again and again."),
-    "silent": (State.SILENT, "Its engine has been silent for too long."),
+    "draining": (State.DRAINING, "It is finishing the requests in flight and accepts no new ones."),
+    "lost": (State.FAILED, "The engine has exited."),
+    "failing": (State.FAILED, "The engine keeps failing."),
+    "silent": (State.SILENT, "No message from the engine for too long."),
 }
 
 
@@ -46,7 +46,7 @@ class RefusalError(Exception):
 
     def __init__(self, status: int, message: str, retry_after: str | None = None) -> None:
         self.status = status
-        wait = f" It asks to try again in {retry_after} s." if retry_after else ""
+        wait = f" Retry after {retry_after} s." if retry_after else ""
         super().__init__(f"The server refused ({status}): {message}{wait}")
 
 
@@ -97,9 +97,9 @@ def authorization(api_key: str) -> dict[str, str]:
 def unreachable(url: str, error: httpx.TransportError) -> str:
     """Return the message for the case that the server did not respond at all."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
-        return f"{url} did not answer in time."
+        return f"{url} did not respond in time."
     if isinstance(error, httpx.ConnectError):
-        return f"Nothing answers at {url}."
+        return f"Could not connect to {url}."
     return f"The connection to {url} was lost."
 
 

@@ -24,7 +24,7 @@ def admitted(index: int) -> Access:
         st.stop()
     if found.standing in (Standing.ABSENT, Standing.AWAY):
         name = feeds().servers[index].name
-        st.info(f"The admin API of {name} does not answer. {plain_markdown(found.problem)}")
+        st.info(f"The admin API of {name} is not responding. {plain_markdown(found.problem)}")
         st.stop()
     return found
 
@@ -39,7 +39,7 @@ def sign_in(index: int, problem: str) -> None:
         key = st.text_input("Admin key", type="password", autocomplete="off")
         st.caption(
             f"The key that {feeds().servers[index].name} was started with (`--admin-key`). This "
-            "dashboard remembers it for twelve hours, for this browser."
+            "dashboard remembers it for twelve hours, for this browser only."
         )
         if st.form_submit_button("Sign in", type="primary") and key.strip():
             problem = try_key(index, key.strip())

@@ -63,7 +63,7 @@ def tiles(reading: Reading, engine: Mapping[str, str]) -> tuple[Tile, ...]:
 def _output(reading: Reading) -> Tile:
     note = "no preemptions"
     if reading.preemptions > 0:
-        note = f"{number(reading.preemptions)} preemptions /s"
+        note = f"{number(reading.preemptions)} preemptions/s"
     if _has_no_tokens(reading):
         note = _in_progress(reading)
     level = Level.WARNING if reading.preemptions > 0 else Level.CALM
@@ -114,7 +114,7 @@ def _between_tokens(reading: Reading) -> Tile:
     level = GAP_LIMITS.level(reading.longest_gap)
     notes = tile.notes
     if level is not Level.CALM:
-        notes = (f"none for {duration(reading.longest_gap, 2)}", *notes)
+        notes = (f"no token for {duration(reading.longest_gap, 2)}", *notes)
     return Tile(tile.label, tile.value, notes, level)
 
 
@@ -126,7 +126,7 @@ def _running(reading: Reading, most: str) -> Tile:
 
 def _waiting(reading: Reading) -> Tile:
     waits = reading.waiting_total > 0
-    notes = [] if math.isnan(reading.waiting_total) or waits else ["nothing waits"]
+    notes = [] if math.isnan(reading.waiting_total) or waits else ["none waiting"]
     if waits and not math.isnan(reading.oldest_waiting):
         notes.append(f"oldest {duration(reading.oldest_waiting, 2)}")
     notes += [WAITING_REASONS[reason] for reason, n in reading.waiting.items() if n > 0]
@@ -174,7 +174,7 @@ def _nothing(reading: Reading, rate: float, seconds: float = RATE_SECONDS) -> st
 
 def _in_progress(reading: Reading) -> str:
     plural = "" if reading.in_hand == 1 else "s"
-    return f"{count(reading.in_hand)} request{plural} in progress"
+    return f"{count(reading.in_hand)} request{plural} in flight"
 
 
 def _rate(rate: float, unit: str) -> str:
@@ -191,7 +191,7 @@ def as_html(shown: Iterable[Tile], *, old: bool) -> str:
     return f'<dl class="quire-tiles{" quire-old" if old else ""}">{cells}</dl>'
 
 
-_MARKS = {Level.CALM: "", Level.WARNING: "near a limit", Level.CRITICAL: "beyond a limit"}
+_MARKS = {Level.CALM: "", Level.WARNING: "near a limit", Level.CRITICAL: "over a limit"}
 
 
 def _value(tile: Tile) -> str:

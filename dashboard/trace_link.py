@@ -17,7 +17,7 @@ def trace_url(environment: Mapping[str, str]) -> str:
     address = environment.get(TRACE_VARIABLE, "").strip()
     if address and (not address.startswith(("http://", "https://")) or _ID not in address):
         raise ValueError(
-            f"{TRACE_VARIABLE} is {address!r}; set an http(s) address that contains {_ID}, such as "
+            f"{TRACE_VARIABLE} is {address!r}; set an http(s) URL that contains {_ID}, such as "
             f"'https://jaeger.example/trace/{_ID}'"
         )
     return address

@@ -15,7 +15,7 @@ _DOING = {
     "admit": "it took {} to be admitted to the engine",
     "prefill": "its prompt took {} to compute",
     "decode": "its answer took {} to generate",
-    "flush": "its client left writes waiting for {}",
+    "flush": "writes waited {} for its client",
 }
 
 
@@ -23,17 +23,17 @@ def slow_because(request: KeptRequest) -> str:
     """Name the longest phase and its share of the time, and what made it long if that is known."""
     phases = {name: seconds for name, seconds in request.phases.items() if seconds > 0}
     if not phases or request.total <= 0:
-        return "No phase of it was measured."
+        return "None of its phases was measured."
     longest = max(phases, key=lambda name: phases[name])
     share = percent(min(1.0, phases[longest] / request.total))
-    parts = [f"{_did(request, longest, phases[longest])} ({share} of its time)"]
+    parts = [f"{_did(request, longest, phases[longest])} ({share} of the total)"]
     if longest in ("prefill", "decode") and (held := _held_up(request)):
         parts.append(held)
     if request.preemptions:
         times = "once" if request.preemptions == 1 else f"{count(request.preemptions)} times"
         parts.append(f"it was preempted {times}")
     if request.handovers:
-        parts.append("an engine died and another continued it")
+        parts.append("its engine died and another one continued it")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -52,7 +52,7 @@ def prefix_sentence(prefix: PrefixReport) -> str:
     if prefix.at_message is not None:
         role = f" ({prefix.role})" if prefix.role else ""
         where = f", at message {prefix.at_message} of {prefix.messages}{role}"
-    return f"{found}. Stopped ({prefix.stopped}): {reason}{where}."
+    return f"{found}. Why not more ({prefix.stopped}): {reason}{where}."
 
 
 def gap_cause(request: KeptRequest, at: float, seconds: float) -> str:
@@ -91,8 +91,9 @@ def _held_up(request: KeptRequest) -> str:
 
 
 def _step(step: Neighbour, own: str) -> str:
-    text = f"a step of {duration(step.seconds)}, {count(step.sequences)} sequences"
+    plural = "" if step.sequences == 1 else "s"
+    text = f"a step of {duration(step.seconds)} with {count(step.sequences)} sequence{plural}"
     others = [one for one in step.prefills if one.request_id != own]
     if not others:
         return text
-    return f"{text}, with {count(others[0].tokens)} prompt tokens of {others[0].request_id}"
+    return f"{text} and {count(others[0].tokens)} prompt tokens of {others[0].request_id}"

@@ -54,7 +54,7 @@ APIS = (
         texts.read_embeddings,
         frozenset(),
         streams=False,
-        asks_for="Texts, one a line",
+        asks_for="Texts, one per line",
     ),
     Api(
         "Rerank",

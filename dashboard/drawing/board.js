@@ -47,7 +47,7 @@ function tilesOf(overviews) {
     const [value, unit] = lasting(p95);
     const late = level(p95, limit, limit * 2.5);
     return { label, value, unit: p95 === null ? unit : `${unit} ${late ? "▲" : "✓"}`, level: late,
-      note: p95 === null ? "none in the last minute" :
+      note: p95 === null ? "no data in the last minute" :
         many + beside(worst((one) => one.minute[name].p50), limit) };
   };
   const running = sum((one) => one.running), most = sum((one) => one.max_running);
@@ -61,18 +61,18 @@ function tilesOf(overviews) {
     return shares.length ? Math.min(...shares) : null;
   });
   return [
-    { label: "Out, last minute", value: number(out), unit: "tok/s",
+    { label: "Output, last minute", value: number(out), unit: "tok/s",
       note: `${number(sum((one) => one.minute.recomputed_share) / overviews.length * 100)
       } % recomputed` },
-    { label: "In, last minute", value: number(computed + cached), unit: "tok/s",
-      note: computed + cached ? `${number(cached / (computed + cached) * 100)} % cached` : "none" },
+    { label: "Input, last minute", value: number(computed + cached), unit: "tok/s",
+      note: computed + cached ? `${number(cached / (computed + cached) * 100)} % cached` : "no prompts" },
     latency("First token, p95", "ttft"),
     latency("Between tokens, p95", "itl"),
     { label: "Running", value: count(running), unit: `/ ${count(most)}`,
       level: running >= most && waiting ? "warning" : "",
-      note: `KV ${number(total ? blocks / total * 100 : 0)} % held` },
+      note: `KV ${number(total ? blocks / total * 100 : 0)} % in use` },
     { label: "Waiting", value: count(waiting), unit: "", level: level(oldest, 1, 5),
-      note: waiting ? `oldest ${duration(oldest)}` : "nobody" },
+      note: waiting ? `oldest ${duration(oldest)}` : "none" },
     { label: "Requests, last minute", value: number(received), unit: "/s",
       level: failed > received * 0.01 || refused > received * 0.1 ? "critical" :
         refused > received * 0.01 ? "warning" : "",
@@ -80,7 +80,7 @@ function tilesOf(overviews) {
         "0 refused, 0 failed" },
     { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100), unit: "%",
       level: met === null ? "" : met < 0.9 ? "critical" : met < 0.99 ? "warning" : "",
-      note: met === null ? "no requests" : "first token, or gaps" },
+      note: met === null ? "no requests" : "lower of TTFT and ITL" },
   ];
 }
 
@@ -120,7 +120,7 @@ function showBand(state) {
   let words, sentence, since = "", links = [];
   if (one.away) {
     words = { title: "Unreachable", level: "critical" };
-    sentence = one.overview ? `${one.away} The numbers below are old.` : one.away;
+    sentence = one.overview ? `${one.away} The numbers below are out of date.` : one.away;
   } else {
     const verdict = one.overview.verdict;
     words = state.component.data.conditions.find((each) => each.name === verdict.condition);
@@ -178,7 +178,7 @@ function showSlowest(state) {
   });
   const title = element("b", "", "Slowest now");
   state.parts.slowest.replaceChildren(title, ...(parts.length ? parts :
-    [element("span", "quiet", "nothing runs")]),
+    [element("span", "quiet", "nothing running")]),
   link(state, "/requests?since=5m&sort=-total", "Slowest of the last 5 minutes"));
 }
 

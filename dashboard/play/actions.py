@@ -62,7 +62,7 @@ def beside_question(asking: Asking, index: int) -> None:
     if len(versions) > 1:
         _versions(conversation, index, versions, versions.index(turn))
     with st.popover("Edit", icon=":material/edit:", type="tertiary"):
-        st.text_area("The message", turn.question, key=key)
+        st.text_area("Message", turn.question, key=key)
         st.button(
             "Send as a new branch",
             key=f"send-{key}",
@@ -142,16 +142,16 @@ def _about(asking: Asking, generation: Generation, answer: Answer) -> None:
                 st.code(write(asking.url, request, with_key), language=language, wrap_lines=True)
     if answer.timings is not None:
         with st.popover("Timings", icon=":material/timer:", type="tertiary"):
-            st.markdown("What the server measured, in its own digits.")
+            st.markdown("As measured by the server, not rounded.")
             st.code(record(answer), language="json")
     events = generation.events()
     if events:
         with st.popover("Raw events", icon=":material/data_object:", type="tertiary"):
-            st.markdown(f"The last {len(events):,} events as they came.")
+            st.markdown(f"The last {len(events):,} events as received.")
             st.code("\n".join(events), language="json", height=320)
     if answer.request_id and has_page("request"):
         st.link_button(
-            "Why this fast",
+            "Inspect request",
             f"request?id={answer.request_id}",
             icon=":material/speed:",
             type="tertiary",
@@ -170,4 +170,4 @@ def _differences(turn: Turn) -> None:
         if name != "messages" and getattr(asks[0], name) != getattr(asks[1], name)
     ]
     shown = " · ".join(f"{name}: {one or '–'} / {other or '–'}" for name, one, other in told)
-    st.caption(plain_markdown(f"A / B: {shown}" if shown else "Both panes have equal settings."))
+    st.caption(plain_markdown(f"A / B: {shown}" if shown else "Both panes have the same settings."))

@@ -36,7 +36,7 @@ def cost(answer: Answer) -> str:
     elif answer.ending is not None:
         parts.append(f"{answer.chunks:,} chunks received")
     if answer.ending is Ending.STOPPED:
-        parts.append("stopped before its end")
+        parts.append("stopped early")
     elif answer.finish_reason is not None:
         parts.append(f"finish: {answer.finish_reason}")
     return " · ".join(parts)

@@ -100,7 +100,9 @@ def _json(text: str, name: str) -> Any:
     if not text.strip():
         return None
     if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"{name}: at most {MOST_CHARACTERS:,} characters, not {len(text):,}.")
+        raise ValueError(
+            f"{name}: at most {MOST_CHARACTERS:,} characters are allowed; there are {len(text):,}."
+        )
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

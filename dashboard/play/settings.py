@@ -18,8 +18,8 @@ THINKING = {"Model's default": None, "On": True, "Off": False}
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "Balanced": {"temperature": 0.7, "top_p": 0.95},
-    "Exact": {"temperature": 0.0, "top_p": 1.0, "seed": 1},
-    "Inventive": {"temperature": 1.2, "top_p": 0.98},
+    "Precise": {"temperature": 0.0, "top_p": 1.0, "seed": 1},
+    "Creative": {"temperature": 1.2, "top_p": 0.98},
     "Think first": {"thinking": "On", "temperature": 0.6, "max_tokens": 4096},
     "Answer in JSON": {"schema": inputs.EXAMPLE_SCHEMA, "temperature": 0.0},
     "Call a tool": {"tools": inputs.EXAMPLE_TOOLS, "temperature": 0.0},
@@ -40,7 +40,7 @@ def panes(models: list[str]) -> tuple[Choices, ...] | None:
     two = st.toggle(
         "Two panes",
         key=remembered("two_panes", False),
-        help="Ask twice at once, with different settings.",
+        help="Send each question twice, with different settings.",
     )
     if not two:
         one = _choices(models, "")
@@ -63,11 +63,11 @@ def _choices(models: list[str], pane: str) -> Choices | None:
         )
     if "documents" in api.uses:
         text = st.text_area(
-            "Documents, one a line", key=remembered(f"documents{pane}", ""), height=160
+            "Documents, one per line", key=remembered(f"documents{pane}", ""), height=160
         )
         values["documents"] = inputs.documents(text)
         if not values["documents"]:
-            st.caption("Write at least one document.")
+            st.caption("Enter at least one document.")
             return None
     if "temperature" in api.uses:
         values |= _length_and_temperature(pane)
@@ -124,7 +124,7 @@ def _more(uses: frozenset[str], pane: str) -> dict[str, Any] | None:
             help="Shows how likely each token was.",
         )
     written: dict[str, Any] = {
-        "stop": _written("Stop strings, one a line", f"stop{pane}", inputs.stops),
+        "stop": _written("Stop strings, one per line", f"stop{pane}", inputs.stops),
         "schema": _written("JSON schema", f"schema{pane}", inputs.schema),
     }
     if "tools" in uses:

@@ -23,9 +23,9 @@ ACT_SECONDS, FAST_SECONDS = 70.0, 4.0
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make tour", description=__doc__)
     parser.add_argument("--fast", action="store_true", help="a few seconds for each act")
-    parser.add_argument("--port", type=int, default=8000, help="of the server (%(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="port of the server (%(default)s)")
     parser.add_argument(
-        "--dashboard-port", type=int, default=8501, help="of the dashboard (%(default)s)"
+        "--dashboard-port", type=int, default=8501, help="port of the dashboard (%(default)s)"
     )
     return parser.parse_args(arguments)
 
@@ -58,13 +58,15 @@ def main(arguments: list[str]) -> int:
                 print("Starting a simulated server and the dashboard ...", flush=True)
                 processes.start()
                 print(f"Open {processes.dashboard_url}/live and watch. Ctrl-C ends the tour.")
-                print(f"To operate (Admin, cancel): the key is {processes.operator_key}")
+                print(
+                    f"Admin key, to change settings and cancel requests: {processes.operator_key}"
+                )
                 asyncio.run(_play(processes, FAST_SECONDS if options.fast else ACT_SECONDS))
         except TourError as error:
             print(f"tour: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print("\nThe tour was ended.")
+            print("\nTour stopped.")
             return 130
     print("\nThat was the tour. Next: make serve, make dashboard (docs/dashboard.md).")
     return 0

@@ -129,8 +129,8 @@ async def _long_prompt(stage: Stage, seconds: float) -> str:
     if not watched.is_complete:
         raise TourError(f"the long prompt was not answered: {watched.status} {watched.error}")
     return (
-        f"{LONG_PROMPT_TOKENS:,} tokens were read; the longest pause of any other stream was "
-        f"{gap * 1e3:.0f} ms ({before * 1e3:.0f} ms before)"
+        f"{LONG_PROMPT_TOKENS:,} prompt tokens were computed; the longest pause of any other "
+        f"stream was {gap * 1e3:.0f} ms ({before * 1e3:.0f} ms before)"
     )
 
 
@@ -149,8 +149,8 @@ async def _kill(stage: Stage, seconds: float) -> str:
     await asyncio.sleep(max(0.0, shown - loop.time()))
     pause = _longest_gap(streams)
     return (
-        f"engine {pid} was killed under {len(streams)} streams; all of them continued to their end "
-        f"after a pause of {pause:.1f} s"
+        f"engine {pid} was killed with {len(streams)} streams running; all of them completed after "
+        f"a pause of {pause:.1f} s"
     )
 
 
@@ -159,30 +159,31 @@ ACTS = (
         "Twenty agents share a prefix",
         "Twenty coding agents work with the same 2,000-token instructions. They are computed once; "
         "every turn after that finds them in the prefix cache.",
-        "Live: most prompt tokens are cached. Requests: how many of each prompt's were.",
+        "Live: most prompt tokens are cached. Requests: how many of each prompt's tokens were.",
         "/live",
         _agents,
     ),
     Act(
         "One key floods the server",
-        "Bob starts 80 clients at once. Sequences wait, and the verdict says why. The agents "
-        "continue.",
-        "Live: the verdict and the waiting sequences. Requests: whose they are, and how long they "
+        "Bob starts 80 clients at once. Sequences wait, and the verdict says why. The agents keep "
+        "working.",
+        "Live: the verdict and the waiting sequences. Requests: who sent them, and how long they "
         "waited.",
         "/requests",
         _flood,
     ),
     Act(
         "A prompt of 110,000 tokens joins",
-        "It is read in pieces between the tokens of everybody else, so no stream that runs stops. "
-        "New turns wait until it is read.",
-        "Live: time between tokens stays flat. Requests: the long one, and which steps carried it.",
+        "It is computed in chunks between the tokens of the other streams, so no running stream "
+        "stalls. New turns wait until it is done.",
+        "Live: time between tokens stays flat. Requests: the long one, and the steps that computed "
+        "it.",
         "/live",
         _long_prompt,
     ),
     Act(
         "The engine is killed",
-        "kill -9, in the middle of it all. The next engine takes over every sequence with its "
+        "kill -9, under full load. The next engine takes over every sequence with its "
         "tokens; clients see a pause and nothing else.",
         "Live: the verdict, a mark on every chart, then tokens again. No stream fails.",
         "/live",

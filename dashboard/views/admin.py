@@ -31,7 +31,7 @@ def page() -> None:
     if found.operates:
         _orders(client)
     else:
-        st.caption("Only an operator can change something here.")
+        st.caption("Only operators can make changes here.")
     st.subheader("Settings")
     st.dataframe(
         [setting_row(setting) for setting in settings.settings],
@@ -121,7 +121,7 @@ def _orders(client: AdminClient) -> None:
             if st.button("Set level"):
                 _done(lambda: client.order("loglevel", level=level, seconds=minutes * 60.0))
         with st.popover("Incident bundle"):
-            st.markdown("The last hour as one zip file, without content of requests.")
+            st.markdown("The last hour as a zip file, without the content of requests.")
             # Made when it is clicked.
             st.download_button("Download", client.bundle, "quire-bundle.zip", "application/zip")
 

@@ -36,8 +36,8 @@ def _cache(found: Access, index: int) -> None:
     st.markdown(sentence_of(pool))
     st.html(drawing_of(pool))
     st.caption(
-        "One cell is one block, or one of several where the pool is large. Colored: held by a "
-        "request, outlined if several share it. Grey: cached for later requests. Faint: free."
+        "Each cell is a block; in a large pool, one of several. Colored: held by a request, "
+        "outlined if several share it. Grey: cached for later requests. Faint: free."
     )
     left, right = st.columns(2)
     with left:
@@ -47,9 +47,9 @@ def _cache(found: Access, index: int) -> None:
     with right:
         st.subheader("Shared prefixes")
         rows = prefix_rows(tree, pool.time)
-        _table(rows, "computed by", index, "No request has found a prefix yet.")
+        _table(rows, "computed by", index, "No prefix has been reused yet.")
         if tree.left_out:
-            st.caption(f"{count(tree.left_out)} less used prefixes are not shown.")
+            st.caption(f"{count(tree.left_out)} less-used prefixes are not shown.")
 
 
 def _table(rows: list[dict[str, Any]], request: str, index: int, otherwise: str) -> None:
@@ -63,7 +63,7 @@ def _table(rows: list[dict[str, Any]], request: str, index: int, otherwise: str)
         on_select="rerun",
         selection_mode=["single-row", "single-cell"],
         key=f"kv {request}",
-        alt="Choose a row to see the request.",
+        alt="Select a row to see the request.",
     )
     picked = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
     if picked and picked[0] < len(rows):
@@ -75,7 +75,7 @@ def _table(rows: list[dict[str, Any]], request: str, index: int, otherwise: str)
 def sentence_of(pool: KvMap) -> str:
     return (
         f"**{count(pool.active)}** of {count(pool.blocks)} blocks are held by requests, "
-        f"{count(pool.cached)} are cached, {count(pool.free)} are free. A block has "
+        f"{count(pool.cached)} are cached, {count(pool.free)} are free. A block holds "
         f"{pool.block_size} tokens. Since the engine's start, {count(pool.evictions)} cached "
         f"blocks were evicted and {count(pool.preemptions)} sequences preempted."
     )

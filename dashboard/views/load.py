@@ -29,9 +29,9 @@ _SENTENCES = {outcome.name: outcome.sentence for outcome in OUTCOMES}
 def page() -> None:
     found = admitted(one_server())
     st.caption(
-        "In a load run the server sends requests to itself as the key `loadtest`, arriving at "
-        "random; they are in *Requests*, too. It keeps only the run in progress or else the last "
-        "one, until its API worker restarts."
+        "During a load run the server sends requests to itself under the key `loadtest`, at random "
+        "intervals; they also appear in *Requests*. Only the current or the last run is kept, until "
+        "the API worker restarts."
     )
     try:
         report = found.client.load()
@@ -44,7 +44,7 @@ def page() -> None:
         if runs and st.button("Stop", icon=":material/stop:"):
             _carried_out(found.client.stop_load)
     else:
-        st.caption("Only an operator can start or stop a load run.")
+        st.caption("Only operators can start or stop a load run.")
     seconds = _RUNNING_REFRESH_SECONDS if runs else _IDLE_REFRESH_SECONDS
     st.fragment(_figures, run_every=seconds)(found.client, report.run)
 
@@ -67,7 +67,11 @@ def _form(client: AdminClient, report: LoadReport) -> None:
                 f"Seconds (1 to {MAX_LOAD_SECONDS})", 1, MAX_LOAD_SECONDS, 30, step=1
             )
             concurrency = st.number_input(
-                f"Most in flight (1 to {MAX_LOAD_CONCURRENCY})", 1, MAX_LOAD_CONCURRENCY, 32, step=1
+                f"Maximum in flight (1 to {MAX_LOAD_CONCURRENCY})",
+                1,
+                MAX_LOAD_CONCURRENCY,
+                32,
+                step=1,
             )
         # Not disabled while a run is in progress: Streamlit would drop a click made before the
         # page knew of it, and the server has a sentence for it.
@@ -95,7 +99,7 @@ def _figures(client: AdminClient, seen: LoadRun | None) -> None:
     if _identity(run) != _identity(seen):
         st.rerun()
     if run is None:
-        st.info("There was no load run since the server's API worker started.")
+        st.info("There has been no load run since the server's API worker started.")
         return
     st.markdown(plain_markdown(state_of(run)))
     if _runs(run):
@@ -120,10 +124,10 @@ def state_of(run: LoadRun) -> str:
     """Return what the run is or was, and how far it has come."""
     asked = (
         f"{run.profile}, {number(run.rate)} requests per second for {duration(run.seconds)}, "
-        f"{count(run.concurrency)} in flight at most"
+        f"at most {count(run.concurrency)} in flight"
     )
     if _runs(run) and run.elapsed > run.seconds:
-        progress = "all are sent; it waits for the last answers"
+        progress = "all sent; waiting for the last answers"
     else:
         progress = f"{duration(run.elapsed)} so far" if _runs(run) else duration(run.elapsed)
     return f"**{_STATES.get(run.state, run.state)}** ({progress}): {asked}."
@@ -155,7 +159,7 @@ def latency_rows(run: LoadRun) -> list[dict[str, Any]]:
     """Return one row for each latency, with its percentiles over the whole run."""
     measured = {
         "First token (TTFT)": run.ttft,
-        "Between tokens (ITL), mean of a request": run.itl,
+        "Between tokens (ITL), mean per request": run.itl,
         "Whole request": run.total,
     }
     return [

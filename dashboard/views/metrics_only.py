@@ -161,7 +161,7 @@ def _banner(view: View) -> None:
 def _age(view: View) -> str:
     if view.age is None:
         return "no data yet"
-    stale = "" if is_fresh(view) else ": these numbers are old"
+    stale = "" if is_fresh(view) else ": these numbers are out of date"
     return f"data {view.age:.0f} s old{stale}"
 
 
@@ -176,8 +176,8 @@ def _notes(reading: Reading) -> str:
     return "\n\n".join(
         [
             *ends,
-            f"Rates are taken over {RATE_SECONDS:.0f} s. Percentiles (≈) are interpolated within "
-            f"the buckets of a histogram, as PromQL does, over {QUANTILE_SECONDS:.0f} s. A line "
-            "stops where nothing was measured.",
+            f"Rates cover the last {RATE_SECONDS:.0f} s, percentiles (≈) the last "
+            f"{QUANTILE_SECONDS:.0f} s, interpolated within histogram buckets as in PromQL. A line "
+            "breaks where nothing was measured.",
         ]
     )

@@ -77,7 +77,7 @@ def _chat(asking: Asking) -> None:
 def _models(url: str, api_key: str) -> list[str] | str:
     """Names of the models, or why there are none, in words."""
     try:
-        return _listed(url, api_key) or "The server lists no model."
+        return _listed(url, api_key) or "The server lists no models."
     except httpx.TransportError as error:
         return server.unreachable(url, error)
     except server.RefusalError as error:

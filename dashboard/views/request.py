@@ -72,7 +72,7 @@ def _head(request: KeptRequest, found: Access, url: str) -> None:
             st.link_button("Trace", link, icon=":material/account_tree:")
         if command := curl_like(url, request):
             with st.popover("As curl", icon=":material/terminal:"):
-                st.caption(f"With this request's settings; put the text for {PROMPT}.")
+                st.caption(f"The settings are this request's; replace {PROMPT} with your text.")
                 st.code(command, language="bash")
     st.markdown(plain_markdown(" · ".join(fact for fact in facts if fact)))
     tokens = (
@@ -89,7 +89,7 @@ def _phases(request: KeptRequest) -> None:
         for phase in PHASES
         if phase.name in request.phases
     ]
-    words = " · ".join(spent) or "None was measured."
+    words = " · ".join(spent) or "No phase was measured."
     drawing = phase_bar(request.phases, width=1000)
     st.html(f'<img src="{drawing}" alt="{words}" style="width: 100%; height: 24px">')
     st.markdown(plain_markdown(words))

@@ -24,7 +24,7 @@ _MOST_ROWS_HIGH = 16
 _SORTS = {
     "-received": "newest first",
     "-total": "slowest first",
-    "-ttft": "latest first token",
+    "-ttft": "slowest first token",
     "-prompt_tokens": "longest prompt",
     "-output_tokens": "longest answer",
 }
@@ -83,7 +83,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         st.warning(plain_markdown(str(refusal)))
         return
     if not shown:
-        st.info("No request matches.")
+        st.info("No requests match.")
         return
     slowest = max(request.total for request in shown)
     chosen = st.dataframe(
@@ -94,7 +94,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         on_select="rerun",
         selection_mode=["single-row", "single-cell"],
         key="requests-table",
-        alt="Requests, one a row. Choose a row to see one in full.",
+        alt="Requests, one per row. Select a row for details.",
     )
     rows = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
     if rows and rows[0] < len(shown):

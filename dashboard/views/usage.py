@@ -41,7 +41,7 @@ def page() -> None:
     priced = prices(os.environ)
     table = totals(rows, by, priced)
     if not table:
-        st.info("No request ended in this time.")
+        st.info("No requests ended in this period.")
         return
     st.dataframe(
         table,
@@ -55,9 +55,9 @@ def page() -> None:
         hide_index=True,
         alt=f"Usage by {by}, most tokens first",
     )
-    st.caption("Days begin at midnight UTC. Point at the table for its CSV.")
+    st.caption("Days start at midnight UTC. Hover over the table to download it as CSV.")
     if priced is not None:
-        st.caption(f"Cost by the operator's prices per million tokens: {priced}.")
+        st.caption(f"Cost at the operator's prices per million tokens: {priced}.")
 
 
 def since(days: str, now: float) -> float:

@@ -24,7 +24,7 @@ def _installed_components() -> Iterator[None]:
 
 @pytest.fixture
 def closed_url() -> Iterator[str]:
-    """An address at which nothing listens: bound, so that nobody else gets it."""
+    """An address at which nothing listens: bound, so that no other process gets it."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"

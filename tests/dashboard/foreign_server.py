@@ -1,4 +1,4 @@
-"""An HTTP server that answers what it is told to: the servers that are not Quire, or are broken.
+"""An HTTP server with given answers: it plays servers that are not Quire, or are broken.
 
 What Quire itself does is tested against Quire.
 """

@@ -41,7 +41,7 @@ KEYS = ("alice", "bob", "carol")
 CLIENTS = 24
 SECONDS = 75.0
 ADMIN_KEY = "the-operator's-key"
-LAST_CHART = "What limited us"
+LAST_CHART = "What limited the server"
 DRAWN_MS = 3000
 TEXT = "You are a helpful assistant. Answer in one paragraph and cite the page you read it on. "
 
@@ -188,7 +188,7 @@ def of_all_pages(driver: Playwright) -> None:
         shots.take("phone", "live", LAST_CHART, size=(400, 860))
         shots.take("kv", "kv", "Shared prefixes")
         shots.take("requests", "requests", "Longest phase")
-        shots.take("usage", "usage", "Days begin at midnight UTC")
+        shots.take("usage", "usage", "Days start at midnight UTC")
         slowest = client.requests(state="ended", sort="-total", limit="1").requests[0]
         shots.take("request", f"request?id={slowest.request_id}&server=0", "Phases")
         engine = engine_of(server)
@@ -213,7 +213,7 @@ def of_few_slots(driver: Playwright) -> None:
         shots.take("idle", "live", "Idle")
         with load(server):
             time.sleep(SECONDS / 2)
-            shots.take("overload", "live", "Slots limit")
+            shots.take("overload", "live", "Limited by slots")
 
 
 def of_an_operator(driver: Playwright) -> None:

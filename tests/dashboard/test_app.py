@@ -81,4 +81,4 @@ def test_a_server_that_is_not_there_is_named(
     monkeypatch.setenv(SERVERS_VARIABLE, closed_url)
     text = words(AppTest.from_file(str(APP), default_timeout=60).run())
     assert "Unreachable" in text
-    assert f"Nothing answers at {closed_url}." in text
+    assert f"Could not connect to {closed_url}." in text

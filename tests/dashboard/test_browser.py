@@ -85,7 +85,7 @@ def test_stop_ends_the_answer_here_and_in_the_engine(
     page.get_by_role("button", name="Stop").click()
     until(lambda: running(quire) == 0, 30, "the abort")
     until(lambda: gone(quire) == before + 1, 30, "the outcome")
-    page.get_by_text("stopped before its end").first.wait_for()
+    page.get_by_text("stopped early").first.wait_for()
     page.get_by_text("HelloHelloHello").first.wait_for()
     assert page.get_by_role("button", name="Stop").count() == 0
 

@@ -1,4 +1,4 @@
-"""A chat as a person sees it: it follows its end, survives a reload, and tells true figures."""
+"""A chat as a person sees it: it follows its end, survives a reload, and shows true figures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ask(page: Page, question: str) -> None:
 
 
 def ask_and_wait(page: Page, question: str) -> Locator:
-    """What stands below the answer."""
+    """The text below the answer."""
     before = page.get_by_text("finish:").count()
     ask(page, question)
     page.get_by_text("finish:").nth(before).wait_for()
@@ -173,7 +173,7 @@ def test_an_answer_that_a_reload_cuts_is_stopped_and_kept(
     ask(page, "Hello")
     page.get_by_text("HelloHelloHello").first.wait_for()
     page.reload()
-    page.get_by_text("stopped before its end").first.wait_for()
+    page.get_by_text("stopped early").first.wait_for()
     page.get_by_text("HelloHelloHello").first.wait_for()
     until(lambda: quire.total("quire_sequences_running") == 0, 30, "the abort")
 

@@ -110,7 +110,7 @@ def test_the_key_is_gone_when_the_answer_has_ended(foreign: ForeignServer) -> No
 
 
 def held(thing: object) -> set[str]:
-    """All strings that are reachable from ``thing`` by attributes of our own classes."""
+    """All strings that are reachable from ``thing`` by attributes of our classes."""
     found: set[str] = set()
     todo, seen = [thing], set()
     while todo:
@@ -135,7 +135,7 @@ def test_a_refusal_is_told_in_the_servers_words(foreign: ForeignServer) -> None:
 def test_nothing_there_is_told(closed_url: str) -> None:
     answer = finished(Generation(closed_url, REQUEST))
     assert answer.ending is Ending.FAILED
-    assert answer.error == f"Nothing answers at {closed_url}."
+    assert answer.error == f"Could not connect to {closed_url}."
 
 
 @pytest.mark.parametrize(

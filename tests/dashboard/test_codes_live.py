@@ -1,4 +1,4 @@
-"""Copied code, run as it stands against a running server."""
+"""Copied code, run unchanged against a running server."""
 
 from __future__ import annotations
 

@@ -34,19 +34,19 @@ def test_what_health_says_is_shown(state: State) -> None:
 def test_an_engine_that_is_silent_with_work_is_called_so_before_health_notices() -> None:
     now = condition(view(silence=12.3, in_progress=20.0, running=20.0))
     assert (now.word, now.level) == ("Silent", Level.CRITICAL)
-    assert now.sentences == ("Engine silent for 12 s with 20 requests in hand.",)
+    assert now.sentences == ("Engine silent for 12 s with 20 requests in flight.",)
 
 
 def test_the_sentence_stays_when_health_has_noticed() -> None:
     now = condition(view(State.SILENT, "Too long.", silence=31.0, in_progress=1.0))
-    assert now.sentences == ("Engine silent for 31 s with 1 request in hand.",)
+    assert now.sentences == ("Engine silent for 31 s with 1 request in flight.",)
 
 
 @pytest.mark.parametrize(
     "known",
     [
         {"silence": 2.0, "in_progress": 20.0, "generated": 9.0},  # between two beats
-        {"silence": 12.0, "in_progress": 0.0},  # nobody is waiting for it
+        {"silence": 12.0, "in_progress": 0.0},  # no request waits for it
     ],
 )
 def test_silence_within_its_beat_or_without_work_is_no_alarm(known: dict[str, float]) -> None:
@@ -56,7 +56,7 @@ def test_silence_within_its_beat_or_without_work_is_no_alarm(known: dict[str, fl
 def test_an_older_server_whose_sequences_do_not_move_makes_no_progress() -> None:
     now = condition(view(running=20.0, in_progress=20.0, generated=0.0))
     assert (now.word, now.level) == ("No progress", Level.WARNING)
-    assert now.sentences == ("20 requests in progress, and no token for 10 s.",)
+    assert now.sentences == ("20 requests in flight, but no token for 10 s.",)
 
 
 def test_old_numbers_say_nothing_about_now() -> None:

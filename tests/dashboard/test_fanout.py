@@ -59,7 +59,7 @@ async def test_the_map_is_only_asked_for_by_those_who_draw_it(server: AdminServe
 
 async def test_browsers_are_told_why_there_is_no_feed(server: AdminServer, closed_url: str) -> None:
     assert data_of(await first(Fanout(3, closed_url, str))) == {
-        "away": f"Nothing answers at {closed_url}."
+        "away": f"Could not connect to {closed_url}."
     }
     assert "401" in str(data_of(await first(Fanout(3, server.url, str)))["away"])
 

@@ -145,13 +145,13 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         os.kill(pid, signal.SIGSTOP)
         try:
             live.get_by_text("Silent", exact=True).first.wait_for()
-            told = live.get_by_text(f"with {STREAMS} requests in hand").inner_text()
+            told = live.get_by_text(f"with {STREAMS} requests in flight").inner_text()
             silent = re.search(r"Engine silent for ([\d.]+) s", told)
             assert silent is not None
             assert float(silent[1]) <= 5  # the server's own count, when the page first says so
             text = live.locator(".quire-tiles").inner_text()
             assert "no traffic" not in text
-            assert f"{STREAMS} requests in progress" in text
+            assert f"{STREAMS} requests in flight" in text
             check(pages, "hung", wrong)
             until(lambda: fits(live), 10, "a page that fits")
         finally:
@@ -162,7 +162,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         live.get_by_text("Unreachable", exact=True).first.wait_for()
-        live.get_by_text("these numbers are old").first.wait_for()
+        live.get_by_text("these numbers are out of date").first.wait_for()
         check(pages, "down", wrong)
     assert wrong == {}
     assert said == []

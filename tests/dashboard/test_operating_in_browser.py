@@ -176,7 +176,7 @@ def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
                 page.get_by_role("main").get_by_role("button", name="Sign in").click()
                 page.locator(".tile").first.wait_for()
                 page.get_by_role("link", name="Load").click()
-                page.get_by_text("There was no load run").first.wait_for()
+                page.get_by_text("There has been no load run").first.wait_for()
                 assert page.get_by_role("button", name="Start").count() == operates
                 visitor.close()
     assert OPERATE not in (tmp_path / "log").read_text()

@@ -27,8 +27,8 @@ pytestmark = [
 PAGES = {
     "requests": "Longest phase",
     "kv": "Shared prefixes",
-    "usage": "Days begin at midnight UTC",
-    "load": "There was no load run",
+    "usage": "Days start at midnight UTC",
+    "load": "There has been no load run",
     "admin": "Settings",
     "request": "Phases",
 }

@@ -1,5 +1,5 @@
-"""What a visitor does in the playground, in Chromium, against a simulated engine that says what it
-is told to."""
+"""What a visitor does in the playground, in Chromium, against a simulated engine whose answers
+the test chooses."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ def test_each_api_answers_with_the_figures_of_the_servers_log_line(
 def test_embeddings_and_ranking_are_refused_in_the_servers_words(page: Page) -> None:
     choose(page, "API", "Embeddings")
     field = page.get_by_test_id("stChatInputTextArea")
-    playwright.expect(field).to_have_attribute("placeholder", "Texts, one a line")
+    playwright.expect(field).to_have_attribute("placeholder", "Texts, one per line")
     field.fill("one")
     field.press("Enter")
     page.get_by_text("The server refused (400)").wait_for()
     choose(page, "API", "Rerank")
-    page.get_by_text("Write at least one document.").first.wait_for()
+    page.get_by_text("Enter at least one document.").first.wait_for()
 
 
 def test_reasoning_is_open_while_it_grows_and_folded_after_with_the_servers_time(
@@ -166,7 +166,7 @@ def test_figures_grow_with_the_answer_and_it_can_be_stopped(
     field.press("Enter")
     page.get_by_text(re.compile(r"first token .* tok/s · [\d,]+ output tokens so far")).wait_for()
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.get_by_text("stopped before its end").first.wait_for()
+    page.get_by_text("stopped early").first.wait_for()
     until(lambda: server.total("quire_sequences_running") == 0, 30, "the abort")
 
 
@@ -241,7 +241,7 @@ def test_an_edited_message_begins_a_branch_and_one_can_go_back(page: Page) -> No
     ask(page, "First question")
     ask(page, "Second question")
     page.get_by_role("button", name="Edit").first.click()
-    box = page.get_by_role("textbox", name="The message")
+    box = page.get_by_role("textbox", name="Message")
     box.fill("Another question")
     box.press("Control+Enter")
     page.get_by_role("button", name="Send as a new branch").click()

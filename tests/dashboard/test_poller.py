@@ -1,4 +1,4 @@
-"""One poller a server: it stops when nobody looks, and outlives the server's restarts."""
+"""One poller a server: it stops when no one looks, and outlives the server's restarts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_while_the_server_is_away_it_says_so_and_keeps_what_it_knows(
     foreign.stop()
     until(lambda: poller.view().health.state is State.UNREACHABLE, 10, "the loss to show")
     view = poller.view()
-    assert view.problem == f"Nothing answers at {foreign.url}."
+    assert view.problem == f"Could not connect to {foreign.url}."
     assert view.latest is not None
     assert view.latest.running == 3
     age = view.age
@@ -142,8 +142,8 @@ def test_a_restarted_server_makes_no_negative_rate(
 @pytest.mark.parametrize(
     ("status", "content", "words"),
     [
-        (401, "{}", "/metrics answers 401 Unauthorized"),
-        (200, "<html>", "not in Prometheus' text format"),
+        (401, "{}", "/metrics returned 401 Unauthorized"),
+        (200, "<html>", "not in the Prometheus text format"),
         (200, "# TYPE other gauge\nother 1\n", "has no Quire metrics"),
     ],
 )

@@ -1,5 +1,5 @@
 """Quantiles out of buckets, where the answer can be worked out by hand. Agreement with
-Prometheus itself stands in test_promql.py."""
+Prometheus itself is tested in test_promql.py."""
 
 from __future__ import annotations
 

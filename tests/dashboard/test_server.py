@@ -38,10 +38,10 @@ def test_anything_but_http_is_refused(text: str) -> None:
     [
         ("ok", State.READY, ""),
         ("loading", State.LOADING, "weights 3/7"),
-        ("draining", State.DRAINING, "no new requests. weights 3/7"),
-        ("lost", State.FAILED, "Its engine is gone. weights 3/7"),
-        ("failing", State.FAILED, "again and again. out of memory weights 3/7"),
-        ("silent", State.SILENT, "been silent for too long. weights 3/7"),
+        ("draining", State.DRAINING, "accepts no new ones. weights 3/7"),
+        ("lost", State.FAILED, "The engine has exited. weights 3/7"),
+        ("failing", State.FAILED, "keeps failing. out of memory weights 3/7"),
+        ("silent", State.SILENT, "engine for too long. weights 3/7"),
     ],
 )
 def test_quire_says_its_state(status: str, state: State, words: str) -> None:
@@ -65,7 +65,7 @@ def test_of_another_server_the_status_has_to_do(status: int, state: State) -> No
 def test_a_server_that_is_not_there_is_unreachable(closed_url: str) -> None:
     with httpx.Client() as client:
         found = health(client, closed_url)
-    assert found == Health(State.UNREACHABLE, detail=f"Nothing answers at {closed_url}.")
+    assert found == Health(State.UNREACHABLE, detail=f"Could not connect to {closed_url}.")
     with pytest.raises(httpx.TransportError):
         list_models(closed_url, "")
 
@@ -76,9 +76,7 @@ def test_a_refusal_says_what_the_server_said() -> None:
         json={"error": {"message": "Too busy.", "type": "overloaded"}},
         headers={"retry-after": "3"},
     )
-    assert str(refusal(response)) == (
-        "The server refused (429): Too busy. It asks to try again in 3 s."
-    )
+    assert str(refusal(response)) == ("The server refused (429): Too busy. Retry after 3 s.")
 
 
 def test_a_refusal_without_words_still_is_a_sentence() -> None:

@@ -48,13 +48,13 @@ def test_an_idle_server_is_calm_and_says_that_there_is_no_traffic() -> None:
 @pytest.mark.parametrize("label", ["Generated", "Prompt", "First token", "Between", "Requests"])
 def test_rates_of_0_are_no_missing_traffic_while_requests_are_in_progress(label: str) -> None:
     shown = tile(label, in_progress=20.0, running=20.0)
-    assert "20 requests in progress" in shown.notes
+    assert "20 requests in flight" in shown.notes
     assert "traffic" not in " ".join(shown.notes)
 
 
 def test_a_gap_that_is_open_now_is_told_and_turns_the_tile_red() -> None:
     shown = tile("Between", in_progress=20.0, longest_gap=12.0)
-    assert shown.notes[0] == "none for 12 s"
+    assert shown.notes[0] == "no token for 12 s"
     assert shown.level is Level.CRITICAL
     assert tile("Between", longest_gap=0.02).level is Level.CALM
 
@@ -124,5 +124,5 @@ def test_what_is_shown_cannot_be_markup() -> None:
     drawn = as_html([Tile("<b>", "1 <i>", ("<script>",), Level.CRITICAL)], old=True)
     assert "<script>" not in drawn
     assert "<i>" not in drawn
-    assert "beyond a limit" in drawn
+    assert "over a limit" in drawn
     assert "quire-old" in drawn

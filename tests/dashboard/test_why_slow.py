@@ -28,7 +28,7 @@ def test_a_wait_for_kv_blocks_is_named_with_its_share() -> None:
         preemptions=2,
     )
     assert slow_because(request) == (
-        "It waited 6.10 s for KV cache blocks (62.0 % of its time); it was preempted 2 times."
+        "It waited 6.10 s for KV cache blocks (62.0 % of the total); it was preempted 2 times."
     )
 
 
@@ -38,22 +38,28 @@ def test_another_request_s_prompt_in_a_long_step_is_named() -> None:
         Neighbour(2.0, 0.2, 8200, 4, (Prefill("req_long", 8192),)),
     )
     request = kept(phases={"decode": 2.0}, total=2.0, neighbours=steps)
-    assert "a step of 200 ms, 4 sequences, with 8,192 prompt tokens of req_long" in slow_because(
+    assert "a step of 200 ms with 4 sequences and 8,192 prompt tokens of req_long" in slow_because(
         request
     )
+
+
+def test_a_step_with_one_sequence_is_in_the_singular() -> None:
+    step = Neighbour(2.0, 0.2, 8200, 1, (Prefill("req_long", 8192),))
+    request = kept(phases={"decode": 2.0}, total=2.0, neighbours=(step,))
+    assert "a step of 200 ms with 1 sequence and 8,192 prompt tokens" in slow_because(request)
 
 
 def test_a_refused_request_was_not_admitted() -> None:
     refused = kept(phases={"admit": 0.495}, total=0.5, outcome="refused:overloaded")
     assert slow_because(refused) == (
-        "It waited 495 ms to be admitted to the engine and never was (99.0 % of its time)."
+        "It waited 495 ms to be admitted to the engine and never was (99.0 % of the total)."
     )
     served = kept(phases={"admit": 0.495, "queue": 0.001}, total=0.5, outcome="stop")
     assert slow_because(served).startswith("It took 495 ms to be admitted to the engine (")
 
 
 def test_without_phases_nothing_is_made_up() -> None:
-    assert slow_because(kept(total=2.0)) == "No phase of it was measured."
+    assert slow_because(kept(total=2.0)) == "None of its phases was measured."
 
 
 @pytest.mark.parametrize("reason", PREFIX_MISS_REASONS)

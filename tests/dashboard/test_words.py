@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from dashboard.words import count, duration, number, percent, plain_markdown
 from tests.examples import examples
 
-# With raw HTML and without: what is no HTML to one is text to the other.
+# With raw HTML and without: what is not HTML to one is text to the other.
 PARSERS = [MarkdownIt("commonmark"), MarkdownIt("gfm-like", {"html": False, "linkify": False})]
 
 

@@ -163,8 +163,8 @@ PAGES = {
     "": "Healthy",
     "requests": "Longest phase",
     "kv": "Shared prefixes",
-    "usage": "Days begin at midnight UTC",
-    "load": "There was no load run",
+    "usage": "Days start at midnight UTC",
+    "load": "There has been no load run",
     "admin": "loglevel",
 }
 

@@ -127,8 +127,8 @@ def test_the_live_page_shows_what_promql_and_the_records_say(watched: Watched) -
     per_second = {name: number(value / MINUTE) for name, value in moved.items()}
     prompts = moved["computed"] + moved["cached"]
     expected = {
-        "Out, last minute": f"{per_second['out']} tok/s 0 % recomputed",
-        "In, last minute": f"{number(prompts / MINUTE)} tok/s "
+        "Output, last minute": f"{per_second['out']} tok/s 0 % recomputed",
+        "Input, last minute": f"{number(prompts / MINUTE)} tok/s "
         f"{number(moved['cached'] / prompts * 100)} % cached",
         "First token, p95": p95([one.ttft for one in records]),
         "Between tokens, p95": p95([one.itl_mean for one in records]),

@@ -1,4 +1,4 @@
-"""What is told of an answer's cost."""
+"""The line that shows an answer's cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_while_an_answer_grows_only_the_servers_count_is_told() -> None:
 
 def test_without_the_servers_timings_no_speed_is_told() -> None:
     ended = Answer(sent=0.0, chunks=3, ending=Ending.STOPPED, usage=Usage(4, 3))
-    assert cost(ended) == ("4 prompt tokens · 3 output tokens · stopped before its end")
+    assert cost(ended) == ("4 prompt tokens · 3 output tokens · stopped early")
 
 
 def test_reasoning_is_told_with_the_servers_seconds() -> None:

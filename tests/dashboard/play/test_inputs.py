@@ -29,7 +29,7 @@ def test_tools_are_read_in_each_apis_spelling(written: str) -> None:
         ('[{"name": " "}]', "Tool 1: the name is empty"),
         ("[\n  {]", "line 2, column 4"),
         ("[" * 60_000, "nested too deeply"),
-        (" " + "[" * 100_000, "at most 100,000 characters, not 100,001"),
+        (" " + "[" * 100_000, "at most 100,000 characters are allowed; there are 100,001"),
     ],
 )
 def test_what_is_wrong_with_tools_is_said(written: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""How much of a prompt was read is asked of the admin API, and not again where it is not told."""
+"""How much of a prompt was read is asked of the admin API, and not again where it is not known."""
 
 from __future__ import annotations
 

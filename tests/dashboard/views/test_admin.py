@@ -25,7 +25,7 @@ def _draw() -> None:
     from dashboard.access import remember_key
     from dashboard.views import admin
 
-    remember_key(0, os.environ["KEY_TYPED"])  # as the form does that asks for it
+    remember_key(0, os.environ["KEY_TYPED"])  # as the form does
     admin.page()
 
 
@@ -70,7 +70,7 @@ def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str])
 def test_a_viewer_sees_the_tables_and_no_controls(drawn: AppTest) -> None:
     assert not drawn.exception
     assert len(drawn.dataframe) >= 1
-    assert "Only an operator can change something here." in [one.value for one in drawn.caption]
+    assert "Only operators can make changes here." in [one.value for one in drawn.caption]
     assert not drawn.button
     assert not drawn.selectbox
     assert not drawn.number_input

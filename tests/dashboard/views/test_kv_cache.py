@@ -33,7 +33,7 @@ def test_shared_prefixes_and_blocks_are_shown(served: QuireServer) -> None:
     assert not before.exception
     assert [one.value for one in before.info] == [
         "No request holds a block.",
-        "No request has found a prefix yet.",
+        "No prefix has been reused yet.",
     ]
     common = "The same words at the start of each prompt. " * 20
     for end in ("One.", "Two.", "Three."):

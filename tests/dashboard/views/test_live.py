@@ -111,7 +111,7 @@ def test_it_fits_the_window_and_is_readable_and_the_console_is_silent(
 def test_figures_are_those_of_the_server(
     server: QuireServer, admin_port: int, dashboard: str, browser: Browser
 ) -> None:
-    """Percentiles of a minute stand still between two requests."""
+    """Percentiles of a minute do not change between two requests."""
     ask(server)
     page = opened(browser, f"{dashboard}/live", [])
 

@@ -34,11 +34,11 @@ def run(**changed: object) -> LoadRun:
 
 
 def test_the_state_says_what_was_asked_and_how_far_it_is() -> None:
-    asked = "chat, 2.00 requests per second for 30.0 s, 8 in flight at most."
+    asked = "chat, 2.00 requests per second for 30.0 s, at most 8 in flight."
     assert state_of(run(state="running", elapsed=12.0)) == f"**Running** (12.0 s so far): {asked}"
     assert state_of(run(elapsed=31.0)) == f"**Done** (31.0 s): {asked}"
     assert state_of(run(state="stopped", elapsed=5.0)).startswith("**Stopped** (5.00 s)")
-    assert "all are sent" in state_of(run(state="running", elapsed=30.5))
+    assert "all sent" in state_of(run(state="running", elapsed=30.5))
 
 
 def test_totals_tell_failures_from_answers_and_are_per_second() -> None:
@@ -172,7 +172,7 @@ def test_an_operator_stops_one_and_a_second_is_refused_in_the_server_s_words(
     server: QuireServer, admin: str, client: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = drawn(server, admin, OPERATE, monkeypatch)
-    client.start_load("chat", 5.0, 600, 8)  # by somebody else, after the page was drawn
+    client.start_load("chat", 5.0, 600, 8)  # by another operator, after the page was drawn
     press(page, "Start")
     with pytest.raises(AdminRefusalError) as refusal:
         client.start_load("chat", 5.0, 600, 8)
@@ -191,7 +191,7 @@ def test_a_viewer_sees_the_figures_and_no_controls(
     client.start_load("chat", 5.0, 600, 8)
     page = drawn(server, admin, READ, monkeypatch)
     assert "**Running**" in words(page)
-    assert "Only an operator" in words(page)
+    assert "Only operators" in words(page)
     assert {metric.label for metric in page.metric} == set(totals(last(client)))
     assert len(page.button) == len(page.number_input) == len(page.selectbox) == 0
 

@@ -1,4 +1,4 @@
-"""What stands below and beside the tiles, out of a reading."""
+"""The texts below and next to the tiles, from a reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_end_that_is_no_answer_is_explained(outcome: Outcome) -> None:
 
 
 def test_percentiles_are_said_to_be_those_of_buckets() -> None:
-    assert "interpolated within the buckets of a histogram" in metrics_only._notes(Server().read())
+    assert "interpolated within histogram buckets" in metrics_only._notes(Server().read())
 
 
 def test_every_group_of_outcomes_has_its_line() -> None:

@@ -1,4 +1,4 @@
-"""A beam search keeps what it may still tell, and shares what its beams have in common."""
+"""A beam search keeps what it may still return, and shares what its beams have in common."""
 
 from __future__ import annotations
 
@@ -147,4 +147,4 @@ def test_beams_share_their_beginnings() -> None:
     assert [node.token for node in children[1].chain()] == [5, 6]
     assert children[1].score == pytest.approx(-1.5)
     assert (two.is_ended, three.is_ended) == (False, True)
-    assert children[0].entry.packed == b""  # nobody asked for alternatives
+    assert children[0].entry.packed == b""  # no alternatives were requested

@@ -1,4 +1,4 @@
-"""A choice: from the tokens that arrive to the events that are told."""
+"""A choice: from the tokens that arrive to the events that are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run keeps a stream within bounds: readers get every byte once, and what nobody reads stops."""
+"""A run keeps a stream within bounds: readers get every byte once, and one without readers stops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def generation(tiny_model: Path) -> Generation:
 
 
 class Source:
-    """A stream that the test lets go on, event by event."""
+    """A stream that the test lets proceed, event by event."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Good and bad requests of every API, for whoever prepares them."""
+"""Good and bad requests of every API, for the tests that prepare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts or token ids to embed, cut where that is asked for, within the model's limits."""
+"""Texts or token ids to embed, truncated on request, within the model's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preparation processes are bounded in time and memory, and end when nobody wants their work."""
+"""Preparation processes are bounded in time and memory, and end when no one waits for their work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Each of a conversation's messages may ask for something else.
+# Each of a conversation's messages may need something else.
 TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.content == 'loop' %}"
@@ -128,7 +128,7 @@ async def test_the_next_job_does_not_wait_for_a_process_to_start(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", held)
     await leave(preparation, work, pid)
-    await until(lambda: bool(starting))  # before anybody asks for it
+    await until(lambda: bool(starting))  # before it is needed
     assert (await prepared(preparation, "hello")).generation.prompts
     may_start.set()
     await until(lambda: len(preparation.pids) > 1)
@@ -200,7 +200,7 @@ async def leave(
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name; none if there is no such process."""
+    """The fields of /proc/PID/stat after the name; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Texts to token ids and back, as clients ask for them."""
+"""Texts to token ids and back, as clients request them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.service.serving.by_hand import give_vectors, loaded, record, say, ser
 
 
 class Heard(NoTelemetry):
-    """What telemetry is told."""
+    """What telemetry receives."""
 
     def __init__(self) -> None:
         self.first: list[float | None] = []

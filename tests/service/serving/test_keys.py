@@ -1,4 +1,4 @@
-"""A key is known by its digest, from either header, and opens the door for nobody else."""
+"""A key is known by its digest, from either header, and admits no one else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body is prepared once somebody may enter, and its record says so whatever comes of it."""
+"""A body is prepared once its request is admitted, and its record says so whatever comes of it."""
 
 from __future__ import annotations
 

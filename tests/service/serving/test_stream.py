@@ -129,7 +129,7 @@ async def test_a_whole_answer_is_followed_until_all_of_it_is_there(followed: Fol
     await complete(followed.exchange, followed.generation, answer)  # type: ignore[arg-type]  # all it uses
     assert answer.seen == len(followed.generation.choices[0].tokens) > 0
     assert followed.exchange.record.first_token_time is not None
-    assert followed.exchange.record.outcome == ""  # for whoever sends it
+    assert followed.exchange.record.outcome == ""  # for the one that sends it
 
 
 async def test_a_whole_answer_of_a_failed_engine_is_an_error(followed: Followed) -> None:

@@ -160,7 +160,7 @@ def test_wherever_the_kill_comes_each_request_that_began_is_counted_once(path: P
         assert first_tokens <= sum(counted.values())
         assert list(after.open_requests) == []
         seen.append((sum(counted.values()), counted["m", "chat_completions", "stop"]))
-    # As time goes on, more requests have begun, and none of them is ever missing.
+    # As time passes, more requests have begun, and none of them is ever missing.
     assert seen == sorted(seen)
     assert {total for total, _ in seen} == {0, 1, 2, 3, 4}
     assert seen[-1] == (4, 1)

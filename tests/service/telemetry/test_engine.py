@@ -31,7 +31,7 @@ def test_every_counter_of_the_engine_reaches_its_series(telemetry: Telemetry) ->
         for total in metric.totals:
             labels = {label.name: str(total.value) for label in closed}
             found[total.field] = value(telemetry, metric, **labels)
-    del counted["steps"]  # which have a histogram; this only tells of a restart
+    del counted["steps"]  # which have a histogram; this only shows a restart
     assert found == counted
 
 
@@ -143,7 +143,7 @@ def test_the_last_messages_time_is_the_silence_ago(telemetry: Telemetry) -> None
 def test_steps_are_observed_by_phase_and_size(telemetry: Telemetry) -> None:
     telemetry.on_step(step(1.0, [1, 2]))
     telemetry.on_step(step(1.1, [1], phase=StepPhase.PREFILL, step_tokens=300, step_seconds=0.1))
-    telemetry.on_step(step(1.2, [], phase=None))  # an abort outside a step is no step
+    telemetry.on_step(step(1.2, [], phase=None))  # an abort outside a step is not a step
     assert value(telemetry, catalogue.STEP_SECONDS, "_count", phase="decode") == 1
     assert value(telemetry, catalogue.STEP_SECONDS, "_sum", phase="prefill") == pytest.approx(0.1)
     assert value(telemetry, catalogue.STEP_TOKENS, "_sum") == 302
@@ -154,7 +154,7 @@ def test_every_gap_between_tokens_of_a_sequence_is_an_observation(telemetry: Tel
     telemetry.on_step(step(1.000, [1, 2]))
     telemetry.on_step(step(1.004, [1, 2]))
     telemetry.on_step(step(1.014, [2], finished=[sequence(handle=2)]))
-    telemetry.on_step(step(1.020, [2]))  # a new sequence that bears the handle again: no gap
+    telemetry.on_step(step(1.020, [2]))  # a new sequence that has the same handle: no gap
     assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_count") == 3
     assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_sum") == pytest.approx(0.018)
     assert value(telemetry, catalogue.INTER_TOKEN_LATENCY, "_bucket", le="0.005") == 2

@@ -60,7 +60,7 @@ def test_a_new_engine_adds_to_what_the_ones_before_did(tmp_path: Path) -> None:
     hears(before, 7, generated=100)
     hears(before, 8)
     assert shown(before) == 100
-    hears(before, 8, generated=150)  # more than the first: only its identity tells
+    hears(before, 8, generated=150)  # more than the first: only its identity distinguishes them
     assert shown(before) == 250
     hears(successor(path), 9, generated=1)  # both are new
     assert shown(successor(path)) == 251

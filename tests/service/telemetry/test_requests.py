@@ -61,7 +61,7 @@ def every_number_of_the_engine(telemetry: Telemetry) -> dict[str, int]:
 
 
 def test_no_series_with_a_model_stands_at_zero_for_ever(telemetry: Telemetry) -> None:
-    """Whichever name is asked for, each series that exists for it moves; those of the engine exist
+    """Whichever name is requested, each series that exists for it moves; those of the engine exist
     under the first name only."""
     moved: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     totals = every_number_of_the_engine(telemetry)

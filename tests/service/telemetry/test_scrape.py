@@ -1,4 +1,4 @@
-"""The metrics page costs a bounded share of the event loop, whoever asks for it how often."""
+"""The metrics page costs a bounded share of the event loop, however often clients scrape it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_page_in_pieces_is_the_page(accept: str) -> None:
 
 
 def test_no_accept_header_makes_a_format_of_its_own() -> None:
-    """Or whoever makes up versions would put a page for each before everybody's next scrape."""
+    """Otherwise a client that makes up versions would delay every next scrape by a page for each."""
     metrics = MetricRegistry(["m"])
     plain = "text/plain;version=%s;escaping=allow-utf-8"
     accepts = [

@@ -19,7 +19,7 @@ from tests.service.request_records import answered
 
 
 class Exporting(IdentityTracer):
-    """Keeps what it is given; chooses by chance, and by the caller's flag where told to."""
+    """Keeps what it is given; chooses by chance, and by the caller's flag where configured."""
 
     def __init__(self, ratio: float) -> None:
         self._sampling = TraceSampling(ratio, follows_callers=True)
