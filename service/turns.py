@@ -1,9 +1,9 @@
-"""Takes turns at the event loop: work that nobody waits for token by token does a piece of a
-millisecond or two, then waits here for its next turn.
+"""Takes turns at the event loop: work that is not part of a stream does a piece of a millisecond or
+two, then waits here for its next turn.
 
-To yield to the event loop (``sleep(0)``) bounds what one such answer costs a stream, but not what a
-hundred of them do: each would do a piece in every round of the loop. Of all that wait here, one
-goes on in each round, in the order in which they came.
+Yielding to the event loop (``sleep(0)``) bounds what one such answer costs a stream, but not what a
+hundred of them cost: each would do a piece in every iteration of the loop. Of all that wait here,
+one continues in each iteration, in the order in which they came.
 """
 
 from __future__ import annotations
