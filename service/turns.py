@@ -9,12 +9,38 @@ one continues in each iteration, in the order in which they came.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from weakref import WeakKeyDictionary
+
+# Small pieces of work go together until they have taken so long.
+_TURN_SECONDS = 0.0005
 
 _Waiting = deque[asyncio.Future[None]]
 
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
+
+
+class Pace:
+    """Of one answer, whose turn has just begun."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + _TURN_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """True if it is time to let others go on."""
+        return time.monotonic() >= self._until
+
+    async def next(self) -> None:
+        """Wait for the next turn."""
+        await my_turn()
+        self._until = time.monotonic() + _TURN_SECONDS
+
+    async def rest(self) -> None:
+        """Wait for the next turn if this one is over. Call it after each piece of work."""
+        if self.is_over:
+            await self.next()
 
 
 async def my_turn() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from observability.admin_api import Mark, Series
 from observability.history import HISTORY, Coarse, Column
 from service.overview.ring import COLUMN_NUMBERS, HISTORY_SECONDS, Ring
-from service.turns import my_turn
+from service.turns import Pace
 
 MAX_VALUES = 40_000  # of one series answer: a longer step is used where there would be more
 MAX_MARKS = 200
@@ -117,10 +117,11 @@ class LastHour:
         steps = max(0, -(-(last + 1 - first) // each))
         oldest = self.ring.last_slot - HISTORY_SECONDS + 1
         values: dict[str, tuple[float | None, ...]] = {}
+        pace = Pace()
         lengths = self._lengths(first, steps * each, oldest)
         for column in columns:
             values[column.name] = self._aggregated(column, first, each, lengths)
-            await my_turn()
+            await pace.rest()
         start = first + offset
         return Series(start, each, values, self.marks(start, start + steps * each))
 

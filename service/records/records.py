@@ -20,7 +20,7 @@ from service.records.ordering import Ordering, Position
 from service.records.recent import RecentlyEnded
 from service.records.row import Row, row_of
 from service.telemetry.record import RequestRecord
-from service.turns import my_turn
+from service.turns import Pace
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_WINDOWS = 4
@@ -149,9 +149,10 @@ class Records:
         """
         rows, cursor = await self.rows(query)
         requests: list[KeptRequest] = []
+        pace = Pace()
         for at in range(0, len(rows), _REQUESTS_AT_ONCE):
             requests += [row.request() for row in rows[at : at + _REQUESTS_AT_ONCE]]
-            await my_turn()
+            await pace.rest()
         return RequestPage(tuple(requests), cursor)
 
     async def rows(self, query: RequestQuery) -> tuple[list[Row], str | None]:
@@ -160,10 +161,11 @@ class Records:
         ordering = Ordering.of(query)
         matches = matcher(query)
         page: list[tuple[Position, Row]] = []
+        pace = Pace()
         for piece in self._live_rows() if query.live else self._ended_rows():
             found = _keyed(filter(matches, piece), ordering)
             page = sorted(page + found, key=_key)[: ordering.limit + 1]
-            await my_turn()
+            await pace.rest()
         is_last = len(page) <= ordering.limit
         page = page[: ordering.limit]
         cursor = None if is_last else ordering.cursor(page[-1][0])

@@ -25,7 +25,7 @@ from service.store.place import StorePlace
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
 from service.telemetry.ended_requests import EndedRequests
-from service.turns import my_turn
+from service.turns import Pace
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Row
@@ -41,7 +41,7 @@ _USAGE_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 _MOST_AUDIT_ROWS = 1000  # that wait for the database
-_UNPACKED_AT_ONCE = 64
+_UNPACKED_AT_ONCE = 16
 _EXPORTED_AT_ONCE = 500
 # Queries at a time; more wait. Each takes a connection, which the writer needs, too.
 _MOST_QUERIES = 2
@@ -282,9 +282,10 @@ class RequestArchive:
             raise ArchiveQueryError(
                 f"The answer has more than {MAX_USAGE_ROWS} rows; choose a shorter time, or days."
             )
-        found = []
+        found, pace = [], Pace()
         for number, row in enumerate(rows):
-            await _breathe(number)
+            if number % _UNPACKED_AT_ONCE == 0:
+                await pace.rest()
             found.append(UsageRow(**row._mapping))
         return found
 
@@ -376,17 +377,12 @@ def _pieces(
     return parquet_pieces(columns, batches)
 
 
-async def _breathe(number: int) -> None:
-    """Let others have the event loop after every so many rows."""
-    if number % _UNPACKED_AT_ONCE == _UNPACKED_AT_ONCE - 1:
-        await my_turn()
-
-
 async def _unpacked(rows: Sequence[Row[Any]]) -> list[KeptRequest]:
     from service.store.packed_request import unpack_request
 
-    found = []
+    found, pace = [], Pace()
     for number, row in enumerate(rows):
-        await _breathe(number)
+        if number % _UNPACKED_AT_ONCE == 0:
+            await pace.rest()
         found.append(unpack_request(row.request_id, row.trace_id, row.record))
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from observability.admin_api import KeptRequest, PrefixReport, UsageRow
 from observability.phases import PHASES
-from service.turns import my_turn
+from service.turns import Pace, my_turn
 
 ExportValue = str | int | float | bool | None
 Batches = AsyncIterator[Sequence[Any]]
@@ -91,8 +91,10 @@ async def csv_pieces(columns: Sequence[ExportColumn], batches: Batches) -> Async
     """Yield a CSV file whose texts no spreadsheet takes for formulas."""
     yield _csv([[column.name for column in columns]])
     async for batch in batches:
+        await my_turn()
+        pace = Pace()
         for start in range(0, len(batch), _LINES_AT_ONCE):
-            await my_turn()
+            await pace.rest()
             rows = batch[start : start + _LINES_AT_ONCE]
             yield _csv([_safe(column.read(row)) for column in columns] for row in rows)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from service.turns import my_turn
+from service.turns import Pace, my_turn
 
 _ANSWERS, _PIECES = 50, 20
 
@@ -46,3 +47,23 @@ async def test_turns_come_in_order_and_one_that_gives_up_delays_nobody() -> None
     assert order == [1, 3, 4]
     async with asyncio.timeout(5):
         await my_turn()  # the queue is not stuck
+
+
+async def test_small_pieces_of_work_share_a_turn() -> None:
+    rounds = 0
+
+    async def stream() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(stream())
+    await my_turn()
+    pace, before, begun = Pace(), rounds, time.monotonic()
+    pieces = 0
+    while time.monotonic() < begun + 0.05:
+        pieces += 1
+        await pace.rest()
+    other.cancel()
+    assert before < rounds < pieces / 10

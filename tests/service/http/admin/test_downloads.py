@@ -23,13 +23,19 @@ def test_other_tasks_run_between_the_pieces() -> None:
 
     async def run() -> None:
         task = asyncio.create_task(other())
-        stream = paced(iter([b"a", b"b", b"c"]))
+        stream = paced(iter([letter * downloads._SENT_BYTES for letter in (b"a", b"b", b"c")]))
         while piece := await anext(stream, b""):
-            turns.append(piece.decode())
+            turns.append(piece[:1].decode())
         await task
 
     asyncio.run(run())
     assert turns.index("other") < turns.index("c")
+
+
+async def test_small_pieces_are_sent_together() -> None:
+    made = [piece async for piece in paced(iter([b"[", b"1", b"]"] * 3))]
+    assert b"".join(made) == b"[1]" * 3
+    assert len(made) < 9
 
 
 def test_a_file_has_its_name_and_is_not_cached() -> None:
