@@ -29,7 +29,7 @@ class Pace:
 
     @property
     def is_over(self) -> bool:
-        """True if it is time to let others go on."""
+        """True if it is time to let others continue."""
         return time.monotonic() >= self._until
 
     async def next(self) -> None:
