@@ -1,9 +1,9 @@
-"""Takes turns at the event loop: work that nobody waits for token by token does a piece of a
-millisecond or two, then waits here for its next turn.
+"""Takes turns at the event loop: a long answer that is no stream of tokens is made in pieces of
+a millisecond or two, and waits here for its turn between them.
 
 To yield to the event loop (``sleep(0)``) bounds what one such answer costs a stream, but not what a
 hundred of them do: each would do a piece in every round of the loop. Of all that wait here, one
-goes on in each round, in the order in which they came.
+continues in each round, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Pace:
 
     @property
     def is_over(self) -> bool:
-        """True if it is time to let others go on."""
+        """True if it is another's turn."""
         return time.monotonic() >= self._until
 
     async def next(self) -> None:

@@ -205,7 +205,7 @@ class RequestArchive:
             rows = list(self._audit)
             if rows:
                 refused = await self._database.write_audit([audit_values(row) for row in rows])
-                if refused:  # whoever wrote them must not stop all that is written after them
+                if refused:  # they must not stop all that is written after them
                     _log.warning("the database refused audit rows", rows=refused)
                 for _ in rows:
                     self._audit.popleft()
