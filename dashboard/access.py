@@ -17,6 +17,7 @@ from observability.admin_api import AdminScope
 OPERATORS_SETTING = "operators"
 _PROBE_SECONDS = 5.0
 _REMEMBERED_SECONDS = 12 * 3600.0
+_UNPROVEN_SECONDS = 60.0  # of a key that the server has not accepted yet
 _MOST_REMEMBERED = 1000
 
 
@@ -45,8 +46,17 @@ class Access:
         return self.standing is Standing.OPERATOR
 
 
-# Keys that visitors typed, by browser and server, so that a reload does not require them again.
-_typed: dict[tuple[str, str], tuple[float, str]] = {}
+@dataclass(slots=True)
+class _Typed:
+    """A key that a visitor typed. ``until``: it is forgotten, in monotonic seconds."""
+
+    key: str
+    until: float
+    is_proven: bool = False
+
+
+# By browser and server, so that a reload does not require them again.
+_typed: dict[tuple[str, str], _Typed] = {}
 _seen: set[str] = set()  # admin APIs that answered once
 
 
@@ -64,6 +74,7 @@ def access(index: int) -> Access:
     if standing in (Standing.VIEWER, Standing.OPERATOR):
         _seen.add(server.admin)
         feeds().learn_key(index, key)
+        _prove(server.admin)
         if signed_in and not is_operator(_groups(), _operators()):
             standing = Standing.VIEWER
     elif standing is Standing.ABSENT and server.admin in _seen:
@@ -81,11 +92,22 @@ def reader_of(url: str) -> AdminClient | None:
 
 
 def remember_key(index: int, key: str) -> None:
+    """Remember what this visitor typed, for longer once the server has accepted it. Strangers can
+    type keys without end: those that were never accepted are the first to be forgotten."""
     now = time.monotonic()
-    for name in [name for name, (until, _) in _typed.items() if until < now]:
+    for name in [name for name, typed in _typed.items() if typed.until < now]:
         del _typed[name]
-    if len(_typed) < _MOST_REMEMBERED:
-        _typed[this_browser(), feeds().servers[index].admin] = (now + _REMEMBERED_SECONDS, key)
+    if len(_typed) >= _MOST_REMEMBERED:
+        del _typed[min(_typed, key=lambda name: _typed[name].until)]
+    name = this_browser(), feeds().servers[index].admin
+    _typed[name] = _Typed(key, now + _UNPROVEN_SECONDS)
+
+
+def _prove(admin: str) -> None:
+    """The server has accepted what this visitor typed, if anything."""
+    typed = _typed.get((this_browser(), admin))
+    if typed is not None and not typed.is_proven:
+        typed.is_proven, typed.until = True, time.monotonic() + _REMEMBERED_SECONDS
 
 
 def is_operator(groups: Iterable[str], operators: str) -> bool:
@@ -121,8 +143,8 @@ def _operators() -> str:
 
 
 def _key_typed(index: int) -> str:
-    until, key = _typed.get((this_browser(), feeds().servers[index].admin), (0.0, ""))
-    return key if until > time.monotonic() else ""
+    typed = _typed.get((this_browser(), feeds().servers[index].admin))
+    return "" if typed is None or typed.until < time.monotonic() else typed.key
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

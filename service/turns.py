@@ -1,5 +1,5 @@
-"""Takes turns at the event loop: a long answer that is no stream of tokens is made in pieces of
-a millisecond or two, and waits here for its turn between them.
+"""Takes turns at the event loop: a long answer other than a stream of tokens is made in pieces
+of a millisecond or two, and waits here for its turn between them.
 
 To yield to the event loop (``sleep(0)``) bounds what one such answer costs a stream, but not what a
 hundred of them do: each would do a piece in every round of the loop. Of all that wait here, one

@@ -52,3 +52,21 @@ def test_only_members_of_the_named_group_operate() -> None:
     assert is_operator(["staff", "ops"], "ops")
     assert not is_operator(["staff"], "ops")
     assert not is_operator([""], "")
+
+
+def test_keys_that_strangers_type_push_out_none_that_the_server_accepted(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard.access, "_MOST_REMEMBERED", 10)
+    monkeypatch.setattr(dashboard.access, "_typed", {})
+    remember_key(0, KEY)
+    assert access(0).operates
+    for number in range(50):
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda n=number: f"stranger {n}")
+        remember_key(0, "wrong")
+    monkeypatch.setattr(dashboard.access, "this_browser", lambda: "another")
+    remember_key(0, READ_KEY)  # there is still room
+    assert access(0).standing is Standing.VIEWER
+    monkeypatch.setattr(dashboard.access, "this_browser", lambda: "one")
+    assert access(0).operates
+    assert len(dashboard.access._typed) <= 10
