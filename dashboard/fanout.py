@@ -20,14 +20,24 @@ _TIMEOUT = httpx.Timeout(5.0, connect=2.0)
 
 class Fanout:
     """``index``: the server's place in the settings, by which a browser distinguishes servers.
-    ``key``: called for each connection, since a visitor may have typed another one."""
+    ``key``: called for each connection, since a visitor may have typed another one. ``refused``:
+    called with a key that the server does not accept."""
 
-    def __init__(self, index: int, admin: str, key: Callable[[], str], *, kv: bool = False) -> None:
+    def __init__(
+        self,
+        index: int,
+        admin: str,
+        key: Callable[[], str],
+        *,
+        kv: bool = False,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._event = f"event: s{index}\n".encode()
         self._url = f"{admin}/admin/v1/feed"
         self._query = {"kv": "1"} if kv else {}
         self._admin = admin
         self._key = key
+        self._refused = refused
         self._queues: set[asyncio.Queue[bytes]] = set()
         self._task: asyncio.Task[None] | None = None
         self._last = b""
@@ -69,11 +79,14 @@ class Fanout:
     async def _follow(self, client: httpx.AsyncClient) -> str:
         """Pass on messages until the connection ends; return why it did."""
         self.connections += 1
+        key = self._key()
         try:
             async with client.stream(
-                "GET", self._url, params=self._query, headers=authorization(self._key())
+                "GET", self._url, params=self._query, headers=authorization(key)
             ) as response:
                 if response.is_error:
+                    if response.status_code in (401, 403):
+                        self._refused(key)
                     return f"{self._admin} returned status {response.status_code}."
                 async for message in _messages(response.aiter_bytes()):
                     self._send(message)

@@ -25,23 +25,33 @@ class Feeds:
 
     def __init__(self, servers: list[Server], key: str) -> None:
         self.servers = servers
-        self._keys = [key] * len(servers)
+        self._key = key
+        self._learned = [""] * len(servers)
         self._fanouts: dict[tuple[int, bool], Fanout] = {}
         self._kept: dict[tuple[int, int], tuple[float, bytes]] = {}
         self._locks: dict[tuple[int, int], asyncio.Lock] = {}
 
     def learn_key(self, index: int, key: str) -> None:
         """Use ``key``, which the server accepted, if there is none yet."""
-        self._keys[index] = self._keys[index] or key
+        self._learned[index] = self._learned[index] or key
+
+    def forget_key(self, index: int, key: str) -> None:
+        """The server no longer accepts ``key``: the next one that a visitor types is used."""
+        if self._learned[index] == key:
+            self._learned[index] = ""
 
     def key(self, index: int) -> str:
-        return self._keys[index]
+        return self._key or self._learned[index]
 
     def fanout(self, index: int, *, kv: bool) -> Fanout:
         name = (index, kv)
         if name not in self._fanouts:
             self._fanouts[name] = Fanout(
-                index, self.servers[index].admin, lambda: self._keys[index], kv=kv
+                index,
+                self.servers[index].admin,
+                lambda: self.key(index),
+                kv=kv,
+                refused=lambda key: self.forget_key(index, key),
             )
         return self._fanouts[name]
 
@@ -61,7 +71,7 @@ class Feeds:
             response = await client.get(
                 f"{self.servers[index].admin}/admin/v1/series",
                 params={"from": f"{minutes}m", "step": str(RANGES[minutes])},
-                headers=authorization(self._keys[index]),
+                headers=authorization(self.key(index)),
             )
             response.raise_for_status()
             return response.content[:_MOST_BYTES]

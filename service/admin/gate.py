@@ -37,7 +37,8 @@ class Actor:
 @dataclass(frozen=True, slots=True)
 class Approach:
     """What the gate looks at of a request. ``host``, ``origin``, ``site`` (Sec-Fetch-Site) and
-    ``authorization`` are the headers' values, empty if they are missing."""
+    ``authorization`` are the headers' values, empty if they are missing. ``is_forwarded``: a proxy
+    has added its headers."""
 
     method: str
     address: str
@@ -45,6 +46,7 @@ class Approach:
     origin: bytes = b""
     site: bytes = b""
     authorization: bytes = b""
+    is_forwarded: bool = False
 
     @property
     def needs(self) -> AdminScope:
@@ -129,6 +131,13 @@ def _keyless(approach: Approach, needed: AdminScope) -> Actor:
             403,
             "key",
             "Without --admin-key the admin API only serves clients on the server's own machine.",
+        )
+    if approach.is_forwarded:
+        raise ProblemError(
+            403,
+            "key",
+            "This request came through a proxy, whose clients may be on any machine; start the "
+            "server with --admin-key.",
         )
     if needed is AdminScope.OPERATE:
         raise ProblemError(

@@ -74,7 +74,7 @@ class Door:
         )
         state[CUT_CLIENT] = answer.cut
         if scope["method"] == "HEAD":
-            scope["method"] = HttpMethod.GET
+            scope["method"] = HttpMethod.GET.value
             answer.headless = True
             state[SERVER_SEND] = answer.send
         else:

@@ -21,11 +21,13 @@ import msgspec
 
 from observability.admin_api import KeptRequest
 from service.engine.submission import Submission
+from service.turns import my_turn
 
 BLOCK_TOKENS = 16
 MOST_SECONDS = 3600.0
 _MOST_REQUESTS = 100_000
 _MOST_BLOCKS = 4_000_000
+_MOST_NUMBERS = 1_000_000  # of different blocks: each takes some 160 bytes while it is recorded
 _MOST_PENDING_TOKENS = 8_000_000
 _BLOCKS_AT_ONCE = 500
 _DIGEST_BYTES = 12
@@ -63,9 +65,10 @@ class LoadTrace:
         self._numbers: dict[bytes, int] = {}
         self._salt = b""
         self._num_blocks = 0
-        self._pending: deque[tuple[_Traced, bytes, list[int]]] = deque()
+        self._pending: deque[tuple[str, bytes, list[int]]] = deque()
         self._pending_tokens = 0
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_recording(self) -> bool:
@@ -82,11 +85,22 @@ class LoadTrace:
         self._salt = secrets.token_bytes(16)
         self.left_out = 0
         self._began = time.time()
-        self.until = self._began + min(seconds, MOST_SECONDS)
+        lasts = min(seconds, MOST_SECONDS)
+        self.until = self._began + lasts
+        self._timer = asyncio.get_running_loop().call_later(lasts, self.stop)
 
     def stop(self) -> None:
         """End the recording; what was recorded can still be read."""
         self.until = min(self.until, time.time())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is None or self._task.done():
+            self._forget()  # else when all is hashed
+
+    def _forget(self) -> None:
+        """Forget what the numbers are made from."""
+        self._numbers, self._salt = {}, b""
 
     def submitted(self, submission: Submission) -> None:
         """Note a prompt; its blocks are hashed later, a few at a time."""
@@ -107,7 +121,7 @@ class LoadTrace:
         self._requests[submission.request_id] = traced
         # Prompts share blocks only where the prefix cache would.
         cache_salt = submission.caller.cache_salt(submission.cache_salt)
-        self._pending.append((traced, cache_salt.encode(), tokens))
+        self._pending.append((submission.request_id, cache_salt.encode(), tokens))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hash(), name="load-trace")
 
@@ -118,20 +132,31 @@ class LoadTrace:
 
     async def _hash(self) -> None:
         while self._pending:
-            traced, cache_salt, tokens = self._pending.popleft()
-            digest = blake2b(cache_salt, key=self._salt, digest_size=_DIGEST_BYTES).digest()
-            packed = array("q", tokens).tobytes()
-            size = BLOCK_TOKENS * 8
-            for number, at in enumerate(range(0, len(packed) - size + 1, size)):
+            request_id, cache_salt, tokens = self._pending.popleft()
+            traced = self._requests.get(request_id)
+            if traced is not None and not await self._number(traced.blocks, cache_salt, tokens):
+                self._requests.pop(request_id, None)
+                self.left_out += 1
+            self._pending_tokens -= len(tokens)
+            await my_turn()
+        if not self.is_recording:
+            self._forget()
+
+    async def _number(self, blocks: array[int], cache_salt: bytes, tokens: list[int]) -> bool:
+        """Append the numbers of a prompt's blocks. False: there are too many different ones."""
+        digest = blake2b(cache_salt, key=self._salt, digest_size=_DIGEST_BYTES).digest()
+        size, whole = BLOCK_TOKENS * 8, len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
+        for start in range(0, whole, _BLOCKS_AT_ONCE * BLOCK_TOKENS):
+            end = min(whole, start + _BLOCKS_AT_ONCE * BLOCK_TOKENS)
+            packed = array("q", tokens[start:end]).tobytes()
+            for at in range(0, len(packed), size):
                 block = digest + packed[at : at + size]
                 digest = blake2b(block, key=self._salt, digest_size=_DIGEST_BYTES).digest()
-                traced.blocks.append(self._numbers.setdefault(digest, len(self._numbers)))
-                if number % _BLOCKS_AT_ONCE == _BLOCKS_AT_ONCE - 1:
-                    await asyncio.sleep(0)
-            self._pending_tokens -= len(tokens)
-            await asyncio.sleep(0)
-        if not self.is_recording:
-            self._numbers, self._salt = {}, b""
+                blocks.append(self._numbers.setdefault(digest, len(self._numbers)))
+            if len(self._numbers) > _MOST_NUMBERS:
+                return False
+            await my_turn()
+        return True
 
     async def hashed(self) -> None:
         """Return when every prompt so far has its numbers."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dashboard.fanout import follow
 from dashboard.feeds import Feeds, feeds
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE, Server
 from tests.dashboard.admin_server import KEY, admin_server
@@ -22,6 +23,17 @@ def test_the_first_key_that_works_is_kept() -> None:
     known.learn_key(0, "one")
     known.learn_key(0, "two")
     assert known.key(0) == "one"
+
+
+async def test_a_key_that_the_server_no_longer_accepts_gives_way_to_the_next() -> None:
+    with admin_server() as server:
+        known = Feeds([Server("http://a:1", server.url)], "")
+        known.learn_key(0, "of yesterday")
+        messages = follow([known.fanout(0, kv=False)])
+        assert b"answers 401" in await anext(messages)
+        known.learn_key(0, KEY)
+        assert b"overview" in await anext(messages)
+        await messages.aclose()
 
 
 def test_a_server_has_one_feed_with_maps_and_one_without() -> None:

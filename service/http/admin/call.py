@@ -22,6 +22,11 @@ from service.http.body import read_body
 from service.http.scope import client_address, header
 from service.serving.services import Services
 
+# Added by proxies, which on the server's own machine have its address.
+_FORWARDED = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"}
+    | {b"x-real-ip", b"x-envoy-external-address", b"cf-connecting-ip", b"true-client-ip"}
+)
 ACTOR = "quire_admin_actor"  # key in the scope's state
 _MOST_BODY_BYTES = 64 * 1024
 
@@ -68,6 +73,8 @@ class AdminCall(Request[Any, Any, Any]):
             raise invalid(f"{error}.") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise invalid("The body is not JSON.") from None
+        except RecursionError:
+            raise invalid("The body is nested too deeply.") from None
 
     def audit(self, action: str, *, target: str = "", before: str = "", after: str = "") -> None:
         """Record a change that this request made."""
@@ -89,6 +96,7 @@ def approach_of(scope: Scope) -> Approach:
         origin=header(scope, b"origin"),
         site=header(scope, b"sec-fetch-site"),
         authorization=header(scope, b"authorization"),
+        is_forwarded=any(name in _FORWARDED for name, _ in scope["headers"]),
     )
 
 

@@ -14,6 +14,10 @@ from service.admin.problem import invalid
 
 _AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+# What ``float`` also takes: other scripts' digits, underscores, blanks.
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+# The year 5138. Beyond it no request has ended, and databases' integers overflow.
+_LATEST = 1e11
 _MOST_CHARS = 1024
 
 Parameters = Mapping[str, str]
@@ -40,8 +44,12 @@ def moment(query: Parameters, name: str, now: float | None = None) -> float | No
     if match is not None:
         return (time.time() if now is None else now) - int(match[1]) * _SECONDS[match[2]]
     value = _number(text)
-    if value is None or value < 0:
-        raise invalid(f"'{name}' must be epoch seconds, or how long ago: 30s, 5m, 2h, 7d.", name)
+    if value is None or not 0 <= value <= _LATEST:
+        raise invalid(
+            f"'{name}' must be epoch seconds, from 0 to {_LATEST:g}, or how long ago: 30s, 5m, "
+            "2h, 7d.",
+            name,
+        )
     return value
 
 
@@ -57,10 +65,7 @@ def number(query: Parameters, name: str, default: float, low: float, high: float
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    value = float(text) if _NUMBER.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
 
 

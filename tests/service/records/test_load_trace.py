@@ -11,6 +11,7 @@ from service.engine.submission import Submission
 from service.records import load_trace
 from service.records.load_trace import BLOCK_TOKENS, LoadTrace, TracedRequest
 from service.tenants.caller import ANYBODY
+from tests.service.store.stored import until
 
 
 def submission(request_id: str, tokens: list[int], salt: str = "") -> Submission:
@@ -97,3 +98,32 @@ async def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         trace.submitted(submission(str(number), [1] * (2 * BLOCK_TOKENS)))
     assert (trace.num_requests, trace.left_out) == (2, 2)
+
+
+async def test_too_many_different_blocks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_trace, "_MOST_NUMBERS", 2)
+    trace = LoadTrace()
+    trace.start(60)
+    for number in range(4):
+        trace.submitted(submission(str(number), [number] * BLOCK_TOKENS))
+        trace.ended(ended(str(number)))
+    assert len(await lines(trace)) == 2
+    assert (trace.num_requests, trace.left_out) == (2, 2)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_what_numbers_are_made_from_is_forgotten_with_the_recording(
+    is_stopped: bool,
+) -> None:
+    trace = LoadTrace()
+    trace.start(60 if is_stopped else 0.05)
+    trace.submitted(submission("one", [1] * BLOCK_TOKENS))
+    trace.ended(ended("one"))
+    await trace.hashed()
+    assert trace._salt
+    assert trace._numbers
+    if is_stopped:
+        trace.stop()
+    await until(lambda: not trace._salt)  # no further request comes
+    assert not trace._numbers
+    assert len(await lines(trace)) == 1

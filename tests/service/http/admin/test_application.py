@@ -6,6 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from service.http.admin.application import ADMIN_HANDLERS, AdminApp
@@ -195,3 +196,30 @@ def test_a_refused_change_is_audited_and_a_refused_look_is_not(
     )
     assert (newest["actor"], newest["result"]) == ("unknown", "refused: key")
     assert newest["action"] == "POST /admin/v1/drain"
+
+
+async def test_who_may_read_may_send_head(keyed: AdminApp, keyless: AdminApp) -> None:
+    reply = await ask(keyed, "HEAD", "/admin/v1/overview", key=READ)
+    assert (reply.status, reply.body) == (200, b"")
+    assert (await ask(keyless, "HEAD", "/admin/v1/overview")).status == 200
+
+
+@pytest.mark.parametrize(
+    "header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto"]
+)
+async def test_without_keys_a_proxy_on_this_machine_opens_nothing(
+    keyed: AdminApp, keyless: AdminApp, header: str
+) -> None:
+    headers = {header.lower(): "10.0.0.7"}
+    reply = await ask(keyless, "GET", "/admin/v1/overview", headers=headers)
+    assert reply.status == 403
+    assert "--admin-key" in reply.json()["detail"]
+    reply = await ask(keyed, "GET", "/admin/v1/overview", key=READ, headers=headers)
+    assert reply.status == 200
+
+
+async def test_a_deeply_nested_body_is_a_422(keyed: AdminApp) -> None:
+    body = msgspec.Raw(b'{"slo_ttft":%b%b}' % (b"[" * 30_000, b"]" * 30_000))
+    reply = await ask(keyed, "PATCH", "/admin/v1/settings", key=OPERATE, body=body)
+    assert reply.status == 422
+    assert "nested" in reply.json()["detail"]
