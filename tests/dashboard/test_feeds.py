@@ -30,7 +30,7 @@ async def test_a_key_that_the_server_no_longer_accepts_gives_way_to_the_next() -
         known = Feeds([Server("http://a:1", server.url)], "")
         known.learn_key(0, "of yesterday")
         messages = follow([known.fanout(0, kv=False)])
-        assert b"answers 401" in await anext(messages)
+        assert b"returned status 401" in await anext(messages)
         known.learn_key(0, KEY)
         assert b"overview" in await anext(messages)
         await messages.aclose()
