@@ -119,6 +119,7 @@ class LastHour:
         values: dict[str, tuple[float | None, ...]] = {}
         pace = Pace()
         lengths = self._lengths(first, steps * each, oldest)
+        await pace.next()
         for column in columns:
             values[column.name] = self._aggregated(column, first, each, lengths)
             await pace.rest()
