@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Container, Set
+from collections.abc import Callable, Container, Iterator, Set
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -31,6 +32,9 @@ from engine.step.step import (
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# The first of the prompts that are timed before the engine is ready.
+_SMALLEST_PROMPT = 64
 
 
 class Flight(msgspec.Struct, eq=False):
@@ -207,28 +211,59 @@ class Flights:
                 self._scheduler.rewind(item)
         return items
 
+    def calibrate(self, largest: int) -> None:
+        """Compute prompts of up to ``largest`` tokens, so that the pacer knows how long they take
+        before streams have to wait for one. Raises EngineDeadError."""
+        pacer = self._pacer
+        if pacer is None or not self.runner.info.generates:
+            return
+        size = _SMALLEST_PROMPT
+        while size <= min(largest, self._scheduler.max_sequence_len):
+            seconds, failure = _attempt(functools.partial(self._prompt_seconds, size))
+            if seconds is None:
+                logger.warning("prompts of %d tokens could not be timed: %s", size, failure)
+                return
+            pacer.observe(0, size, seconds)
+            size *= 2
+
+    def _prompt_seconds(self, size: int) -> float:
+        """Return how long a step with only a prompt takes, at the second time: the first may set
+        things up."""
+        seconds = 0.0
+        with self._trial(size) as plan:
+            for _ in range(2):
+                begin = self._clock()
+                self._execute(plan)
+                seconds = self._clock() - begin
+        return seconds
+
     def probe(self, doubt: Exception) -> None:
         """Compute a single token to find out whether the model runs at all. Raises
         EngineDeadError."""
         try:
-            blocks = self._scheduler.lend_blocks()
+            with self._trial(1) as plan:
+                self._execute(plan)
         except OutOfBlocksError:
             return  # sequences hold all blocks, and their own steps will show it
+        except Exception as error:
+            raise EngineDeadError(f"every step fails: {doubt}") from error
+
+    @contextmanager
+    def _trial(self, num_tokens: int) -> Iterator[StepPlan]:
+        """Lend blocks to a prompt that belongs to nobody. Raises OutOfBlocksError."""
         sequence = Sequence(
             uid=self._new_uid(),
-            request_id="probe",
-            token_ids=[0],
-            num_prompt_tokens=1,
+            request_id="trial",
+            token_ids=[0] * num_tokens,
+            num_prompt_tokens=num_tokens,
             params=NO_SAMPLING,
-            block_table=blocks,
+            block_table=self._scheduler.lend_blocks(num_tokens),
             embed=None if self.runner.info.generates else Embed(),
         )
         try:
-            self._execute(StepPlan((ScheduledSequence(sequence, 0, 1, completes=True),)))
-        except Exception as error:
-            raise EngineDeadError(f"every step fails: {doubt}") from error
+            yield StepPlan((ScheduledSequence(sequence, 0, num_tokens, completes=True),))
         finally:
-            self._scheduler.take_back(blocks)
+            self._scheduler.take_back(sequence.block_table)
             self.runner.forget(sequence.uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:

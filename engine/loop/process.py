@@ -180,6 +180,8 @@ class EngineProcess:
             ),
             on_planned=self._beats.planned,
         )
+        if runner.info.device.startswith("cuda"):  # elsewhere it takes long and says little
+            core.flights.calibrate(self._config.max_num_batched_tokens)
         leave_garbage_to_idle_moments()
         self._is_loading = False
         load_seconds = time.monotonic() - begin

@@ -2,10 +2,10 @@
 
 A step lasts as long as all its work, and each running stream gets one token from it: a large prompt
 chunk delays every stream's next token. So while streams run, a step's prompt tokens are limited
-such that it takes at most ``slowdown`` times as long as without them. The cost of a step is
-estimated from earlier ones: ``seconds = decodes' seconds + joining + cost * (prompt tokens - 1)``,
-where ``joining`` is the cost of a single prompt token: attending to a long context, or not being
-able to replay a recorded decode step.
+such that it takes at most ``slowdown`` times as long as without them. How long a step takes is read
+from earlier ones with about as many decodes (``engine.schedule.costs``). Beyond the largest of
+them it is estimated from their slope and from prompts that were computed alone, and tried in
+bounded steps: what a device does for free says nothing about where that ends.
 """
 
 from __future__ import annotations
@@ -14,94 +14,153 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import median_low
 
+from engine.schedule.costs import FORGOTTEN_AFTER, CostCurve, CostPoint, slope
+
 # Used until their cost is known: enough tokens to estimate it.
 _FIRST_TOKENS = 64
-# How often a step has no prompt tokens, as otherwise the cost of streams alone would never be known
+# How often a step has no prompt tokens, as otherwise the time of streams alone would never be known
 # under load.
 ALONE_EVERY = 64
-# How often a step with prompts has just one prompt token, to measure the joining cost; if all steps
-# have just one, how often one has two.
+# After this many steps, sizes that took too long may be tried again.
 LEARN_EVERY = 16
-# If joining alone exceeds the allowed time, the other tokens may still take this share of it. With
-# less, prompts would hardly progress; with more, streams would be delayed even further.
+# How much larger than any step that was fast enough the next one may be; after a still larger one
+# took too long, the second.
+_GROWTH = 2.0
+_CAREFUL_GROWTH = 1.25
+# After a step this much slower than allowed the next one is smaller, even if earlier ones of its
+# size were fast enough: a prompt with a longer context may have come.
+_TOO_SLOW = 1.1
+# Two such steps among so many, and what was learnt before them is forgotten: one step may be slow
+# for unrelated reasons.
+_TWICE_WITHIN = 3
+# If a single prompt token exceeds the allowed time (a long context, or because there is no recorded
+# step for it), the other tokens may still take this share of it. With less, prompts would hardly
+# progress; with more, streams would be delayed even further.
 _SHARE_OF_JOINING = 0.25
-# The weight of the newest step; decode times change slowly.
-_DECODE_WEIGHT = 0.2
-# A step may be slow for unrelated reasons: use the median of this many.
-_REMEMBERED = 3
-_UNBOUNDED = 1 << 30
+_REMEMBERED = 5
 
 
 @dataclass(slots=True)
-class _Decodes:
-    """The time of steps with about this many decodes, and the number of steps with prompts since it
-    was measured."""
+class _Company:
+    """What is known of steps with about this many decodes. ``mixed_since``: steps with prompts
+    since the decodes were last measured alone. ``newest``: prompt tokens and seconds of the newest
+    of these."""
 
-    seconds: float
+    alone: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     mixed_since: int = 0
+    mixed: CostCurve = field(default_factory=CostCurve)
+    newest: tuple[int, float] | None = None
+    too_slow_at: int = -(1 << 30)  # the last step that was much slower than allowed
 
+    def limit(self, slowdown: float) -> float:
+        """Return how long a step with prompts may take."""
+        alone, points = median_low(self.alone), self.mixed.points
+        limit = slowdown * alone
+        if points and points[0].tokens == 1 and points[0].seconds > limit:
+            limit = max(limit, alone + (1 + _SHARE_OF_JOINING) * (points[0].seconds - alone))
+        return limit
 
-@dataclass(slots=True)
-class _Cost:
-    """A cost in seconds as measured in the last steps, and the number of steps since the newest."""
-
-    newest: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    age: int = 0
-
-    @property
-    def seconds(self) -> float:
-        return median_low(self.newest)
-
-    def observe(self, seconds: float) -> None:
-        self.newest.append(max(seconds, 0.0))
-        self.age = 0
+    def observe(self, prompt_tokens: int, seconds: float, slowdown: float) -> None:
+        """Record a step with prompts."""
+        self.mixed_since += 1
+        curve = self.mixed
+        curve.observe(prompt_tokens, seconds)
+        self.newest = (prompt_tokens, seconds)
+        if seconds > _TOO_SLOW * self.limit(slowdown):
+            if curve.step - self.too_slow_at <= _TWICE_WITHIN:
+                curve.forget_before(self.too_slow_at)
+            self.too_slow_at = curve.step
 
 
 class PrefillPacer:
-    """Call ``budget`` before a step is planned, ``observe`` after it ran."""
+    """Call ``budget`` before a step is planned, ``observe`` after it ran. Another step may run
+    between the two."""
 
     def __init__(self, slowdown: float) -> None:
         """``slowdown``: above 1."""
-        self._share = slowdown - 1
-        self._decodes: dict[int, _Decodes] = {}  # by their number, in powers of two
-        self._joining = _Cost()
-        self._token = _Cost()
-
-    def budget(self, decodes: int) -> int:
-        """Return how many prompt tokens may join ``decodes`` (at least one) decodes."""
-        known = self._decodes.get(decodes.bit_length())
-        if known is None or known.mixed_since >= ALONE_EVERY:
-            return 0
-        if not self._token.newest:
-            return _FIRST_TOKENS
-        if not self._joining.newest or self._joining.age >= LEARN_EVERY:
-            return 1
-        joining, token = self._joining.seconds, self._token.seconds
-        spare = max(self._share * known.seconds - joining, _SHARE_OF_JOINING * joining)
-        tokens = 1 + (int(spare / token) if spare < token * _UNBOUNDED else _UNBOUNDED)
-        return 2 if tokens == 1 and self._token.age >= LEARN_EVERY else tokens
+        self._slowdown = slowdown
+        self._companies: dict[int, _Company] = {}  # by the number of decodes, in powers of two
+        self._prompts = CostCurve()  # alone
 
     def observe(self, decodes: int, prompt_tokens: int, seconds: float) -> None:
         """Record that a step of this much work took ``seconds``."""
-        size = decodes.bit_length()
-        known = self._decodes.get(size)
-        if not prompt_tokens:
-            if known is None:
-                self._decodes[size] = _Decodes(seconds)
-            else:
-                known.seconds += _DECODE_WEIGHT * (seconds - known.seconds)
-                known.mixed_since = 0
+        if not decodes:
+            if prompt_tokens:
+                self._prompts.observe(prompt_tokens, seconds)
             return
-        alone = 0.0
-        if decodes:
-            if known is None:  # planned when there were fewer
-                return
-            known.mixed_since += 1
-            alone = known.seconds
-        self._joining.age += 1
-        self._token.age += 1
-        if prompt_tokens == 1:
-            self._joining.observe(seconds - alone)
-        else:
-            joining = self._joining.seconds if self._joining.newest else 0.0
-            self._token.observe((seconds - alone - joining) / (prompt_tokens - 1))
+        size = decodes.bit_length()
+        company = self._companies.get(size)
+        if not prompt_tokens:
+            if company is None:
+                company = self._companies[size] = _Company()
+            company.alone.append(seconds)
+            company.mixed_since = 0
+        elif company is not None:  # else it was planned when there were fewer
+            company.observe(prompt_tokens, seconds, self._slowdown)
+
+    def budget(self, decodes: int) -> int:
+        """Return how many prompt tokens may join ``decodes`` (at least one) decodes."""
+        company = self._companies.get(decodes.bit_length())
+        if company is None or company.mixed_since >= ALONE_EVERY:
+            return 0
+        alone = median_low(company.alone)
+        limit = company.limit(self._slowdown)
+        curve = company.mixed
+        if not curve.points:
+            return self._first(decodes, limit - alone)
+        smallest = curve.points[0]
+        if limit > self._slowdown * alone and curve.step - smallest.step >= ALONE_EVERY:
+            return 1
+        tokens = self._fitting(decodes, curve, alone, limit)
+        if company.newest is not None and company.newest[1] > _TOO_SLOW * limit:
+            tried, took = company.newest
+            tokens = min(tokens, int(tried * (limit - alone) / (took - alone)))
+        if tokens > 1:
+            return tokens
+        beyond = [point.step for point in curve.points if point.tokens > 1]
+        is_known = beyond and curve.step - max(beyond) < LEARN_EVERY
+        return 1 if is_known or smallest.tokens > 1 else 2
+
+    def _first(self, decodes: int, spare: float) -> int:
+        """Return how many tokens to begin with. No step of this kind was measured yet."""
+        low, high = 1, _FIRST_TOKENS
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._prompt_seconds(decodes, 0, middle) <= spare
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _fitting(self, decodes: int, curve: CostCurve, alone: float, limit: float) -> int:
+        """Return the most tokens whose step, by what is known, takes at most ``limit``."""
+        fast = [CostPoint(0, alone, 0)]
+        slow: CostPoint | None = None  # but some time ago
+        for point in curve.points:
+            if point.seconds <= limit:
+                fast.append(point)
+            elif curve.step - point.step < LEARN_EVERY:
+                return fast[-1].tokens + int((limit - fast[-1].seconds) / slope(fast[-1], point))
+            elif slow is None:
+                slow = point
+        last = fast[-1]
+        if not last.is_measured:
+            return last.tokens
+        rate = max((slope(point, last) for point in fast[-3:-1]), default=0.0)
+        growth = _GROWTH
+        if slow is not None:
+            growth = _CAREFUL_GROWTH
+            if curve.step - slow.step < FORGOTTEN_AFTER:
+                rate = max(rate, slope(last, slow) / 2)
+        low, high = last.tokens, max(int(last.tokens * growth), last.tokens + 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            more = max(
+                rate * (middle - last.tokens), self._prompt_seconds(decodes, last.tokens, middle)
+            )
+            fits = last.seconds + more <= limit
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _prompt_seconds(self, decodes: int, tokens: int, more: int) -> float:
+        """Estimate by how much ``more`` prompt tokens, instead of ``tokens``, lengthen a step."""
+        prompts = self._prompts
+        return prompts.seconds(decodes + more) - prompts.seconds(decodes + tokens)

@@ -27,7 +27,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.messages import EngineCounters, PrefixMissReason, WaitingReason
-from engine.schedule.blocks import BlockCounts
+from engine.schedule.blocks import BlockCounts, OutOfBlocksError
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
@@ -147,7 +147,7 @@ class Scheduler:
         draft = _Draft(self.max_num_batched_tokens)
         self.prefix.misses.now = now
         prefilling = self._continue_decodes(draft, sitting_out)
-        if self._pacer is not None and draft.items:
+        if self._pacer is not None and draft.items and (prefilling or self._waiting):
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
         self._continue_prefills(draft, prefilling)
         self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
@@ -362,9 +362,14 @@ class Scheduler:
     def block_counts(self) -> BlockCounts:
         return self.pool.counts()
 
-    def lend_blocks(self) -> list[int]:
-        """Return the blocks that a sequence of one token needs. Raises OutOfBlocksError."""
-        return [self.pool.allocate()]
+    def lend_blocks(self, num_tokens: int = 1) -> list[int]:
+        """Return the blocks that a sequence of so many tokens needs. Raises OutOfBlocksError."""
+        count = self._num_blocks(num_tokens)
+        if count > self.pool.num_available:
+            raise OutOfBlocksError(
+                f"{count} KV-cache blocks are needed, {self.pool.num_available} are available"
+            )
+        return [self.pool.allocate() for _ in range(count)]
 
     def take_back(self, blocks: list[int]) -> None:
         """Release blocks that were lent."""

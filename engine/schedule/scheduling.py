@@ -64,8 +64,8 @@ class Scheduling(Protocol):
 
     def block_counts(self) -> BlockCounts: ...
 
-    def lend_blocks(self) -> list[int]:
-        """The blocks that a sequence of one token needs. Raises OutOfBlocksError."""
+    def lend_blocks(self, num_tokens: int = 1) -> list[int]:
+        """The blocks that a sequence of so many tokens needs. Raises OutOfBlocksError."""
         ...
 
     def take_back(self, blocks: list[int]) -> None:

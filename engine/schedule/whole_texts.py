@@ -102,7 +102,7 @@ class WholeTextScheduler:
     def block_counts(self) -> BlockCounts:
         return BlockCounts(0, 0, 0)
 
-    def lend_blocks(self) -> list[int]:
+    def lend_blocks(self, num_tokens: int = 1) -> list[int]:
         """Return no blocks, as none are needed."""
         return []
 

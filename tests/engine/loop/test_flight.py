@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import UNTOLD
+from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError
 from engine.messages import FinishReason
 from engine.step.step import DeviceLostError, StepPlan, StepResult
@@ -55,6 +56,48 @@ def test_a_model_that_runs_nothing_any_more_ends_the_engine() -> None:
     runner.broken = True
     with pytest.raises(EngineDeadError, match="the step failed"):
         core.step()
+
+
+class ReadyToServe:
+    """An engine whose time is that of its prompts, in milliseconds a token."""
+
+    def __init__(self, **settings: object) -> None:
+        self.runner = CheckingRunner(vocab_size=1000, max_model_len=600, **settings)  # type: ignore[arg-type]
+        self.core = EngineCore(
+            self.runner,
+            max_num_seqs=8,
+            max_num_batched_tokens=256,
+            max_decode_slowdown=1.6,
+            clock=self._clock,
+        )
+
+    def _clock(self) -> float:
+        return sum(plan.num_tokens for plan in self.runner.plans) / 1000
+
+
+def test_prompts_of_several_sizes_are_timed_before_the_first_request() -> None:
+    engine = ReadyToServe(num_kv_blocks=100)
+    engine.core.flights.calibrate(256)
+    # Twice each: the first may set things up.
+    sizes = [plan.num_tokens for plan in engine.runner.plans]
+    assert sizes == [64, 64, 128, 128, 256, 256]
+    assert engine.core.stats().kv_blocks_free == 100
+    assert len(set(engine.runner.forgotten)) == 3
+    pacer = engine.core.flights._pacer
+    assert pacer is not None
+    pacer.observe(8, 0, 0.020)
+    assert pacer.budget(8) == 12  # of 1 ms each: 1.6 times 20 ms
+
+
+def test_prompts_that_cannot_be_timed_keep_nobody_from_being_served() -> None:
+    for settings in ({"num_kv_blocks": 20}, {"num_kv_blocks": 100, "fail_steps": 1}):
+        engine = ReadyToServe(**settings)
+        engine.core.flights.calibrate(256)
+        assert len(engine.runner.plans) == (2 if "fail_steps" not in settings else 1)
+        assert engine.core.stats().kv_blocks_free == settings["num_kv_blocks"]
+        engine.core.connect(ALICE)
+        engine.core.add(ALICE, submit(1))
+        assert Listener(engine.core).finished[ALICE, 1].reason is FinishReason.LENGTH
 
 
 def test_a_lost_device_ends_the_engine_at_once() -> None:

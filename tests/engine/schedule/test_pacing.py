@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import mean
 
 import pytest
 
@@ -191,13 +195,15 @@ def test_prompts_make_progress_with_any_bound(slowdown: float) -> None:
         pacer.observe(4, tokens, 0.001 + tokens * 0.01)
 
 
-def test_prompt_tokens_that_cost_nothing_are_not_bounded() -> None:
+def test_prompt_tokens_that_cost_nothing_are_bounded_by_growth_alone() -> None:
     pacer = PrefillPacer(1.6)
     pacer.observe(4, 0, 0.001)
-    pacer.observe(4, 100, 0.001)
-    assert pacer.budget(4) == 1
-    pacer.observe(4, 1, 0.001)
-    assert pacer.budget(4) > 1_000_000
+    tried = [pacer.budget(4)]
+    while tried[-1] < 1_000_000:
+        pacer.observe(4, tried[-1], 0.001)
+        tried.append(pacer.budget(4))
+    assert all(after <= 2 * before for before, after in pairwise(tried))
+    assert len(tried) < 20
 
 
 def test_one_slow_step_is_forgotten_soon() -> None:
@@ -208,10 +214,14 @@ def test_one_slow_step_is_forgotten_soon() -> None:
         pacer.observe(8, 50, 0.015)
     usual = pacer.budget(8)
     assert usual == pytest.approx(50, abs=1)
-    pacer.observe(8, 1, 0.5)  # the machine did something else
-    assert pacer.budget(8) == usual
-    pacer.observe(8, 50, 0.5)
-    assert pacer.budget(8) == usual
+    for size in (1, 50):
+        pacer.observe(8, size, 0.5)  # the machine did something else
+        careful = pacer.budget(8)
+        assert 1 <= careful < usual
+        pacer.observe(8, careful, 0.010 + careful * 0.0001)
+        assert pacer.budget(8) == pytest.approx(usual, abs=1)
+        for _ in range(3):
+            pacer.observe(8, usual, 0.015)
 
 
 def test_slow_times_are_learnt_and_forgotten() -> None:
@@ -224,3 +234,98 @@ def test_slow_times_are_learnt_and_forgotten() -> None:
             if tokens == 1:
                 pacer.observe(8, 0, 0.010)
         assert pacer.budget(8) == pytest.approx(expected, abs=2)
+
+
+# --- the promise, on devices whose first tokens are free, or dear, or dear by the tile ------------
+
+SLOWDOWN = 1.6
+DECODE_SECONDS = {8: 0.005, 64: 0.009, 256: 0.020}
+RIDGE = 184  # rows that an H200 computes in the time of one
+ROW_SECONDS = 25e-6
+STAIR, STAIR_SECONDS = 128, 128 * 25e-6
+
+
+def flat_then_linear(decodes: int, prompt_tokens: int) -> float:
+    beyond = max(0, decodes + prompt_tokens - RIDGE) - max(0, decodes - RIDGE)
+    return DECODE_SECONDS.get(decodes, 0.0046) + ROW_SECONDS * beyond
+
+
+def linear(decodes: int, prompt_tokens: int) -> float:
+    return 0.005 + 0.0002 * decodes + 50e-6 * prompt_tokens
+
+
+def stepped(decodes: int, prompt_tokens: int) -> float:
+    stairs = -(-(decodes + prompt_tokens) // STAIR) - -(-max(1, decodes) // STAIR)
+    return DECODE_SECONDS.get(decodes, 0.0046) + STAIR_SECONDS * stairs
+
+
+@dataclass
+class PacedDevice:
+    """Steps of a device with this curve. ``ahead``: each is planned before the one before it has
+    been observed. ``noise``: of the times that are observed, as a share."""
+
+    curve: Callable[[int, int], float]
+    decodes: int
+    ahead: bool
+    noise: float = 0.0
+    calibrated: bool = False
+    granted: list[int] = field(default_factory=list)
+
+    def run(self, steps: int) -> None:
+        chance = random.Random(1)
+
+        def taken(decodes: int, prompt_tokens: int) -> float:
+            return self.curve(decodes, prompt_tokens) * (1 + self.noise * chance.gauss(0, 1))
+
+        pacer = PrefillPacer(SLOWDOWN)
+        for power in range(6, 12) if self.calibrated else ():
+            pacer.observe(0, 1 << power, taken(0, 1 << power))
+        unknown: list[tuple[int, float]] = []
+        for _ in range(steps):
+            tokens = min(2048, pacer.budget(self.decodes))
+            self.granted.append(tokens)
+            unknown.append((tokens, taken(self.decodes, tokens)))
+            if len(unknown) > self.ahead:
+                pacer.observe(self.decodes, *unknown.pop(0))
+
+    def slowdown(self, tokens: int) -> float:
+        return self.curve(self.decodes, tokens) / self.curve(self.decodes, 0)
+
+    @property
+    def allowed(self) -> int:
+        """The most tokens that keep the promise."""
+        return max(n for n in range(2048) if self.slowdown(n) <= SLOWDOWN)
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["waiting", "ahead"])
+@pytest.mark.parametrize("decodes", DECODE_SECONDS)
+@pytest.mark.parametrize("curve", [flat_then_linear, linear, stepped])
+@pytest.mark.parametrize(
+    ("calibrated", "noise"),
+    [(False, 0.0), (True, 0.0), (True, 0.03)],
+    ids=["not calibrated", "calibrated", "noisy"],
+)
+def test_the_promise_is_kept_after_ten_steps_and_used(
+    curve: Callable[[int, int], float], decodes: int, ahead: bool, calibrated: bool, noise: float
+) -> None:
+    device = PacedDevice(curve, decodes, ahead, noise, calibrated)
+    device.run(300)
+    later = device.granted[10:]
+    assert max(map(device.slowdown, later)) <= 1.2 * SLOWDOWN
+    # Steps without prompts, which measure the decodes alone, count as unused.
+    assert mean(later) >= 0.8 * device.allowed
+
+
+def test_a_prompt_whose_tokens_are_ten_times_as_dear_is_slowed_down_within_steps() -> None:
+    """As one behind a long context. And back again, when the next prompt begins."""
+    pacer = PrefillPacer(SLOWDOWN)
+    pacer.observe(8, 0, 0.005)
+    for token_seconds in (20e-6, 200e-6, 20e-6):
+        slowdowns = []
+        for _ in range(60):
+            tokens = pacer.budget(8)
+            seconds = 0.005 + tokens * token_seconds
+            slowdowns.append(seconds / 0.005)
+            pacer.observe(8, tokens, seconds)
+        assert sum(slowdown > 1.2 * SLOWDOWN for slowdown in slowdowns) <= 3
+        assert mean(slowdowns[30:]) > 1 + 0.8 * (SLOWDOWN - 1)
