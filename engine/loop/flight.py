@@ -250,7 +250,7 @@ class Flights:
 
     @contextmanager
     def _trial(self, num_tokens: int) -> Iterator[StepPlan]:
-        """Lend blocks to a prompt that belongs to nobody. Raises OutOfBlocksError."""
+        """Lend blocks to a prompt of no request. Raises OutOfBlocksError."""
         sequence = Sequence(
             uid=self._new_uid(),
             request_id="trial",

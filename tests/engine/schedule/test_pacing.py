@@ -317,7 +317,7 @@ def test_the_promise_is_kept_after_ten_steps_and_used(
 
 
 def test_a_prompt_whose_tokens_are_ten_times_as_dear_is_slowed_down_within_steps() -> None:
-    """As one behind a long context. And back again, when the next prompt begins."""
+    """As one after a long context is. And faster again when the next prompt begins."""
     pacer = PrefillPacer(SLOWDOWN)
     pacer.observe(8, 0, 0.005)
     for token_seconds in (20e-6, 200e-6, 20e-6):
