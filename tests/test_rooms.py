@@ -24,8 +24,8 @@ ORDER = {
         *("simulation", "loop", "__main__"),
     ),
     "service": (
-        *("version", "errors", "turns", "admin_keys", "tracing_settings"),
-        *("admin_settings", "archive_settings", "api_keys"),
+        *("version", "errors", "admin_keys", "tracing_settings", "admin_settings"),
+        *("archive_settings", "api_keys", "turns"),
         *("settings", "conversation", "served_model", "tenants", "supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),
