@@ -159,7 +159,7 @@ function showSlowest(state) {
   const title = element("b", "", "Slowest now");
   state.parts.slowest.replaceChildren(title, ...(parts.length ? parts :
     [element("span", "quiet", "nothing runs")]),
-  link(state, "/requests?since=5m&sort=-total", "Slowest of the last 5 minutes"));
+  link(state, "/requests?sort=slowest+first", "Slowest of the last 5 minutes"));
 }
 
 // --- charts -------------------------------------------------------------------------------------

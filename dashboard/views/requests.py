@@ -19,12 +19,13 @@ from observability.phases import PHASES
 
 REFRESH_SECONDS = 2.0
 _SINCE = ("5m", "15m", "1h", "24h", "7d")
+# By the words that the address has: Streamlit binds what an option shows, not the option.
 _SORTS = {
-    "-received": "newest first",
-    "-total": "slowest first",
-    "-ttft": "latest first token",
-    "-prompt_tokens": "longest prompt",
-    "-output_tokens": "longest answer",
+    "newest first": "-received",
+    "slowest first": "-total",
+    "latest first token": "-ttft",
+    "longest prompt": "-prompt_tokens",
+    "longest answer": "-output_tokens",
 }
 _ANY = "any"
 
@@ -49,20 +50,13 @@ def _filters() -> dict[str, str]:
             required=True,
         )
         since = st.selectbox("In the last", _SINCE, key="since", bind="query-params", width=110)
-        sort = st.selectbox(
-            "Order",
-            list(_SORTS),
-            key="sort",
-            bind="query-params",
-            format_func=lambda name: _SORTS[name],
-            width=190,
-        )
+        sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
         key = st.text_input("Key", key="key", bind="query-params", width=120)
         outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
         route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
         phases = [_ANY, *(phase.name for phase in PHASES)]
         phase = st.selectbox("Longest phase", phases, key="phase", bind="query-params", width=130)
-    query = {"state": state, "sort": sort, "key": key, "outcome": outcome}
+    query = {"state": state, "sort": _SORTS[sort], "key": key, "outcome": outcome}
     query |= {"route": "" if route == _ANY else route, "phase": "" if phase == _ANY else phase}
     return query if state == "live" else {**query, "since": since}
 
