@@ -28,6 +28,9 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
+# Pixels of a row of Streamlit's tables, and of the tallest table.
+_ROW = 35
+_MOST_HEIGHT = 640
 
 
 def page() -> None:
@@ -68,12 +71,16 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         st.warning(plain_markdown(str(refusal)))
         return
     if not shown:
-        st.info("No request matches.")
+        st.info(nothing_matches(query))
         return
     slowest = max(request.total for request in shown)
     chosen = st.dataframe(
         [row_of(request, slowest) for request in shown],
-        column_config={"phases": st.column_config.ImageColumn("phases", width="medium")},
+        column_config={
+            "request": st.column_config.TextColumn("request", width=130),
+            "phases": st.column_config.ImageColumn("phases", width=150),
+        },
+        height=min(_ROW * (len(shown) + 1) + 2, _MOST_HEIGHT),
         hide_index=True,
         on_select="rerun",
         selection_mode=["single-row", "single-cell"],
@@ -85,6 +92,23 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         del st.session_state["requests-table"]
         wanted = {"id": shown[rows[0]].request_id, "server": str(index)}
         st.switch_page(PAGES["request"], query_params=wanted)
+
+
+def nothing_matches(query: dict[str, str]) -> str:
+    """Say what there is none of, and what may find one."""
+    filters = ", ".join(name for name in ("key", "outcome", "route", "phase") if query[name])
+    if query["state"] == "live":
+        return (
+            f"No live request matches. Clear a filter ({filters})."
+            if filters
+            else "No request is being served now."
+        )
+    if filters:
+        return (
+            f"No request of the last {query['since']} matches. Choose a longer time, or clear a "
+            f"filter ({filters})."
+        )
+    return f"There was no request in the last {query['since']}. Choose a longer time."
 
 
 def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:

@@ -40,13 +40,17 @@ def page() -> None:
     priced = prices(os.environ)
     table = totals(rows, by, priced)
     if not table:
-        st.info("No request ended in this time.")
+        st.info("No request has ended in this time.")
         return
     st.dataframe(
         table,
         column_config={
+            **{
+                name: st.column_config.NumberColumn(name, format="localized")
+                for name in (one.replace("_", " ") for one in _SUMS)
+            },
             "share of tokens": st.column_config.ProgressColumn(
-                "share of tokens", format="percent", min_value=0, max_value=1
+                "share of tokens", format="%.1f %%", min_value=0, max_value=100
             ),
             "cost": st.column_config.NumberColumn("cost", format="%.2f"),
         },
@@ -76,7 +80,7 @@ def totals(rows: Iterable[UsageRow], by: str, priced: Prices | None = None) -> l
         {
             by: group or "–",
             **{name.replace("_", " "): total for name, total in sums[group].items()},
-            "share of tokens": tokens[group] / everything,
+            "share of tokens": 100 * tokens[group] / everything,
             **({} if priced is None else {"cost": _cost(sums[group], priced)}),
         }
         for group in sorted(sums, key=lambda group: (-tokens[group], group))

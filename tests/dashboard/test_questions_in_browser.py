@@ -136,13 +136,13 @@ def test_two_clicks_lead_to_why_a_prefix_missed(watched: Watched, page: Page) ->
     assert {reason for reason, _ in STORY} | {"off"} == set(PREFIX_MISS_REASONS)
     for reason, happens in STORY:
         happens(watched)
-        assert why_the_last_missed(watched, page).startswith(f"Stopped ({reason})"), reason
+        assert why_the_last_missed(watched, page).startswith(f"Why not more ({reason})"), reason
 
 
 @pytest.mark.parametrize("watched", ["no caching"], indirect=True)
 def test_two_clicks_say_that_caching_is_off(watched: Watched, page: Page) -> None:
     watched.ask(FIRST)
-    assert why_the_last_missed(watched, page).startswith("Stopped (off)")
+    assert why_the_last_missed(watched, page).startswith("Why not more (off)")
 
 
 def why_the_last_missed(watched: Watched, page: Page) -> str:

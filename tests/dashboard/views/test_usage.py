@@ -23,7 +23,7 @@ def test_the_one_who_used_most_comes_first_with_its_share() -> None:
     rows = [used("alice", 10, 10), used("bob", 30, 10), used("alice", 10, 30)]
     table = totals(rows, "key")
     assert [row["key"] for row in table] == ["alice", "bob"]
-    assert [row["share of tokens"] for row in table] == [0.6, 0.4]
+    assert [row["share of tokens"] for row in table] == [60, 40]
     assert table[0]["requests"] == 2
     assert totals([], "key") == []
 
