@@ -54,7 +54,8 @@ def prefix_sentence(prefix: PrefixReport) -> str:
     where = ""
     if prefix.at_message is not None:
         role = f" ({prefix.role})" if prefix.role else ""
-        where = f". The first one that was not is in message {prefix.at_message} of {prefix.messages}{role}"
+        which = f"message {prefix.at_message} of {prefix.messages}{role}"
+        where = f". The first one that was not is in {which}"
     return f"{found}. Why not more ({prefix.stopped}): {reason}{where}."
 
 
