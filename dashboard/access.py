@@ -149,7 +149,8 @@ def _probe(url: str, key: str, moment: int) -> tuple[Standing, str]:
         _, scope = AdminClient(url, key).overview()
     except AdminRefusalError as refusal:
         if refusal.status in (401, 403):
-            return Standing.STRANGER, str(refusal)
+            # Without a key the server's sentence is for programs, and the field says enough.
+            return Standing.STRANGER, str(refusal) if key else ""
         return Standing.ABSENT, str(refusal)
     operates = scope is AdminScope.OPERATE
     return Standing.OPERATOR if operates else Standing.VIEWER, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.access import Access, Standing, access, try_key, uses_oidc
+from dashboard.access import OPERATORS_SETTING, Access, Standing, access, try_key, uses_oidc
 from dashboard.feeds import feeds
 from dashboard.session import pick
 from dashboard.words import plain_markdown
@@ -29,6 +29,17 @@ def admitted(index: int) -> Access:
     return found
 
 
+def operators_only(what: str) -> None:
+    """Say that this visitor may not do ``what``, and how to become one who may."""
+    how = (
+        f"members of the group in `{OPERATORS_SETTING}`"
+        if uses_oidc()
+        else "those who sign in with an admin key of scope `operate` "
+        "(start the server with `QUIRE_ADMIN_KEY=operate:NAME=KEY`)"
+    )
+    st.caption(f"Only operators can {what}: {how}.")
+
+
 def sign_in(index: int, problem: str) -> None:
     """Ask for the admin key, or offer the sign-in that is configured."""
     if uses_oidc():
@@ -38,8 +49,9 @@ def sign_in(index: int, problem: str) -> None:
         st.markdown("**Sign in**")
         key = st.text_input("Admin key", type="password", autocomplete="off")
         st.caption(
-            f"The key that {feeds().servers[index].name} was started with (`--admin-key`). This "
-            "dashboard remembers it for twelve hours, for this browser only."
+            f"One of the keys that {feeds().servers[index].name} was started with "
+            "(`QUIRE_ADMIN_KEY`), without its `operate:NAME=`. This dashboard remembers it for "
+            "twelve hours, for this browser only."
         )
         if st.form_submit_button("Sign in", type="primary") and key.strip():
             problem = try_key(index, key.strip())

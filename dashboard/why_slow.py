@@ -27,6 +27,9 @@ def slow_because(request: KeptRequest) -> str:
     longest = max(phases, key=lambda name: phases[name])
     share = percent(min(1.0, phases[longest] / request.total))
     parts = [f"{_did(request, longest, phases[longest])} ({share} of the total)"]
+    if longest == "decode" and request.output_tokens > 1:
+        each = duration(phases[longest] / (request.output_tokens - 1))
+        parts.append(f"{count(request.output_tokens)} tokens, {each} apart on average")
     if longest in ("prefill", "decode") and (held := _held_up(request)):
         parts.append(held)
     if request.preemptions:
@@ -56,7 +59,8 @@ def prefix_sentence(prefix: PrefixReport) -> str:
 
 
 def gap_cause(request: KeptRequest, at: float, seconds: float) -> str:
-    """Return what happened in a gap that ended ``at``: what the request's record has of it."""
+    """Return what happened in a gap that ended ``at``, as far as the request's record has it: only
+    the longest steps are kept."""
     for event in request.events:
         if event.kind in (EventKind.PREEMPTED, EventKind.HANDED_OVER) and (
             at - seconds <= event.at <= at
@@ -65,7 +69,7 @@ def gap_cause(request: KeptRequest, at: float, seconds: float) -> str:
     for step in request.neighbours:
         if at - seconds - step.seconds <= step.at <= at + step.seconds:
             return _step(step, request.request_id)
-    return "not recorded"
+    return ""
 
 
 def _did(request: KeptRequest, phase: str, seconds: float) -> str:

@@ -52,6 +52,11 @@ def count(value: float) -> str:
     return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
 
 
+def in_full(value: float) -> str:
+    """A setting's value, which nothing may be left out of: ``0.001``, ``2``, ``1,000,000``."""
+    return f"{value:,.12g}" if abs(value) < 1e12 else f"{value:g}"
+
+
 def percent(ratio: float) -> str:
     return UNKNOWN if math.isnan(ratio) else f"{number(ratio * 100)} %"
 

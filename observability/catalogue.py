@@ -56,6 +56,9 @@ OTHER_MODEL = "other"
 OTHER_KEY = "other"
 """The ``key`` label of requests without an API key."""
 
+LOAD_TEST_KEY = "loadtest"
+"""The ``key`` label of requests that the server sends to itself in a load run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -95,7 +98,7 @@ class Metric:
 
 
 MODEL = Label("model")
-KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys
+KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys, and LOAD_TEST_KEY
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
 
@@ -360,8 +363,9 @@ KEY_TOKENS = Metric(
     "quire_key_tokens_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Tokens of ended and aborted requests by API key (its alias; other: without one): those of "
-    "prompts that the model computed, those found in the prefix cache, and generated ones.",
+    "Tokens of ended and aborted requests by API key (its alias; other: without one; loadtest: of "
+    "load runs): those of prompts that the model computed, those found in the prefix cache, and "
+    "generated ones.",
     (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(

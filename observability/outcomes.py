@@ -255,7 +255,7 @@ PREFIX_MISS_REASONS = {
     "diverged": "another prompt has the same beginning and continues differently",
     "evicted": "its blocks were needed for other sequences",
     "salt": "the same tokens are cached under another cache_salt",
-    "short": "all of it was found but for less than a block, or the last token",
+    "short": "what is left is less than a block, or the last token, which is always computed",
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",
 }

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 # What follows must not begin with "=", as the end of base64 does.
 _WITH_ALIAS = re.compile(r"([a-z0-9_-]{1,32})=([^=].*)", re.DOTALL)
-# "other" is what metrics call the rest, "key1" the first key without an alias.
-_RESERVED = re.compile(r"other|key[0-9]+")
+# "other" is what metrics call the rest, "loadtest" the server's own load runs, "key1" the first key
+# without an alias.
+_RESERVED = re.compile(r"other|loadtest|key[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from engine.options import OptionError, setting
+from observability.catalogue import LOAD_TEST_KEY
 from service.api_keys import ApiKey, api_keys
 from service.archive_settings import ArchiveSettings
 
@@ -374,6 +375,12 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
     def tenants(self) -> tuple[str, ...]:
         """Return the aliases of all keys, each once."""
         return tuple(dict.fromkeys(key.alias for key in self.keys))
+
+    @property
+    def counted_keys(self) -> tuple[str, ...]:
+        """Return the aliases whose usage is counted by name: those of all keys, and of load runs
+        where the admin API can start them."""
+        return (*self.tenants, LOAD_TEST_KEY) if self.admin else self.tenants
 
     def names(self, model_dir: Path) -> tuple[str, ...]:
         """Return the names by which clients may request the model; replies use the first."""

@@ -303,7 +303,7 @@ def make_telemetry(
             settings.names(Path(options.model_dir)),
             version=VERSION,
             tracer=make_tracer(os.environ, version=VERSION),
-            keys=settings.tenants,
+            keys=settings.counted_keys,
             log_clients=settings.log_clients,
             dropped_log_lines=lambda: writer.dropped,
             ledger_descriptor=ledger,

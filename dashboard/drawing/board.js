@@ -78,7 +78,8 @@ function tilesOf(overviews) {
         refused > received * 0.01 ? "warning" : "",
       note: refused || failed ? `${number(refused)} refused, ${number(failed)} failed` :
         "0 refused, 0 failed" },
-    { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100), unit: "%",
+    { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100),
+      unit: met === null ? "" : "%",
       level: met === null ? "" : met < 0.9 ? "critical" : met < 0.99 ? "warning" : "",
       note: met === null ? "no requests" : "lower of TTFT and ITL" },
   ];
@@ -97,6 +98,8 @@ function showTiles(state, overviews) {
     box.children[0].textContent = tile.label;
     box.children[1].replaceChildren(tile.value, element("span", "quiet", tile.unit));
     box.children[2].textContent = tile.note;
+    // A narrow tile cuts its note off.
+    box.title = `${tile.note}${tile.more || ""}`;
   });
 }
 
@@ -179,7 +182,7 @@ function showSlowest(state) {
   const title = element("b", "", "Slowest now");
   state.parts.slowest.replaceChildren(title, ...(parts.length ? parts :
     [element("span", "quiet", "nothing running")]),
-  link(state, "/requests?since=5m&sort=-total", "Slowest of the last 5 minutes"));
+  link(state, "/requests?since=5+min&sort=slowest+first", "Slowest of the last 5 minutes"));
 }
 
 // --- charts -------------------------------------------------------------------------------------
@@ -218,9 +221,10 @@ function drawAxes(pen, colors, box, top, unit, state) {
     const y = Math.round(box.bottom - share * (box.bottom - box.top)) + 0.5;
     pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
     pen.textAlign = "right"; pen.textBaseline = "middle";
-    if (unit !== "state") pen.fillText(written(unit === "count" && top < 4 ? "rate" : unit,
-      share * top), box.left - 4, y);
+    if (unit !== "state") pen.fillText(plainly(written(unit === "count" && top < 4 ? "rate" : unit,
+      share * top)), box.left - 4, y);
   }
+  if (!state.times.length) return;
   pen.textBaseline = "top"; pen.textAlign = "center";
   const ticks = Math.max(2, Math.floor((box.right - box.left) / 110));
   for (let tick = 0; tick < ticks; tick++) {
@@ -254,7 +258,9 @@ function drawStates(pen, box, state, values) {
 function drawLines(pen, box, state, chart, series, top) {
   const y = (value) => box.bottom - Math.min(value / top, 1.02) * (box.bottom - box.top);
   const floor = state.times.map(() => 0);
-  series.forEach((values, which) => {
+  const drawn = series.map((values, which) => [values, which]);
+  // The first line lies on top of the others where they are equal: an idle server is not all red.
+  (chart.stacked ? drawn : drawn.reverse()).forEach(([values, which]) => {
     pen.strokeStyle = pen.fillStyle = NAMES[chart.lines[which].color];
     pen.lineWidth = 1.5;
     if (chart.stacked) {
@@ -326,8 +332,8 @@ function drawChart(state, view, chart, colors) {
     most = Math.max(most, chart.stacked ? values.reduce((a, b) => a + b, 0) : Math.max(...values));
   });
   const near = limit && most > limit / 4;
-  const top = chart.unit === "state" ? 1 :
-    Math.max(most, near ? limit : 0, chart.unit === "seconds" ? 0.001 : 1) * (reach ? 1 : 1.08);
+  const high = Math.max(most, near ? limit : 0, chart.unit === "seconds" ? 0.001 : 1);
+  const top = chart.unit === "state" ? 1 : reach ? high : roundUp(high);
   const left = chart.unit === "state" ? 4 : 50;
   const box = { left, right: width - 4, top: 5, bottom: height - 16 };
   box.x = (time) => box.left + (time - state.from) / (state.until - state.from || 1) *
@@ -486,7 +492,7 @@ function build(state) {
   const age = element("span", "age quiet");
   band.setAttribute("role", "status");
   strip.hidden = true;
-  band.append(element("b", "", "…"));
+  band.append(element("b", "", "Reading"), element("span", "", "The first figures are on their way."));
   state.views = state.component.data.charts.map((chart) => {
     const box = element("div", "chart"), head = element("div", "head");
     const canvas = element("canvas"), legend = element("span", "legend");

@@ -51,6 +51,26 @@ function duration(seconds) {
   return lasting(seconds).join(" ").trim();
 }
 
+// The end of an axis: the next round number, so that its middle is one, too.
+function roundUp(value) {
+  if (!(value > 0)) return value;
+  const unit = Math.pow(10, Math.floor(Math.log10(value)));
+  return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= value * 0.999999) * unit;
+}
+
+// A verdict's sentence without the word that is its title already.
+function withoutTitle(title, sentence) {
+  const beginning = `${title}: `;
+  if (!sentence.startsWith(beginning)) return sentence;
+  const rest = sentence.slice(beginning.length);
+  return rest.charAt(0).toUpperCase() + rest.slice(1);
+}
+
+// Without zeros that say nothing: 1, 0.5, 2.5 ms.
+function plainly(written) {
+  return written.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+}
+
 function sinceWords(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;

@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
-from dashboard.signing_in import admitted, one_server
-from dashboard.words import duration, plain_markdown
+from dashboard.signing_in import admitted, one_server, operators_only
+from dashboard.words import duration, in_full, plain_markdown
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -31,7 +31,7 @@ def page() -> None:
     if found.operates:
         _orders(client)
     else:
-        st.caption("Only operators can make changes here.")
+        operators_only("make changes here")
     st.subheader("Settings")
     st.dataframe(
         [setting_row(setting) for setting in settings.settings],
@@ -51,13 +51,17 @@ def setting_row(setting: HotSetting) -> dict[str, Any]:
     """Return what the table shows of a setting."""
     return {
         "setting": setting.name,
-        "value": written(setting.value),
-        "default": written(setting.default),
+        "value": _written(setting.value),
+        "default": _written(setting.default),
         "allowed": allowed(setting),
         "unit": setting.unit,
         "changed by": setting.changed_by or "",
         "help": setting.help,
     }
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else in_full(value)
 
 
 def allowed(setting: HotSetting) -> str:
@@ -66,17 +70,10 @@ def allowed(setting: HotSetting) -> str:
         return ", ".join(setting.choices)
     low, high = setting.minimum, setting.maximum
     if low is not None and high is not None:
-        return f"{written(low)} to {written(high)}"
+        return f"{in_full(low)} to {in_full(high)}"
     if low is not None:
-        return f"at least {written(low)}"
-    return "any" if high is None else f"at most {written(high)}"
-
-
-def written(value: float | str) -> str:
-    """Return a setting's value as people write it: 2, 0.001, 1,000,000."""
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if value == round(value) else f"{value:g}"
+        return f"at least {in_full(low)}"
+    return "any" if high is None else f"at most {in_full(high)}"
 
 
 def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:

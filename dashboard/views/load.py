@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
-from dashboard.signing_in import admitted, one_server
+from dashboard.signing_in import admitted, one_server, operators_only
 from dashboard.words import UNKNOWN, count, duration, number, percent, plain_markdown
 from observability.admin_api import (
     MAX_LOAD_CONCURRENCY,
@@ -44,7 +44,7 @@ def page() -> None:
         if runs and st.button("Stop", icon=":material/stop:"):
             _carried_out(found.client.stop_load)
     else:
-        st.caption("Only operators can start or stop a load run.")
+        operators_only("start or stop a load run")
     seconds = _RUNNING_REFRESH_SECONDS if runs else _IDLE_REFRESH_SECONDS
     st.fragment(_figures, run_every=seconds)(found.client, report.run)
 

@@ -103,7 +103,8 @@ def event_rows(request: KeptRequest) -> list[dict[str, Any]]:
         if event.kind is EventKind.OUTPUT:
             what = f"token {count(event.value)}"
         elif event.kind is EventKind.GAP:
-            what = f"{duration(event.value)}: {gap_cause(request, event.at, event.value)}"
+            cause = gap_cause(request, event.at, event.value)
+            what = f"{duration(event.value)}: {cause}" if cause else duration(event.value)
         elif event.kind is EventKind.STALLED:
             what = f"{duration(event.value)} until the client read"
         name = event.kind.value.replace("_", " ")

@@ -18,15 +18,16 @@ from observability.outcomes import ROUTES
 from observability.phases import PHASES
 
 REFRESH_SECONDS = 2.0
-_SINCE = {"5m": "5 min", "15m": "15 min", "1h": "hour", "24h": "24 hours", "7d": "7 days"}
-_ROW_HEIGHT = 35
+_SINCE = {"5 min": "5m", "15 min": "15m", "hour": "1h", "24 hours": "24h", "7 days": "7d"}
+_ROW_HEIGHT = 35  # pixels
 _MOST_ROWS_HIGH = 16
+# By the words that the address has: Streamlit binds what an option shows, not the option.
 _SORTS = {
-    "-received": "newest first",
-    "-total": "slowest first",
-    "-ttft": "slowest first token",
-    "-prompt_tokens": "longest prompt",
-    "-output_tokens": "longest answer",
+    "newest first": "-received",
+    "slowest first": "-total",
+    "slowest first token": "-ttft",
+    "longest prompt": "-prompt_tokens",
+    "longest answer": "-output_tokens",
 }
 _ANY = "any"
 
@@ -51,29 +52,17 @@ def _filters() -> dict[str, str]:
             required=True,
         )
         since = st.selectbox(
-            "In the last",
-            list(_SINCE),
-            key="since",
-            bind="query-params",
-            format_func=lambda name: _SINCE[name],
-            width=110,
+            "In the last", list(_SINCE), key="since", bind="query-params", width=110
         )
-        sort = st.selectbox(
-            "Order",
-            list(_SORTS),
-            key="sort",
-            bind="query-params",
-            format_func=lambda name: _SORTS[name],
-            width=190,
-        )
+        sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
         key = st.text_input("Key", key="key", bind="query-params", width=120)
         outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
         route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
         phases = [_ANY, *(phase.name for phase in PHASES)]
         phase = st.selectbox("Longest phase", phases, key="phase", bind="query-params", width=130)
-    query = {"state": state, "sort": sort, "key": key, "outcome": outcome}
+    query = {"state": state, "sort": _SORTS[sort], "key": key, "outcome": outcome}
     query |= {"route": "" if route == _ANY else route, "phase": "" if phase == _ANY else phase}
-    return query if state == "live" else {**query, "since": since}
+    return query if state == "live" else {**query, "since": _SINCE[since]}
 
 
 def _table(found: Access, index: int, query: dict[str, str]) -> None:
@@ -83,12 +72,15 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         st.warning(plain_markdown(str(refusal)))
         return
     if not shown:
-        st.info("No requests match.")
+        st.info(nothing_matches(query))
         return
     slowest = max(request.total for request in shown)
     chosen = st.dataframe(
         [row_of(request, slowest) for request in shown],
-        column_config={"phases": st.column_config.ImageColumn("phases", width="medium")},
+        column_config={
+            "request": st.column_config.TextColumn("request", width=130),
+            "phases": st.column_config.ImageColumn("phases", width=150),
+        },
         hide_index=True,
         height=_ROW_HEIGHT * (1 + min(len(shown), _MOST_ROWS_HIGH)) + 3,
         on_select="rerun",
@@ -101,6 +93,23 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         del st.session_state["requests-table"]
         wanted = {"id": shown[rows[0]].request_id, "server": str(index)}
         st.switch_page(PAGES["request"], query_params=wanted)
+
+
+def nothing_matches(query: dict[str, str]) -> str:
+    """Say what there is none of, and what may find one."""
+    filters = ", ".join(name for name in ("key", "outcome", "route", "phase") if query[name])
+    if query["state"] == "live":
+        return (
+            f"No live request matches. Clear a filter ({filters})."
+            if filters
+            else "No request is being served now."
+        )
+    if filters:
+        return (
+            f"No request of the last {query['since']} matches. Choose a longer time, or clear a "
+            f"filter ({filters})."
+        )
+    return f"There was no request in the last {query['since']}. Choose a longer time."
 
 
 def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from observability.admin_api import (
 from service.admin.problem import ProblemError, invalid
 from service.telemetry.record import RequestRecord
 
-TENANT = "loadtest"
 # For requests still running when the last one has been sent.
 _PATIENCE_SECONDS = 60.0
 

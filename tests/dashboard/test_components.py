@@ -21,6 +21,35 @@ console.log(JSON.stringify(values.map((v) => [number(v), count(v), duration(v)])
 """
 
 
+def evaluated(expressions: list[str]) -> list[object]:
+    script = (
+        components._text("common.js") + f"console.log(JSON.stringify([{','.join(expressions)}]))"
+    )
+    assert NODE is not None
+    reply = subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True)
+    return list(json.loads(reply.stdout))
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_an_axis_ends_at_a_round_number_written_without_needless_zeros() -> None:
+    assert evaluated(["roundUp(1)", "roundUp(18113)", "roundUp(0.0021)", "roundUp(0)"]) == [
+        1,
+        20_000,
+        pytest.approx(0.003),
+        0,
+    ]
+    texts = ["0", "1.00", "0.500", "2.50 ms", "20,000", "100 ms", "10.0 s", "0.042 ms"]
+    assert evaluated([f'plainly("{text}")' for text in texts]) == [
+        *("0", "1", "0.5", "2.5 ms", "20,000", "100 ms", "10 s", "0.042 ms")
+    ]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_verdict_does_not_say_its_title_twice() -> None:
+    said = ['withoutTitle("Idle", "Idle: no request for 9 s.")', 'withoutTitle("A", "B: c.")']
+    assert evaluated(said) == ["No request for 9 s.", "B: c."]
+
+
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_numbers_are_written_as_in_words() -> None:
     chance = random.Random(7)

@@ -21,6 +21,7 @@ def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with admin_server() as server:
         monkeypatch.setenv(ADMIN_VARIABLE, server.url)
         page = AppTest.from_file(str(APP), default_timeout=60).run()
+        assert not any("Bearer" in caption.value for caption in page.caption)
         page.text_input[0].set_value("wrong")
         page.button[0].click().run()
         assert any("The admin key is wrong." in caption.value for caption in page.caption)

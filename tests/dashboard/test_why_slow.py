@@ -49,6 +49,14 @@ def test_a_step_with_one_sequence_is_in_the_singular() -> None:
     assert "a step of 200 ms with 1 sequence and 8,192 prompt tokens" in slow_because(request)
 
 
+def test_a_long_answer_says_how_many_tokens_and_how_fast() -> None:
+    request = kept(phases={"decode": 4.2}, total=4.2, output_tokens=211)
+    assert slow_because(request) == (
+        "Its answer took 4.20 s to generate (100 % of the total); 211 tokens, 20.0 ms apart on "
+        "average."
+    )
+
+
 def test_a_refused_request_was_not_admitted() -> None:
     refused = kept(phases={"admit": 0.495}, total=0.5, outcome="refused:overloaded")
     assert slow_because(refused) == (
@@ -69,7 +77,7 @@ def test_every_reason_of_a_miss_has_its_sentence(reason: str) -> None:
     assert text.startswith("16 of 64 prompt tokens were cached. ")
     assert PREFIX_MISS_REASONS[reason] in text
     assert "req_other" in text
-    assert text.endswith("at message 3 of 7 (tool).")
+    assert text.endswith(" The first one that was not is in message 3 of 7 (tool).")
 
 
 def test_a_gap_s_cause_is_what_happened_in_it() -> None:
@@ -79,4 +87,4 @@ def test_a_gap_s_cause_is_what_happened_in_it() -> None:
     )
     assert gap_cause(request, 2.5, 1.0) == "preempted"
     assert "req_long" in gap_cause(request, 9.0, 1.1)
-    assert gap_cause(request, 5.0, 0.5) == "not recorded"
+    assert gap_cause(request, 5.0, 0.5) == ""

@@ -60,6 +60,7 @@ def test_a_key_written_with_and_without_its_alias_is_one(plain: list[str]) -> No
     [
         (["bob=sk-a", "eve=sk-a"], "two aliases, 'bob' and 'eve'"),
         (["other=sk-a"], "'other' is reserved"),
+        (["loadtest=sk-a"], "'loadtest' is reserved"),
         (["sk-b", "key1=sk-a"], "'key1' is reserved"),
     ],
 )

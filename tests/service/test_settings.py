@@ -24,6 +24,11 @@ def test_tenants_are_the_aliases_of_keys_each_once() -> None:
     assert ServiceSettings().tenants == ()
 
 
+def test_load_runs_are_counted_by_name_where_they_can_be_started() -> None:
+    assert ServiceSettings(api_key=("team=a",)).counted_keys == ("team", "loadtest")
+    assert ServiceSettings(api_key=("team=a",), admin=False).counted_keys == ("team",)
+
+
 def test_keys_that_contradict_each_other_are_refused_without_quoting_them() -> None:
     with pytest.raises(OptionError, match="--api-key: one key has two aliases") as caught:
         ServiceSettings(api_key=("a=sk-secret",), priority_api_key=("b=sk-secret",))

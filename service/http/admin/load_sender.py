@@ -7,7 +7,8 @@ import hashlib
 import itertools
 from typing import Any
 
-from service.admin.load import TENANT, Send
+from observability.catalogue import LOAD_TEST_KEY
+from service.admin.load import Send
 from service.http.scope import CALLER, EXCHANGE, AsgiApp
 from service.serving.exchange import Exchange
 from service.telemetry.record import RequestRecord
@@ -16,7 +17,10 @@ from service.tenants.caller import Caller
 _PATH = "/v1/chat/completions"
 
 LOAD_CALLER = Caller(
-    owner=hashlib.sha256(TENANT.encode()).hexdigest(), alias=TENANT, shares=True, may_hurry=False
+    owner=hashlib.sha256(LOAD_TEST_KEY.encode()).hexdigest(),
+    alias=LOAD_TEST_KEY,
+    shares=True,
+    may_hurry=False,
 )
 
 
@@ -63,9 +67,9 @@ def _scope(body: bytes, number: int) -> dict[str, Any]:
             (b"host", b"localhost"),
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
-            (b"user-agent", TENANT.encode()),
+            (b"user-agent", LOAD_TEST_KEY.encode()),
         ],
-        "client": (TENANT, number),
+        "client": (LOAD_TEST_KEY, number),
         "server": ("localhost", 0),
         "state": {CALLER: LOAD_CALLER},
     }

@@ -191,7 +191,7 @@ def test_a_viewer_sees_the_figures_and_no_controls(
     client.start_load("chat", 5.0, 600, 8)
     page = drawn(server, admin, READ, monkeypatch)
     assert "**Running**" in words(page)
-    assert "Only operators" in words(page)
+    assert "Only operators can start or stop a load run: " in words(page)
     assert {metric.label for metric in page.metric} == set(totals(last(client)))
     assert len(page.button) == len(page.number_input) == len(page.selectbox) == 0
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dashboard.views.requests import row_of
+from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
 
 
@@ -19,6 +19,17 @@ def test_a_row_says_what_took_longest() -> None:
     assert (row["total"], row["longest phase"]) == ("4.00 s", "queue 3.50 s")
     assert row["prompt (cached)"] == "1,180 (1,024)"
     assert row["outcome"] == "stop"
+
+
+def test_an_empty_list_says_what_may_find_one() -> None:
+    query = {"state": "ended", "since": "5m", "key": "", "outcome": "", "route": "", "phase": ""}
+    assert nothing_matches(query) == ("There was no request in the last 5m. Choose a longer time.")
+    assert nothing_matches({**query, "key": "bob", "phase": "queue"}) == (
+        "No request of the last 5m matches. Choose a longer time, or clear a filter (key, phase)."
+    )
+    live = {**query, "state": "live"}
+    assert nothing_matches(live) == "No request is being served now."
+    assert nothing_matches({**live, "key": "x"}).endswith("Clear a filter (key).")
 
 
 def test_a_live_one_says_its_phase() -> None:

@@ -20,7 +20,14 @@ import openai
 import pytest
 from websockets.sync.client import connect
 
-from observability.admin_api import BUNDLE_FILES, EventKind, Frame, KeptRequest, RequestPage
+from observability.admin_api import (
+    BUNDLE_FILES,
+    EventKind,
+    Frame,
+    KeptRequest,
+    RequestPage,
+    UsageRows,
+)
 from service.proto.quire.v1 import quire_pb2 as pb
 from tests.service.grpc.clients import GrpcService
 from tests.service.running import until
@@ -301,6 +308,9 @@ def test_a_load_run_is_served_by_the_engine_as_its_own_tenant(service: AdminServ
     )
     assert len(page.requests) == run["sent"]
     assert sum(one.output_tokens for one in page.requests) == run["tokens_out"]
+    usage = msgspec.json.decode(service.admin("GET", "/usage?by=key&from=1h")[1], type=UsageRows)
+    tokens = sum(one.output_tokens for one in usage.rows if one.group == "loadtest")
+    assert tokens == run["tokens_out"]
 
 
 def test_nothing_that_was_said_is_in_any_answer(service: AdminService) -> None:
