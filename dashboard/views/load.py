@@ -30,8 +30,8 @@ def page() -> None:
     found = admitted(one_server())
     st.caption(
         "During a load run the server sends requests to itself under the key `loadtest`, at random "
-        "intervals; they also appear in *Requests*. Only the current or the last run is kept, until "
-        "the API worker restarts."
+        "intervals; they also appear in *Requests*. Only the current or the last run is kept, "
+        "until the API worker restarts."
     )
     try:
         report = found.client.load()

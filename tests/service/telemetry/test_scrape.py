@@ -96,7 +96,7 @@ def test_a_page_in_pieces_is_the_page(accept: str) -> None:
 
 
 def test_no_accept_header_makes_a_format_of_its_own() -> None:
-    """Otherwise a client that makes up versions would delay every next scrape by a page for each."""
+    """Otherwise a client that makes up versions would delay the next scrape by a page each."""
     metrics = MetricRegistry(["m"])
     plain = "text/plain;version=%s;escaping=allow-utf-8"
     accepts = [
