@@ -46,7 +46,7 @@ async def bundle(request: AdminCall) -> Response[bytes]:
         raise ProblemError(
             429,
             "bundle",
-            "Another bundle is being made; retry when it is.",
+            "Another bundle is being created; retry when it is done.",
             headers={"retry-after": "5"},
         )
     name = time.strftime("quire-%Y%m%d-%H%M%S.zip", time.gmtime())
