@@ -56,7 +56,7 @@ class ChatClient:
         self._headers = {"content-type": "application/json"}
         if api_key:
             if not (api_key.isascii() and api_key.isprintable()):
-                raise ValueError("the API key has characters other than printable ASCII")
+                raise ValueError("the API key contains characters other than printable ASCII")
             self._headers["authorization"] = f"Bearer {api_key}"
         self.timings = Timings()
 
@@ -89,7 +89,7 @@ class ChatClient:
                         timings.first_token = timings.total
                     yield piece
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ServerError(f"the stream broke: {error or type(error).__name__}") from error
+            raise ServerError(f"the stream failed: {error or type(error).__name__}") from error
         finally:
             connection.close()
 

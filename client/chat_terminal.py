@@ -40,7 +40,7 @@ def run(
         client = ChatClient(base_url, api_key)
         name = model or client.models()[0]
     except (ValueError, ServerError, IndexError) as error:
-        said = printable(str(error)) or "the server has no model"
+        said = printable(str(error)) or "the server lists no models"
         print(f"quire: {said}", file=sys.stderr)
         return 1
     options = {"model": name, "temperature": temperature, "max_tokens": max_tokens}

@@ -50,7 +50,7 @@ def read_trace(path: Path) -> list[TraceLine]:
     with path.open() as file:
         for number, text in enumerate(file, 1):
             if number > _MOST_REQUESTS:
-                raise ValueError(f"more than {_MOST_REQUESTS} lines; cut the file")
+                raise ValueError(f"more than {_MOST_REQUESTS} lines; shorten the file")
             try:
                 line = json.loads(text)
                 one = TraceLine(
@@ -61,7 +61,7 @@ def read_trace(path: Path) -> list[TraceLine]:
                     int(line.get("block_size", _DEFAULT_BLOCK)),
                 )
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"line {number} is not a request of a load trace") from error
+                raise ValueError(f"line {number} is not a valid line of a load trace") from error
             found.append(one)
     return sorted(found, key=lambda one: one.at)
 

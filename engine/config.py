@@ -56,7 +56,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             _MODEL,
             "Quantize weight matrices while loading. int8: one scale for every 64 inputs; "
-            "CPU only, float32 arithmetic, all decoders but GPT-2.",
+            "CPU only, float32 arithmetic, all decoders except GPT-2.",
         ),
     ] = "none"
     seed: Annotated[int, setting(_MODEL, "Seed of dummy weights.", ge=0, le=2**63 - 1)] = 0
@@ -82,7 +82,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             _HARDWARE,
             "Devices that share the model, each with a part of every layer: GPUs of this "
-            "machine (or processes on a CPU, to try it).",
+            "machine (or processes on a CPU, to try it out).",
             ge=1,
             le=64,
         ),
@@ -123,7 +123,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     max_num_seqs: Annotated[
-        int, setting(_BATCHING, "Most sequences in one step.", ge=1, le=4096)
+        int, setting(_BATCHING, "Maximum number of sequences in one step.", ge=1, le=4096)
     ] = 64
     max_num_batched_tokens: Annotated[
         int, setting(_BATCHING, "Token budget of one step.", ge=16, le=1_048_576)
@@ -155,18 +155,23 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_kv_blocks: (
         Annotated[
             int,
-            setting(_KV_CACHE, "KV-cache blocks; default: as memory allows.", ge=2, le=16_777_216),
+            setting(
+                _KV_CACHE,
+                "KV-cache blocks; default: as many as fit in memory.",
+                ge=2,
+                le=16_777_216,
+            ),
         ]
         | None
     ) = None
     kv_cache_memory: Annotated[
-        int, setting(_KV_CACHE, "Most bytes for the KV cache on a CPU.", ge=1 << 20)
+        int, setting(_KV_CACHE, "Maximum bytes for the KV cache on a CPU.", ge=1 << 20)
     ] = 1 << 30
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],
         setting(
             _KV_CACHE,
-            "What the KV cache holds. auto: the model's dtype; fp8: 8-bit floats (e4m3), "
+            "Data type of the KV cache. auto: the model's dtype; fp8: 8-bit floats (e4m3), "
             "which halve its memory and cost some precision.",
         ),
     ] = "auto"

@@ -123,7 +123,7 @@ KV_BLOCKS = Metric(
     "quire_kv_blocks",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "KV-cache blocks by state: free, cached (reusable prefix, held by none), active (in use).",
+    "KV-cache blocks by state: free, cached (reusable prefix, not in use), active (in use).",
     (MODEL, Label("state", ("free", "cached", "active"))),
 )
 KV_USAGE_RATIO = Metric(
@@ -146,7 +146,7 @@ PREFIX_MISS_TOKENS = Metric(
     "quire_prefix_miss_tokens_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Prompt tokens that the prefix cache lacked when their sequence was first admitted, by reason.",
+    "Prompt tokens not found in the prefix cache at their sequence's first admission, by reason.",
     (MODEL, Label("reason", tuple(PREFIX_MISS_REASONS))),
     totals=tuple(Total(f"prefix_missed_{reason}", reason) for reason in PREFIX_MISS_REASONS),
 )
@@ -185,8 +185,8 @@ GRAMMARS = Metric(
     "quire_grammars_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Grammars of constrained sequences: compiled, found compiled (cached), or failed, which ends "
-    "the sequence with an error.",
+    "Grammars of constrained sequences: compiled, reused (cached), or failed, which ends the "
+    "sequence with an error.",
     (MODEL, Label("result", ("compiled", "cached", "failed"))),
     totals=(
         Total("grammars_compiled", "compiled"),
@@ -198,7 +198,7 @@ GRAMMAR_SECONDS = Metric(
     "quire_grammar_seconds_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Time spent on grammars, parallel to engine steps: compiling them, and working out which "
+    "Time spent on grammars, in parallel with engine steps: compiling them, and computing which "
     "tokens they allow next (mask).",
     (MODEL, Label("work", ("compile", "mask"))),
     totals=(Total("grammar_compile_seconds", "compile"), Total("grammar_mask_seconds", "mask")),
@@ -241,23 +241,23 @@ ENGINE_READY = Metric(
     "quire_engine_ready",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "1 while /health says ok of the engine (a drain of the server aside), else 0.",
+    "1 while /health reports the engine as ok (whether or not the server is draining), else 0.",
     (MODEL,),
 )
 ENGINE_SILENCE_SECONDS = Metric(
     "quire_engine_silence_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Time since the engine's last message, of which one that is well sends at least one every two "
-    "seconds, also during a long step. No series before the first.",
+    "Time since the engine's last message. A healthy engine sends one at least every two seconds, "
+    "also during a long step. No series before the first.",
     (MODEL,),
 )
 OLDEST_WAITING_SECONDS = Metric(
     "quire_oldest_waiting_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "How long the sequence has waited that has waited longest for an engine to run it; 0 if none "
-    "waits.",
+    "How long the oldest waiting sequence has waited for an engine to run it; 0 if none is "
+    "waiting.",
     (MODEL,),
 )
 LONGEST_GAP_SECONDS = Metric(
@@ -265,7 +265,7 @@ LONGEST_GAP_SECONDS = Metric(
     MetricKind.GAUGE,
     Scope.ENGINE,
     "The longest time since the last token, over sequences that have begun to generate and have "
-    "not ended; 0 without such sequences.",
+    "not ended; 0 if there are no such sequences.",
     (MODEL,),
 )
 PREDICTED_WAIT_SECONDS = Metric(
@@ -273,7 +273,7 @@ PREDICTED_WAIT_SECONDS = Metric(
     MetricKind.GAUGE,
     Scope.ENGINE,
     "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
-    "Retry-After is made of it. No series while some wait and fewer than two have started.",
+    "Retry-After is derived from it. No series while some wait and fewer than two have started.",
     (MODEL,),
 )
 ENGINE_LOAD_SECONDS = Metric(
@@ -290,7 +290,7 @@ REQUESTS_RECEIVED = Metric(
     "quire_requests_received_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Requests whose headers were read. Route none: no route takes this path or method.",
+    "Requests whose headers were read. Route none: no route matches the path or method.",
     (ROUTE,),
 )
 REQUESTS = Metric(
@@ -363,16 +363,16 @@ KEY_TOKENS = Metric(
     "quire_key_tokens_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Tokens of ended and aborted requests by API key (its alias; other: without one; loadtest: of "
-    "load runs): those of prompts that the model computed, those found in the prefix cache, and "
-    "generated ones.",
+    "Tokens of ended and aborted requests by API key (its alias; other: no key; loadtest: load "
+    "runs): prompt tokens that the model computed (prompt) or the prefix cache had (cached), and "
+    "generated ones (output).",
     (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(
     "quire_request_preemptions",
     MetricKind.HISTOGRAM,
     Scope.MODEL,
-    "Preemptions a request went through.",
+    "Preemptions of a request, all its sequences together.",
     (MODEL,),
     PREEMPTION_COUNTS,
 )
@@ -392,8 +392,8 @@ EVENT_LOOP_HOLD_SECONDS = Metric(
     "quire_event_loop_hold_seconds",
     MetricKind.HISTOGRAM,
     Scope.PROCESS,
-    "CPU time that the event loop's thread used between two looks at it, which it takes about every"
-    " 20 ms while requests run.",
+    "CPU time that the event loop's thread used between two samples, taken about every 20 ms while "
+    "requests are running.",
     (),
     (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
     bulk=True,
@@ -402,8 +402,8 @@ LIMITED_SECONDS = Metric(
     "quire_limited_seconds_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Time by what limited the server, as the verdict of the admin API says it; all values together "
-    "are the time that an API worker ran.",
+    "Time by what limited the server, according to the admin API's verdict; the values add up to "
+    "the time that an API worker was running.",
     (Label("by", tuple(CONDITIONS)),),
 )
 TELEMETRY_DROPPED = Metric(
@@ -418,8 +418,8 @@ ADMIN_REQUESTS = Metric(
     "quire_admin_requests_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Requests to the admin API, by what they need a key for and how they ended. They are in no "
-    "other metric.",
+    "Requests to the admin API, by the scope that they require and how they ended. No other metric "
+    "counts them.",
     (
         Label("scope", ("read", "operate")),
         Label("result", ("done", "refused", "failed", "client_gone")),

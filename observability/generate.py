@@ -20,36 +20,40 @@ from observability.schema import SpanEvent
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
 _INTRODUCTION = """\
-# What Quire shows of itself
+# Metrics, spans and the request log line
 
 Written by `python -m observability.generate` (`make docs`) from `observability/catalogue.py`,
 `outcomes.py` and `schema.py`; a test fails when they differ.
 
 `GET /metrics` serves these metrics in the Prometheus text format, and in OpenMetrics (with
 exemplars: the trace id of a sampled request in the bucket it fell into) to scrapers that accept
-it. Series with closed label sets exist at 0 from the start; of `quire_requests_total` those of ends
-that can happen, once the model is loaded. Every bound that is a likely objective is an exact bucket
-bound, so that attainment is a ratio of two counters.
+it. Series with closed label sets exist at 0 from the start; those of `quire_requests_total` exist
+once the model is loaded, for the combinations that can occur. Likely objectives are exact bucket
+bounds, so that attainment is a ratio of two counters.
 
 Counters, histograms and exemplars survive the API worker: when it is killed, the next one continues
-them, and ends each request that was cut as `error:worker`
+them, and ends each request that was cut off as `error:worker`
 ([decision 8](decisions/0008-a-killed-worker-loses-no-count.md)). Counters that the engine keeps
 (tokens, preemptions, grammars) are exact across restarts of both, and are not shown before their
 value is known.
 
 Spans are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `_TRACES_ENDPOINT`) is set;
 `OTEL_EXPORTER_OTLP_PROTOCOL` (`http/protobuf`, the default, or `grpc`), `OTEL_TRACES_SAMPLER` and
-the other standard variables apply. Without an endpoint requests have trace ids all the same.
+the other standard variables apply. Requests have trace ids even without an endpoint.
 [Traces](traces.md) says which requests are traced, and what it costs.
+
+The scope of a metric says whose numbers it has: the API worker's (process), the engine's, under the
+model's first name (engine), or those of requests, under the name that each requested (model), or
+under `other` where that is not a served name (request).
 """
 
 
 _ALIASES = """
 With `--metrics-aliases vllm`, `/metrics` also has vLLM's names for what Quire measures, so that
-boards and autoscalers made for vLLM work. `model_name` is the model's first name, under which
-requests for its other names count too; `engine` is 0. Histograms have Quire's bounds. Where Quire
-does not measure a fact, its name is absent. `http_requests_total` has the first path of each API,
-and no requests whose client left.
+boards and autoscalers made for vLLM work. `model_name` is the model's first name, which also counts
+requests for its other names; `engine` is 0. Histograms have Quire's bounds. Names of what Quire
+does not measure are absent. `http_requests_total` has the first path of each API, and leaves out
+requests whose client left.
 """
 
 
@@ -58,7 +62,9 @@ def page() -> str:
     parts = [
         _INTRODUCTION + "\n",
         "## Metrics\n",
-        _table(("Metric", "MetricKind", "Labels", "Meaning"), map(_metric_row, catalogue.METRICS)),
+        _table(
+            ("Metric", "Kind", "Scope", "Labels", "Meaning"), map(_metric_row, catalogue.METRICS)
+        ),
         "\n### Histogram bounds\n",
         _table(
             ("Metric", "Upper bounds"),
@@ -77,9 +83,9 @@ def page() -> str:
         ),
         "\n### Phases\n",
         "\nWhere a request's time goes: label values of `quire_phase_seconds`, names of spans "
-        "and, followed by `_ms`, fields of the log line. One follows the other, except that flush "
-        "may overlap decode; what they leave of the whole time is `other_ms` in the log. A phase "
-        "that a request never reached is absent, and one that was cut short ends at the cut.\n",
+        "and, followed by `_ms`, fields of the log line. They follow one another, except that "
+        "flush may overlap decode; the rest of the total is `other_ms` in the log. A phase that a "
+        "request never reached is absent, and one that was cut short ends at the cut.\n",
         _table(("Phase", "Meaning"), ((f"`{each.name}`", each.help) for each in PHASES)),
         "\n### What sequences wait for\n",
         _table(
@@ -97,7 +103,7 @@ def page() -> str:
         "\n## Spans\n",
         *_spans(),
         "\n## The request log line\n",
-        "One JSON line a request, on stderr, with `ts`, `level`, `event` "
+        "One JSON line per request, on stderr, with `ts`, `level`, `event` "
         f"(`{schema.REQUEST_LOG_EVENT}`) and these fields; never a prompt, an answer or a "
         "key.\n\n",
         _table(
@@ -137,8 +143,8 @@ def _spans() -> Iterator[str]:
         rows = ((f"`{attribute.name}`", attribute.help) for attribute in span.attributes)
         yield _table(("Attribute", "Meaning"), rows)
     yield (
-        "\n### Events\n\nOn the decode span of their choice, stalls on the flush span. The others, "
-        "and those of a choice without a decode span, are on the request's.\n"
+        "\n### Events\n\nEvents of a choice are on its decode span, stalls on the flush span. All "
+        "others, and those of a choice without a decode span, are on the request's span.\n"
     )
     yield _table(("Event", "Meaning", "Attributes"), map(_event_row, schema.EVENTS.values()))
 

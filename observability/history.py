@@ -78,7 +78,7 @@ HISTORY = (
         "the longest time since a running sequence's last token",
         coarse=Coarse.MAX,
     ),
-    Column("silence", "s", "since the engine's last message", coarse=Coarse.MAX),
+    Column("silence", "s", "time since the engine's last message", coarse=Coarse.MAX),
     Column("kv_active", "blocks", "KV cache blocks held by sequences"),
     Column("kv_cached", "blocks", "KV cache blocks kept for the prefix cache only"),
     Column("kv_free", "blocks", "KV cache blocks without contents"),
@@ -86,7 +86,7 @@ HISTORY = (
     _rate("steps", "1/s", "engine steps"),
     Column("step_longest", "s", "the longest engine step", Sampled.QUANTILE, Coarse.MAX),
     Column("batch", "sequences", "mean sequences in a step", Sampled.QUANTILE, Coarse.MEAN),
-    Column("loop_lag", "s", "the event loop's longest hold", Sampled.QUANTILE, Coarse.MAX),
+    Column("loop_lag", "s", "the event loop's longest lag or hold", Sampled.QUANTILE, Coarse.MAX),
     Column("flush_waiting", "streams", "streams whose client does not read", coarse=Coarse.MAX),
     Column(
         "condition",

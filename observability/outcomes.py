@@ -1,7 +1,6 @@
 """The terms that metrics, spans, log lines and the dashboard share: how requests end, which APIs
 there are, why sequences wait, why prompts were not in the prefix cache, what limits the server.
-Imports only the standard
-library."""
+Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -115,13 +114,13 @@ OUTCOMES = (
     Outcome(
         "tool_calls",
         OutcomeGroup.ANSWERED,
-        "The answer ended in calls of the client's tools.",
+        "The answer ended with calls to the client's tools.",
         Trait.TOOLS,
         ModelKnown.YES,
     ),
     Outcome("client_gone", OutcomeGroup.LEFT, "The client disconnected before the end."),
     Outcome(
-        "client_slow", OutcomeGroup.LEFT, "Cut: the client read or sent too slowly.", Trait.BODY
+        "client_slow", OutcomeGroup.LEFT, "Cut off: the client read or sent too slowly.", Trait.BODY
     ),
     Outcome(
         "cancelled",
@@ -130,9 +129,9 @@ OUTCOMES = (
         Trait.ENGINE,
         ModelKnown.YES,
     ),
-    Outcome("deadline", OutcomeGroup.LEFT, "The client's own deadline passed (gRPC).", Trait.RPC),
+    Outcome("deadline", OutcomeGroup.LEFT, "The client's deadline passed (gRPC).", Trait.RPC),
     Outcome(
-        "refused:invalid", OutcomeGroup.REFUSED, "A field or header is wrong, or not supported."
+        "refused:invalid", OutcomeGroup.REFUSED, "A field or header is invalid or not supported."
     ),
     Outcome(
         "refused:unauthorized",
@@ -161,7 +160,12 @@ OUTCOMES = (
         "The process that prepares requests was killed.",
         Trait.PREPARED,
     ),
-    Outcome("refused:draining", OutcomeGroup.REFUSED, "The server is shutting down.", Trait.ENGINE),
+    Outcome(
+        "refused:draining",
+        OutcomeGroup.REFUSED,
+        "The server is draining and accepts no new requests.",
+        Trait.ENGINE,
+    ),
     Outcome(
         "refused:store",
         OutcomeGroup.REFUSED,
@@ -177,14 +181,14 @@ OUTCOMES = (
     Outcome(
         "refused:crashing",
         OutcomeGroup.REFUSED,
-        "Engines keep dying of this request.",
+        "The request has crashed several engines.",
         Trait.ENGINE,
         ModelKnown.YES,
     ),
     Outcome(
         "error:engine",
         OutcomeGroup.FAILED,
-        "The engine failed while it ran the request.",
+        "The engine failed while running the request.",
         Trait.ENGINE,
         ModelKnown.YES,
     ),
@@ -198,17 +202,17 @@ OUTCOMES = (
     Outcome(
         "error:shutdown",
         OutcomeGroup.FAILED,
-        "Cut: it was still running when the drain time ended.",
+        "Cut off: still running when the drain time ended.",
         Trait.ENGINE,
         ModelKnown.YES,
     ),
     Outcome(
-        "error:internal", OutcomeGroup.FAILED, "A defect of the server; the log has the traceback."
+        "error:internal", OutcomeGroup.FAILED, "A bug in the server; the log has the traceback."
     ),
     Outcome(
         "error:worker",
         OutcomeGroup.FAILED,
-        "The server's API worker died while it served the request.",
+        "The server's API worker died while serving the request.",
     ),
 )
 
@@ -251,24 +255,24 @@ WAITING_REASONS = {
 
 # Why the prefix cache did not have the rest of a prompt (``engine.messages.PrefixMissReason``).
 PREFIX_MISS_REASONS = {
-    "first_seen": "no request has computed these tokens before, as far as the cache remembers",
-    "diverged": "another prompt has the same beginning and continues differently",
-    "evicted": "its blocks were needed for other sequences",
+    "first_seen": "as far as the cache knows, these tokens have not been computed before",
+    "diverged": "another prompt begins the same and then differs",
+    "evicted": "the blocks were evicted because other sequences needed them",
     "salt": "the same tokens are cached under another cache_salt",
-    "short": "what is left is less than a block, or the last token, which is always computed",
+    "short": "what is left is less than a block, or is the last token, which is always computed",
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",
 }
 
 # What limits the server (``observability.admin_api.Condition``), the most urgent first.
 CONDITIONS = {
-    "down": "there is no engine, and none is expected",
-    "silent": "the engine says nothing",
+    "down": "no engine is running and none is expected, or engines keep failing",
+    "silent": "the engine sends no messages",
     "loading": "the engine is loading its model, or being replaced",
-    "draining": "the server is shutting down",
-    "kv": "sequences wait for KV cache blocks, or are preempted for them",
-    "slots": "sequences wait because as many run as may",
-    "prefill": "prompts take the time of the engine's steps",
+    "draining": "the server accepts no new requests",
+    "kv": "sequences wait for KV cache blocks, or are preempted for lack of them",
+    "slots": "sequences wait because all slots are taken",
+    "prefill": "prompts take up the engine's steps",
     "constraint": "sequences wait for their grammars",
     "frontend": "the API worker's event loop is late",
     "clients": "writes wait for clients that do not read",

@@ -19,15 +19,15 @@ class RequestPhase:
 
 
 RECEIVING = RequestPhase("receive", "from the request's headers to the last byte of its body")
-RENDERING = RequestPhase("render", "the chat template makes the prompt's text")
-TOKENIZING = RequestPhase("tokenize", "the prompt's text becomes token ids")
+RENDERING = RequestPhase("render", "the chat template renders the prompt's text")
+TOKENIZING = RequestPhase("tokenize", "the prompt's text is turned into token ids")
 ADMITTING = RequestPhase(
     "admit",
-    "from the body's last byte until the engine has the request, without rendering and tokenizing: "
+    "from the body's last byte until the engine has the request, except rendering and tokenizing: "
     "decoding, waiting for a preparation process, reading stored responses, trying grammars, "
     "waiting for the next engine",
 )
-QUEUEING = RequestPhase("queue", "from the engine having the request to its first scheduling")
+QUEUEING = RequestPhase("queue", "from the engine's receipt of the request to its first scheduling")
 PREFILLING = RequestPhase("prefill", "from first scheduling to first token")
 DECODING = RequestPhase("decode", "from first to last token")
 FLUSHING = RequestPhase("flush", "writes wait for the client to read; may overlap decode")

@@ -38,10 +38,10 @@ ATTR_PROVIDER = Attribute("gen_ai.provider.name", "quire")
 ATTR_REQUEST_MODEL = Attribute("gen_ai.request.model", "model as served")
 ATTR_MAX_TOKENS = Attribute("gen_ai.request.max_tokens", "token limit in force")
 ATTR_TEMPERATURE = Attribute("gen_ai.request.temperature", "sampling temperature in force")
-ATTR_TOP_P = Attribute("gen_ai.request.top_p", "nucleus in force")
+ATTR_TOP_P = Attribute("gen_ai.request.top_p", "top_p in force")
 ATTR_STREAM = Attribute("gen_ai.request.stream", "whether the answer was streamed")
 ATTR_CHOICES = Attribute("gen_ai.request.choice.count", "n")
-ATTR_RESPONSE_ID = Attribute("gen_ai.response.id", "identifier in the reply")
+ATTR_RESPONSE_ID = Attribute("gen_ai.response.id", "id in the response")
 ATTR_FINISH_REASONS = Attribute("gen_ai.response.finish_reasons", "one per choice")
 ATTR_INPUT_TOKENS = Attribute("gen_ai.usage.input_tokens", "prompt tokens")
 ATTR_OUTPUT_TOKENS = Attribute("gen_ai.usage.output_tokens", "generated tokens, aborted ones too")
@@ -54,12 +54,12 @@ ATTR_REQUEST_ID = Attribute("quire.request_id", "the server's own request id")
 ATTR_CHOICE = Attribute("quire.choice", "index of the choice a phase belongs to")
 ATTR_PREEMPTIONS = Attribute("quire.preemptions", "times the sequence was preempted")
 ATTR_HANDOVERS = Attribute(
-    "quire.handovers", "engines that died while they had the sequence, and were outlived"
+    "quire.handovers", "times the sequence continued in the next engine because its own died"
 )
 ATTR_ERROR_TYPE = Attribute("error.type", "outcome, when the request was refused or failed")
-ATTR_ERROR_CODE = Attribute("quire.error.code", "code of the error that the client got")
+ATTR_ERROR_CODE = Attribute("quire.error.code", "code of the error that the client received")
 ATTR_ERROR_FIELD = Attribute(
-    "quire.error.field", "path of the field at fault, names made up by the client as *"
+    "quire.error.field", "path of the field at fault, with * for names chosen by the client"
 )
 ATTR_RETRY_AFTER = Attribute(
     "quire.retry_after", "seconds after which the client may retry, as sent to it"
@@ -84,7 +84,7 @@ ATTR_KEPT = Attribute(
     "why the trace was exported although the sampler had not chosen it: error, refused, preempted, "
     "handed_over or slow",
 )
-ATTR_EVENT_TOKEN = Attribute("quire.token", "its number in the answer")
+ATTR_EVENT_TOKEN = Attribute("quire.token", "the token's position in the answer, from 1")
 ATTR_EVENT_SECONDS = Attribute("quire.seconds", "how long it took")
 ATTR_STEP_TOKENS = Attribute("quire.step.tokens", "tokens computed")
 ATTR_STEP_SEQUENCES = Attribute("quire.step.sequences", "sequences that took part")
@@ -94,7 +94,7 @@ ATTR_STEP_PREFILLED = Attribute(
 ATTR_STEP_PREFILL_TOKENS = Attribute(
     "quire.step.prefill.tokens", "tokens of each of these prompts that were computed in it"
 )
-ATTR_FLUSH_SECONDS = Attribute("quire.flush.seconds", "time that writes waited, all together")
+ATTR_FLUSH_SECONDS = Attribute("quire.flush.seconds", "total time that writes waited")
 ATTR_HTTP_METHOD = Attribute("http.request.method", "GET, POST")
 ATTR_HTTP_ROUTE = Attribute("http.route", "path template")
 ATTR_HTTP_STATUS = Attribute("http.response.status_code", "status sent")
@@ -153,18 +153,22 @@ EVENTS: dict[EventKind, SpanEvent] = {
         ),
         (
             EventKind.GAP,
-            "tokens were further apart than five times the median so far",
+            "two tokens were further apart than five times the median so far",
             (ATTR_CHOICE, ATTR_EVENT_SECONDS),
         ),
-        (EventKind.PREEMPTED, "its KV cache blocks were taken for others", (ATTR_CHOICE,)),
-        (EventKind.RESUMED, "it runs again", (ATTR_CHOICE,)),
+        (
+            EventKind.PREEMPTED,
+            "its KV cache blocks were needed for other sequences",
+            (ATTR_CHOICE,),
+        ),
+        (EventKind.RESUMED, "it is running again", (ATTR_CHOICE,)),
         (
             EventKind.HANDED_OVER,
-            "it continues in an engine that replaced a dead one",
+            "its engine died, and the next one continued it",
             (ATTR_CHOICE,),
         ),
         (EventKind.STALLED, "a write waited for the client", (ATTR_EVENT_SECONDS,)),
-        (EventKind.CANCELLED, "by an operator", ()),
+        (EventKind.CANCELLED, "an operator cancelled the request", ()),
     )
 }
 
@@ -182,44 +186,47 @@ REQUEST_LOG_EVENT = "request"
 
 REQUEST_LOG_FIELDS: tuple[LogField, ...] = (
     LogField("request_id", "the server's own id, also in the x-request-id response header"),
-    LogField("client_request_id", "the caller's x-request-id, if it sent a sound one"),
+    LogField("client_request_id", "the caller's x-request-id, if it is valid"),
     LogField("key", "alias of the caller's API key"),
     LogField("client_address", "as the listener saw it; absent with --no-log-clients"),
-    LogField("user_agent", "likewise; 128 characters at most, ? for those not printable ASCII"),
+    LogField(
+        "user_agent",
+        "likewise; at most 128 characters, with ? for any that are not printable ASCII",
+    ),
     LogField("trace_id", "W3C trace id, also in the x-trace-id response header"),
     LogField("span_id", "the server span"),
     LogField("route", "which API"),
     LogField("status", "HTTP status; for gRPC the one that HTTP would have sent"),
     LogField("outcome", "how it ended"),
     LogField("error", "what went wrong, without content"),
-    LogField("error_code", "code of the error that the client got"),
-    LogField("error_field", "path of the field at fault, names made up by the client as *"),
+    LogField("error_code", "code of the error that the client received"),
+    LogField("error_field", "path of the field at fault, with * for names chosen by the client"),
     LogField("retry_after", "seconds after which the client may retry, as sent to it"),
-    LogField("method", "of a request that no route takes"),
-    LogField("path", "likewise; at most 128 characters, those that are not plain as *"),
+    LogField("method", "of a request that matches no route"),
+    LogField("path", "likewise; at most 128 characters, with * for unusual ones"),
     LogField("model", "model as served"),
     LogField("stream", "whether the answer was streamed"),
     LogField("choices", "n"),
     LogField("waiting", "sequences that were waiting when the request was admitted or refused"),
     LogField(
         "prompt_tokens",
-        "each prompt once, however many choices continue it; of a prompt refused as too long, "
-        "those counted until then",
+        "each prompt once, however many choices continue it; of a prompt refused as too long, the "
+        "tokens counted by then",
     ),
     LogField("cached_tokens", "prompt tokens found in the prefix cache"),
-    LogField("prefix_miss", "why no more were found: one of the reasons above"),
+    LogField("prefix_miss", "why not more were found: one of the reasons above"),
     LogField("prefix_diverged_from", "id of a request whose prompt diverges from there on"),
     LogField("prefix_evicted_s", "seconds since the missing blocks were evicted"),
     LogField("output_tokens", "all choices, aborted ones too"),
     *(LogField(phase.log_field, phase.help) for phase in PHASES),
     LogField(
         "other_ms",
-        "what is left of total_ms: reading headers, encoding the answer, switching tasks",
+        "the rest of total_ms: reading headers, encoding the answer, switching tasks",
     ),
     LogField("ttft_ms", "receipt to first token"),
     LogField("itl_mean_ms", "mean gap between tokens"),
     LogField("total_ms", "receipt to end"),
-    LogField("preemptions", "times its sequences were preempted, together"),
-    LogField("handovers", "times its sequences continued in a restarted engine, together"),
+    LogField("preemptions", "times its sequences were preempted, in total"),
+    LogField("handovers", "times its sequences continued in the next engine, in total"),
     LogField("ignored", "names of request fields that were ignored"),
 )

@@ -14,9 +14,7 @@ _ADMIN = "Admin API"
 class AdminSettings(TracingSettings, frozen=True, kw_only=True):
     """Where the admin API listens, and who may use it."""
 
-    admin: Annotated[
-        bool, setting(_ADMIN, "Whether there is an admin API, on a separate port.")
-    ] = True
+    admin: Annotated[bool, setting(_ADMIN, "Serve the admin API, on a separate port.")] = True
     admin_host: Annotated[str, setting(_ADMIN, "Address on which the admin API listens.")] = (
         "127.0.0.1"
     )
@@ -38,9 +36,9 @@ class AdminSettings(TracingSettings, frozen=True, kw_only=True):
         setting(
             _ADMIN,
             "Keys for the admin API, each KEY, SCOPE=KEY or SCOPE:ALIAS=KEY. The scope is read "
-            "(look at everything) or operate (also change; so is a key without a scope); the audit "
-            "trail shows the alias. Default: no key; then only clients on this machine may read, "
-            "and nothing can be changed.",
+            "(see everything) or operate (also make changes; the scope of a key without one); the "
+            "audit trail shows the alias. Default: no key; then only clients on this machine may "
+            "read, and nothing can be changed.",
             max_length=64,
             secret=True,
         ),

@@ -17,15 +17,14 @@ class ArchiveSettings(AdminSettings, frozen=True, kw_only=True):
         bool,
         setting(
             _ARCHIVE,
-            "Whether the store keeps a record of each request (no content). Usage is kept in any "
-            "case.",
+            "Store a record of each request (no content). Usage is stored in any case.",
         ),
     ] = True
     store_max_requests: Annotated[
         int,
         setting(
             _ARCHIVE,
-            "Most records of requests in the store; beyond it, the oldest are deleted, in "
+            "Maximum number of request records in the store; beyond it, the oldest are deleted, in "
             "PostgreSQL by whole days.",
             ge=1000,
             le=1_000_000_000,
@@ -33,11 +32,9 @@ class ArchiveSettings(AdminSettings, frozen=True, kw_only=True):
     ] = 1_000_000
     store_request_days: Annotated[
         float,
-        setting(_ARCHIVE, "Days that the record of a request stays stored.", gt=0, le=3650),
+        setting(_ARCHIVE, "Days for which the record of a request is stored.", gt=0, le=3650),
     ] = 7.0
     store_usage_days: Annotated[
         int,
-        setting(
-            _ARCHIVE, "Days that usage by the hour, and audit rows, stay stored.", ge=1, le=3650
-        ),
+        setting(_ARCHIVE, "Days for which usage and audit rows are stored.", ge=1, le=3650),
     ] = 400

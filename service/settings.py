@@ -38,9 +38,9 @@ _Keys = Annotated[
     setting(
         _KEYS,
         "Keys that clients must send as a bearer token, each KEY or ALIAS=KEY. The alias (1 to "
-        "32 of a-z, 0-9, _ and -, before the first =) is the name that logs, traces and "
-        "metrics have for the key; without one it is key1, key2, … by position. Keys of the "
-        "same alias are one tenant. Default: no key required.",
+        "32 of a-z, 0-9, _ and -, before the first =) names the key in logs, traces and "
+        "metrics; without one it is key1, key2, … by position. Keys with the same alias are "
+        "one tenant. Default: no key required.",
         max_length=1024,
         secret=True,
     ),
@@ -49,8 +49,8 @@ _PriorityKeys = Annotated[
     tuple[str, ...],
     setting(
         _KEYS,
-        "Further API keys, whose requests may also go ahead of others (a negative "
-        "priority). If the server has only one tenant in all, it may too.",
+        "Further API keys, whose requests may also go ahead of others (with a negative "
+        "priority). If the server has only one tenant, its requests may too.",
         max_length=1024,
         secret=True,
     ),
@@ -83,7 +83,7 @@ _MetricsAliases = Annotated[
     Literal["none", "vllm"],
     setting(
         _METRICS,
-        "Further names of metrics on /metrics, for boards and autoscalers made for another server.",
+        "Additional metric names on /metrics, for boards and autoscalers made for another server.",
     ),
 ]
 
@@ -131,8 +131,8 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         int,
         setting(
             _NETWORK,
-            "Most WebSocket connections (/v1/responses) open at once; beyond it, clients "
-            "get 426 and use HTTP. 0: no WebSocket.",
+            "Maximum number of WebSocket connections (/v1/responses) open at once; beyond it, "
+            "clients get 426 and use HTTP. 0: no WebSockets.",
             ge=0,
             le=65_536,
         ),
@@ -142,8 +142,8 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         setting(
             _CONNECTIONS,
             "Seconds a new connection may wait before its first request, and a body may "
-            "stall while it is sent. A whole body may take minutes longer, the larger the "
-            "more.",
+            "stall while it is sent. A whole body may take minutes longer, depending on its "
+            "size.",
         ),
     ] = 30.0
     idle_timeout: Annotated[
@@ -198,7 +198,7 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         setting(
             _NAMES_AND_FORMATS,
             "Format of the model's tool calls, by the name other servers use (hermes, "
-            "qwen3_coder, kimi_k2, …). none: calls stay text. auto: detected from the "
+            "qwen3_coder, kimi_k2, …). none: calls are left as text. auto: detected from the "
             "model directory.",
             max_length=64,
         ),
@@ -215,8 +215,8 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         Literal["report", "refuse"],
         setting(
             _NAMES_AND_FORMATS,
-            "Requests with unknown fields. report: the fields are ignored and named in the "
-            "x-quire-ignored header; refuse: the request fails with 400.",
+            "What to do with unknown fields of a request. report: ignore them and name them in "
+            "the x-quire-ignored header; refuse: fail the request with 400.",
         ),
     ] = "report"
     max_body_bytes: Annotated[
@@ -229,13 +229,13 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         ),
     ] = 8 * 1024 * 1024
     max_choices: Annotated[
-        int, setting(_LIMITS, "Most choices (n) of one request.", ge=1, le=1024)
+        int, setting(_LIMITS, "Maximum number of choices (n) in one request.", ge=1, le=1024)
     ] = 16
     max_waiting_requests: Annotated[
         int,
         setting(
             _LIMITS,
-            "Most sequences waiting for the engine; beyond it, requests get 429.",
+            "Maximum number of sequences waiting for the engine; beyond it, requests get 429.",
             ge=1,
             le=1_000_000,
         ),
@@ -294,7 +294,7 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         int,
         setting(
             _STORED_RESPONSES,
-            "Most stored responses; beyond it, the oldest are deleted.",
+            "Maximum number of stored responses; beyond it, the oldest are deleted.",
             ge=1,
             le=100_000_000,
         ),
@@ -303,14 +303,16 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
         int,
         setting(
             _STORED_RESPONSES,
-            "Most bytes of stored responses (compressed); beyond it, the oldest are deleted.",
+            "Maximum bytes of stored responses (compressed); beyond it, the oldest are deleted.",
             ge=1 << 20,
             le=1 << 44,
         ),
     ] = 1 << 30
     store_ttl: Annotated[
         float,
-        setting(_STORED_RESPONSES, "Seconds a response stays stored.", gt=0, le=10 * 365 * 86400),
+        setting(
+            _STORED_RESPONSES, "Seconds for which a response is stored.", gt=0, le=10 * 365 * 86400
+        ),
     ] = 30 * 86400.0
     resume_timeout: Annotated[
         _Seconds,
@@ -349,7 +351,7 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
     ] = "auto"
     log_clients: Annotated[
         bool,
-        setting(_LOGS, "Whether a request's log line has the client's address and user agent."),
+        setting(_LOGS, "Log the client's address and user agent with each request."),
     ] = True
 
     keep_requests: _KeptRequests = 10_000

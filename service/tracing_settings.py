@@ -30,8 +30,8 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
             str,
             setting(
                 _TRACES,
-                "File that each change through the admin API is appended to, as a JSON line. "
-                "Opened again when it was renamed. Default: these lines are in the log.",
+                "File to which each change made through the admin API is appended as a JSON line; "
+                "reopened after it is renamed. Default: these lines go to the log.",
                 min_length=1,
                 max_length=4096,
             ),

@@ -75,7 +75,7 @@ _TTFT_TEXTS = (
     (
         "Overload: add replicas, or lower `--max-waiting-requests`, so that clients are "
         "refused at once and retry elsewhere.",
-        "One caller floods: board *Keys*; limit that key.",
+        "One caller floods the server: find it on board *Keys* and limit its key.",
         "The prefix cache stopped helping: see QuireHitRateDrop.",
     ),
 )
@@ -93,7 +93,7 @@ _ITL_TEXTS = (
 )
 _AVAILABILITY_TEXTS = (
     (
-        "Board *API and streaming*, *Failed or refused by us*: which outcome?",
+        "Board *API and streaming*, *Failed or refused by the server*: which outcome?",
         "[Outcomes](metrics.md#outcomes) says what each one means; the request's log line "
         "has `error`.",
     ),
@@ -116,7 +116,7 @@ def _indicators(objectives: Objectives) -> tuple[_Indicator, ...]:
             objectives.ttft_budget,
             _missed(catalogue.TIME_TO_FIRST_TOKEN, objectives.ttft),
             _increase(catalogue.TIME_TO_FIRST_TOKEN, "_count"),
-            f"requests had their first token later than {objectives.ttft:g} s",
+            f"requests got their first token later than {objectives.ttft:g} s",
             *_TTFT_TEXTS,
         ),
         _Indicator(
@@ -164,8 +164,9 @@ def _alert(indicator: _Indicator, pace: BurnPace) -> Alert:
         pace.severity,
         "{{ $labels.job }}: {{ $value | humanizePercentage }} of "
         f"{indicator.what} in the last {pace.long}",
-        f"Over {pace.long} and over the last {pace.short}, {pace.factor:g} times the budget of "
-        f"{indicator.budget:.3g} was missed: a budget for 30 days would last {pace.lasts}.",
+        f"Over {pace.long} and over the last {pace.short}, the share of misses was more than "
+        f"{pace.factor:g} times the budget of {indicator.budget:.3g}. A 30-day budget would last "
+        f"{pace.lasts}.",
         indicator.look,
         indicator.act,
         "slo",

@@ -30,13 +30,13 @@ _AVAILABILITY = (
         'up{job=~".*quire.*"} == 0',
         Severity.PAGE,
         "{{ $labels.instance }} has not answered scrapes for 2 minutes",
-        "Prometheus cannot read /metrics: the server has ended, its event loop is blocked, or the "
+        "Prometheus cannot read /metrics: the server has exited, its event loop is blocked, or the "
         "network between them is broken.",
         ("`GET /live` and `GET /health` from within the cluster.", "The log's last lines."),
         (
             "The process restarts by itself; if it does not, restart it.",
-            "It answers but is not scraped: with API keys, /metrics is only served on the admin "
-            "port.",
+            "If it responds but is not scraped: with API keys, /metrics is only served on the "
+            "admin port.",
         ),
         "overview",
         "2m",
@@ -46,7 +46,7 @@ _AVAILABILITY = (
         f"absent({catalogue.BUILD_INFO.name})",
         Severity.PAGE,
         "no Quire server has been scraped for 5 minutes",
-        "No server at all is scraped: none runs, or Prometheus no longer finds them.",
+        "No server at all is scraped: none is running, or Prometheus no longer discovers them.",
         ("Prometheus' page *Targets*.", "Are pods running? Does the ServiceMonitor select them?"),
         ("Restore the deployment, or the scrape configuration.",),
         "overview",
@@ -58,10 +58,10 @@ _AVAILABILITY = (
         f" and {_ON_ENGINE} {_PENDING}",
         Severity.PAGE,
         "no message from the engine of {{ $labels.instance }} for {{ $value | humanizeDuration }}"
-        " with requests in hand",
-        "The engine sends a message at least every 2 seconds, also during a long step. It hangs, "
-        "or is stopped. Streams get no tokens. After `--engine-silence-timeout` it is killed, and "
-        "the next engine continues them.",
+        " with requests in flight",
+        "A healthy engine sends a message at least every 2 seconds, also during a long step. This "
+        "one hangs or was stopped. Streams get no tokens. After `--engine-hang-timeout` it is "
+        "killed, and the next engine continues them.",
         (
             "Board *Engine*, *Silence*. `/health` has the status and the seconds.",
             "On the machine: is the process stopped (state T), swapping, or waiting for the GPU "
@@ -69,7 +69,7 @@ _AVAILABILITY = (
         ),
         (
             "Wait for the restart; streams continue by themselves.",
-            "It repeats: take the machine out, keep the stacks for a bug report.",
+            "If it recurs: take the machine out of service; keep the stacks for a bug report.",
         ),
         "engine",
     ),
@@ -79,7 +79,7 @@ _AVAILABILITY = (
         f" {_Q.over('2m').rate(catalogue.STEP_SECONDS, '_count', by=_ENGINE)} == 0",
         Severity.PAGE,
         "{{ $labels.instance }} holds {{ $value }} sequences and has run no step for 2 minutes",
-        "There is work, and the engine computes nothing. It may still send messages.",
+        "There is work, but the engine computes nothing. It may still be sending messages.",
         ("As for QuireEngineSilent.", "What do sequences wait for (board *Overview*)?"),
         ("Kill the engine's process: the next one continues all streams.",),
         "engine",
@@ -95,14 +95,14 @@ def _queue_old(objectives: Objectives) -> Alert:
         f" > {objectives.ttft:g}",
         Severity.TICKET,
         "the oldest sequence on {{ $labels.instance }} has waited {{ $value | humanizeDuration }}",
-        f"For 2 minutes some request has waited for longer than the objective of "
-        f"{objectives.ttft:g} s for its first token. A steady overload looks like this; the length "
-        "of the queue need not grow.",
+        f"For 2 minutes some sequence has been waiting longer than {objectives.ttft:g} s, the "
+        "objective for the first token. A steady overload looks like this; the queue need not "
+        "grow.",
         ("Board *Overview*, *Sequences*: what do they wait for?",),
         (
             "`slots`: add replicas, or raise `--max-num-seqs` if KV cache and objectives allow it.",
             "`kv_blocks`: see QuireKvSaturated.",
-            "`constraint`: grammars are compiled; are schemas huge, or different in each request?",
+            "`constraint`: grammars are being compiled. Are schemas huge, or new in each request?",
         ),
         "overview",
         "2m",
@@ -138,8 +138,8 @@ _LOAD = (
         Severity.TICKET,
         "the KV cache of {{ $labels.instance }} has been at least {{ $value | humanizePercentage }}"
         " full for 2 minutes, and sequences wait for it",
-        "Sequences hold the KV cache, and others wait for blocks or are preempted for them. A full "
-        "cache alone is not a fault: unused blocks are kept for reuse.",
+        "Running sequences hold most of the KV cache, and others wait for blocks or are preempted. "
+        "A full cache alone is not a fault: unused blocks are kept for reuse.",
         (
             "Board *KV cache and prefixes*: *Waiting for blocks*, *Preemptions*.",
             "Are prompts or answers longer than usual (board *Phases*, *Sizes*)?",
@@ -147,7 +147,7 @@ _LOAD = (
         (
             "Add replicas; give the cache more memory (`--gpu-memory-utilization`, "
             "`--num-kv-blocks`), or a smaller data type.",
-            "Lower `--max-num-seqs`: fewer sequences, none preempted.",
+            "Lower `--max-num-seqs`: fewer sequences run, and none are preempted.",
         ),
         "kv",
         "1m",
@@ -161,7 +161,7 @@ _LOAD = (
         "More than 1 % of requests got 429 because too many are waiting.",
         ("Board *Overview*, *Refused*; board *Keys*: does one caller send most?",),
         (
-            "Add replicas. Clients that honour Retry-After come back by themselves.",
+            "Add replicas. Clients that honour Retry-After retry by themselves.",
             "One caller: limit its key.",
         ),
         "overview",
@@ -185,14 +185,14 @@ _LOAD = (
         Severity.INFO,
         "{{ $labels.job }}: only {{ $value | humanizePercentage }} of prompt tokens are cached, "
         "less than half of the day's mean",
-        "Prompts find less of themselves in the prefix cache than they used to: first tokens come "
-        "later, at a higher cost.",
+        "A smaller part of each prompt is found in the prefix cache than before: first tokens take "
+        "longer and cost more.",
         (
             "Board *KV cache and prefixes*, *Missing tokens by reason*.",
-            "`diverged`: a time or an id near the beginning of prompts changes each time. "
+            "`diverged`: a timestamp or id near the beginning of prompts changes each time. "
             "`evicted`: the cache is too small for the callers. `salt`: callers do not share.",
         ),
-        ("Move what changes to the end of prompts; route callers with equal prefixes together.",),
+        ("Move what changes to the end of prompts; route equal prefixes to the same server.",),
         "kv",
         "30m",
     ),
@@ -237,8 +237,8 @@ _SERVER_ALERTS = (
         "{{ $labels.instance }} lost {{ $value | humanize }} {{ $labels.signal }} in 10 minutes",
         "The reader of spans, log lines or records did not keep up or could not be reached. "
         "Requests are not affected.",
-        ("Is the collector reachable? Is the log's pipe read? Is the database slow?",),
-        ("Repair the reader, or lower the sampling ratio.",),
+        ("Is the collector reachable? Is the log's pipe being read? Is the database slow?",),
+        ("Fix the reader, or lower the sampling ratio.",),
         "api",
     ),
     Alert(
@@ -250,8 +250,8 @@ _SERVER_ALERTS = (
         "The API worker keeps dying. Its open requests end as `error:worker`; engine and counters "
         "are not affected.",
         (
-            "The supervisor's log has each worker's exit; memory (board *API and streaming*): was "
-            "it killed for it?",
+            "The supervisor's log has each worker's exit. Was it killed for using too much memory "
+            "(board *API and streaming*)?",
         ),
         ("Raise the memory limit, or lower `--max-body-bytes` and the waiting limit.",),
         "api",
@@ -260,8 +260,8 @@ _SERVER_ALERTS = (
         "QuireStoreUnavailable",
         f"{_Q.rate(catalogue.REQUESTS, by=_SERVER, outcome=_STORE)} > 0",
         Severity.TICKET,
-        "{{ $labels.instance }} ends {{ $value | humanize }} requests per second for lack of its "
-        "store",
+        "{{ $labels.instance }} fails {{ $value | humanize }} requests per second because its "
+        "store is unavailable",
         "Requests that need stored responses are refused, or their answers could not be stored.",
         ("The log's lines about the response store; the database itself.",),
         ("Restore the database. Requests with `store: false` are not affected.",),

@@ -143,7 +143,7 @@ ENGINE_BOARD = Board(
                         PanelQuery(
                             f"clamp_min(1 - {_BUSY_SHARE}, 0)"
                             f" and {_q.gauge(catalogue.SEQUENCES_WAITING)} > 0",
-                            silent="no sequence waits",
+                            silent="no sequence is waiting",
                             proof=f"{_q.gauge(catalogue.SEQUENCES_WAITING)} == 0",
                         ),
                     ),
@@ -152,7 +152,7 @@ ENGINE_BOARD = Board(
                 ),
                 Panel(
                     "Imbalance",
-                    "Running sequences of the busiest instance by the mean of all: 1 is even.",
+                    "Running sequences of the busiest instance over the mean of all; 1 is even.",
                     (
                         PanelQuery(
                             ratio(
@@ -188,7 +188,7 @@ ENGINE_BOARD = Board(
                 ),
                 Panel(
                     "Engines",
-                    "What runs.",
+                    "Device, limits and shape of the KV cache.",
                     (PanelQuery(_q.series(catalogue.ENGINE_INFO), "engines"),),
                     PanelUnit.PLAIN,
                     PanelKind.TABLE,
@@ -209,7 +209,7 @@ KV_BOARD = Board(
             (
                 Panel(
                     "Blocks by state",
-                    "active: held by sequences. cached: reusable, held by none.",
+                    "active: held by sequences. cached: reusable, not in use.",
                     (PanelQuery(_q.gauge(catalogue.KV_BLOCKS, by="state"), "{{state}}"),),
                     PanelUnit.COUNT,
                     stacked=True,
@@ -250,7 +250,8 @@ KV_BOARD = Board(
                     (
                         PanelQuery(_q.quantile(0.95, catalogue.REQUEST_PREEMPTIONS), "p95"),
                         PanelQuery(
-                            _q.attained(catalogue.REQUEST_PREEMPTIONS, "0.0"), "share without"
+                            _q.attained(catalogue.REQUEST_PREEMPTIONS, "0.0"),
+                            "share never preempted",
                         ),
                     ),
                     PanelUnit.PLAIN,
@@ -331,7 +332,7 @@ GPU_BOARD = Board(
                 ),
                 _gpu(
                     "Busy",
-                    "Share of time with any kernel. It says little about how well it is used.",
+                    "Share of time with a kernel running; not how well the GPU is used.",
                     "DCGM_FI_DEV_GPU_UTIL{} / 100",
                     PanelUnit.SHARE,
                     maximum=1,

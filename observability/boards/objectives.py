@@ -1,4 +1,4 @@
-"""SLO and budget: how much is attained, and how fast the budget of misses is spent."""
+"""SLO and budget: how much is attained, and how fast the error budget is spent."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from observability.objectives import COUNTED_OUTCOMES, GOOD_OUTCOMES
 from observability.promql import ratio
 
 _BUDGETS = ("0.0005", "0.001", "0.005", "0.01", "0.05")
-_BUDGET = Picker("budget", "Budget of misses: first token, gaps", _BUDGETS, "0.01")
-_AVAILABILITY_BUDGET = Picker("budget_up", "Budget of misses: availability", _BUDGETS, "0.001")
+_BUDGET = Picker("budget", "Error budget: first token, gaps", _BUDGETS, "0.01")
+_AVAILABILITY_BUDGET = Picker("budget_up", "Error budget: availability", _BUDGETS, "0.001")
 
 
 def _attained(window: str) -> tuple[tuple[str, str, str], ...]:
@@ -46,15 +46,15 @@ _BURN_STEPS = ((1, "yellow"), (3, "orange"), (14.4, "red"))
 SLO_BOARD = Board(
     "slo",
     "Quire: SLO and budget",
-    "What share of requests meets the objectives, and how fast the budget of misses is spent: at a "
-    "burn rate of 1 it lasts exactly as long as the period it is for.",
+    "What share of requests meets the objectives, and how fast the error budget is spent: at a "
+    "burn rate of 1 it lasts exactly for its whole period.",
     (
         PanelRow(
             "Within the objective",
             (
                 *(
                     Panel(
-                        f"{name}, time shown",
+                        f"{name}, time range",
                         "Share within the objective over the board's time range.",
                         (PanelQuery(share),),
                         PanelUnit.SHARE,
@@ -74,7 +74,7 @@ SLO_BOARD = Board(
                 ),
                 Panel(
                     "Requests that count",
-                    "What the shares are taken of. Alerts need 20 in their short window.",
+                    "The denominator of the shares. Alerts need 20 in their short window.",
                     (
                         PanelQuery(
                             BOARD_QUERIES.rate(catalogue.TIME_TO_FIRST_TOKEN, "_count"),
@@ -82,7 +82,7 @@ SLO_BOARD = Board(
                         ),
                         PanelQuery(
                             BOARD_QUERIES.rate(catalogue.REQUESTS, outcome=COUNTED_OUTCOMES),
-                            "answered, failed or refused by us",
+                            "answered, failed or refused by the server",
                         ),
                     ),
                     PanelUnit.REQUESTS,
@@ -114,7 +114,7 @@ SLO_BOARD = Board(
             "Budget left",
             tuple(
                 Panel(
-                    f"{name}, of the time shown",
+                    f"{name}, budget left",
                     "1: nothing spent. 0: all of it, if the period were the board's time range.",
                     (PanelQuery(f"clamp_min(1 - (1 - {share}) / {budget}, 0)"),),
                     PanelUnit.SHARE,

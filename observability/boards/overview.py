@@ -39,7 +39,7 @@ _STATE = PanelRow(
         ),
         Panel(
             "Engines ready",
-            "Engines of which /health says ok.",
+            "Engines that /health reports as ok.",
             (PanelQuery(_q.gauge(catalogue.ENGINE_READY)),),
             PanelUnit.PLAIN,
             PanelKind.STAT,
@@ -83,7 +83,7 @@ _STATE = PanelRow(
             steps=_ATTAINMENT_STEPS,
         ),
         Panel(
-            "Failed or refused by us",
+            "Failed or refused by the server",
             "Share of requests that failed, or were refused through no fault of theirs.",
             (
                 PanelQuery(
@@ -142,7 +142,7 @@ _SPEED = PanelRow(
         Panel(
             "Where the time goes",
             "Request seconds spent in each phase, per second: the number of requests that are in "
-            "it on average. Queue and prefill growing against decode is an overload.",
+            "it on average. Queue and prefill growing relative to decode mean an overload.",
             (PanelQuery(_q.rate(catalogue.PHASE_SECONDS, "_sum", by="phase"), "{{phase}}"),),
             PanelUnit.SECONDS_PER_SECOND,
             stacked=True,
@@ -182,7 +182,7 @@ _LIMITS = PanelRow(
         ),
         Panel(
             "Requests ended",
-            "By what their end means.",
+            "By group of outcomes.",
             tuple(
                 PanelQuery(_q.rate(catalogue.REQUESTS, outcome=outcomes), group.value)
                 for group, outcomes in _GROUPS

@@ -124,7 +124,7 @@ PHASES_BOARD = Board(
                 ),
                 Panel(
                     "Time to first token",
-                    "How requests spread. Points link to traces.",
+                    "Distribution over requests. Points link to traces.",
                     (
                         PanelQuery(
                             _q.increase(catalogue.TIME_TO_FIRST_TOKEN, "_bucket", by="le"), "{{le}}"
@@ -150,7 +150,7 @@ API_BOARD = Board(
             (
                 Panel(
                     "Received and ended",
-                    "Apart while requests last; drifting apart for longer means that they pile up.",
+                    "They differ while requests run; requests pile up if they keep diverging.",
                     (
                         PanelQuery(_q.rate(catalogue.REQUESTS_RECEIVED), "received"),
                         PanelQuery(_q.rate(catalogue.REQUESTS), "ended"),
@@ -171,7 +171,7 @@ API_BOARD = Board(
                 ),
                 Panel(
                     "Received by API",
-                    "Route none: paths and methods that no route takes.",
+                    "Route none: paths and methods that no route matches.",
                     (
                         PanelQuery(
                             f"{_q.rate(catalogue.REQUESTS_RECEIVED, by='route')} > 0", "{{route}}"
@@ -195,7 +195,7 @@ API_BOARD = Board(
                 ),
                 Panel(
                     "Refused by status",
-                    "What clients did wrong (4xx), and overload (429).",
+                    "Client errors (4xx) and overload (429).",
                     tuple(
                         PanelQuery(_q.rate(catalogue.REQUESTS, outcome=outcome), status)
                         for status, outcome in _CLIENT_ERRORS.items()
@@ -205,8 +205,8 @@ API_BOARD = Board(
                     stacked=True,
                 ),
                 Panel(
-                    "Failed or refused by us",
-                    "Requests that spend the budget of availability.",
+                    "Failed or refused by the server",
+                    "Requests that count against the availability budget.",
                     (
                         PanelQuery(
                             _q.rate(catalogue.REQUESTS, by="outcome", outcome=BAD_OUTCOMES)
@@ -256,7 +256,7 @@ API_BOARD = Board(
                 ),
                 Panel(
                     "Event loop: lag and hold",
-                    "How late a timer woke up, and CPU time between two looks at the loop: 99th "
+                    "How late a timer woke up, and CPU time between two samples of the loop: 99th "
                     "percentiles.",
                     (
                         PanelQuery(_q.quantile(0.99, catalogue.EVENT_LOOP_LAG_SECONDS), "lag"),
@@ -289,7 +289,7 @@ API_BOARD = Board(
                 ),
                 Panel(
                     "Admin API",
-                    "Requests by what they need a key for and how they ended.",
+                    "Requests by the scope that they require and how they ended.",
                     (
                         PanelQuery(
                             _q.rate(catalogue.ADMIN_REQUESTS, by="scope, result"),
@@ -344,7 +344,7 @@ KEYS_BOARD = Board(
                     )
                 ),
                 Panel(
-                    "Tokens in the time shown",
+                    "Tokens in the time range",
                     "Sums over the board's time range.",
                     tuple(
                         PanelQuery(

@@ -72,8 +72,8 @@ class Feed:
             raise ProblemError(
                 429,
                 "readers",
-                f"The feed has {MOST_FEED_READERS} readers, the most allowed; one dashboard reads "
-                "it once for all its viewers.",
+                f"The feed already has {MOST_FEED_READERS} readers, the maximum. A dashboard reads "
+                "it once for all of its viewers.",
                 headers={"retry-after": "5"},
             )
 
@@ -121,7 +121,7 @@ class Feed:
                 self.made += 1
                 self._send(self._last)
             except Exception:
-                self._complain("failed to make a message of the feed")
+                self._complain("failed to build a feed message")
             due = max(due + FRAME_SECONDS, loop.time())
             await asyncio.sleep(due - loop.time())
 
@@ -132,13 +132,13 @@ class Feed:
                 if found is not None:
                     self._send(await _kv_event(found), only_kv=True)
             except Exception:
-                self._complain("failed to make a map of the KV cache")
+                self._complain("failed to build the KV cache map")
             await asyncio.sleep(KV_SECONDS)
 
     def _send(self, message: bytes, *, only_kv: bool = False) -> None:
         for reader in tuple(self._readers):
             if (reader.wants_kv or not only_kv) and not reader.offer(message):
-                _log.info("cut off a reader of the feed that does not keep up")
+                _log.info("disconnected a feed reader that did not keep up")
                 self._readers.discard(reader)
 
     def _complain(self, what: str) -> None:

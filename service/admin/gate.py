@@ -102,13 +102,13 @@ class AdminGate:
         if not self._keys:
             return _keyless(approach, needed)
         if not approach.authorization:
-            raise _unauthorized("This needs an admin key: send 'Authorization: Bearer KEY'.")
+            raise _unauthorized("An admin key is required: send 'Authorization: Bearer KEY'.")
         key = self._key(approach.authorization)
         if key is None:
             raise _unauthorized("The admin key is wrong.")
         if needed is AdminScope.OPERATE and key.scope is not AdminScope.OPERATE:
             raise ProblemError(
-                403, "scope", "The key of this request may only read; this needs an operate key."
+                403, "scope", "This key may only read; the request needs a key of scope 'operate'."
             )
         return Actor(key.alias, approach.address, key.scope)
 

@@ -100,8 +100,8 @@ class HotSettings:
             raise ProblemError(
                 428,
                 "revision_required",
-                "Send the revision of GET /admin/v1/settings as 'If-Match', so that no change that "
-                "you have not seen is overwritten.",
+                "Send the revision from GET /admin/v1/settings as 'If-Match', so that you do not "
+                "overwrite a change that you have not seen.",
             )
         if revision.strip().strip('"') != self.revision:
             raise ProblemError(
@@ -114,8 +114,8 @@ class HotSettings:
             knob = self._knobs.get(name)
             if knob is None:
                 raise invalid(
-                    f"There is no setting '{name[:64]}' that can be changed while the server runs. "
-                    f"There are: {', '.join(self._knobs)}.",
+                    f"'{name[:64]}' is not a setting that can be changed while the server runs. "
+                    f"These are: {', '.join(self._knobs)}.",
                     name[:64],
                 )
             checked[name] = knob.check(value)

@@ -47,8 +47,8 @@ class LoadProfile:
 
 LOAD_PROFILES = {
     "chat": LoadProfile("short questions, answers of 64 tokens", 24, 64),
-    "agents": LoadProfile("a long beginning that all share, 48 tokens each", 24, 48, 400),
-    "long-prompts": LoadProfile("prompts of some 1,000 tokens, 16 tokens each", 700, 16),
+    "agents": LoadProfile("a long shared prefix, answers of 48 tokens", 24, 48, 400),
+    "long-prompts": LoadProfile("prompts of about 1,000 tokens, answers of 16 tokens", 700, 16),
     "long-answers": LoadProfile("short prompts, answers of 256 tokens", 16, 256),
 }
 

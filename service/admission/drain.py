@@ -43,8 +43,7 @@ class Drain:
         """Return the error for a request that arrives while the server drains."""
         if self._ends is None:
             return DrainingError(
-                "The operator of this server has it accept no new requests; retry, another replica "
-                "may answer."
+                "An operator has drained this server; retry, another replica may answer."
             )
         return DrainingError(
             "The server is shutting down; retry, another replica may answer.",

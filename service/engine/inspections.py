@@ -29,17 +29,17 @@ class Inspections:
         """Ask the engine. Raises NoInspectionError if there is no answer within ``timeout`` s, or
         too many wait for one."""
         if len(self._open) >= MOST_INSPECTIONS:
-            raise NoInspectionError(f"{MOST_INSPECTIONS} others wait for the engine's answer")
+            raise NoInspectionError(f"{MOST_INSPECTIONS} other requests are waiting for the engine")
         number = next(self._numbers)
         future: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
         self._open[number] = future
         try:
             if not self._send(Inspect(number, kv=kv, prefixes=prefixes)):
-                raise NoInspectionError("there is no engine")
+                raise NoInspectionError("no engine is running")
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            raise NoInspectionError(f"the engine did not answer within {timeout:g} s") from None
+            raise NoInspectionError(f"the engine did not respond within {timeout:g} s") from None
         finally:
             del self._open[number]
 
@@ -52,4 +52,4 @@ class Inspections:
         """The engine is gone."""
         for future in self._open.values():
             if not future.done():
-                future.set_exception(NoInspectionError("the engine is gone"))
+                future.set_exception(NoInspectionError("the engine has exited"))

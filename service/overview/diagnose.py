@@ -166,9 +166,8 @@ def _holder(now: Snapshot) -> str:
 
 def _waiting(now: Snapshot) -> str:
     if not now.waiting:
-        return "none waits"
-    verb = "waits" if now.waiting == 1 else "wait"
-    return f"{now.waiting:,} {verb} (oldest {duration(now.oldest_waiting)})"
+        return "none waiting"
+    return f"{now.waiting:,} waiting (oldest {duration(now.oldest_waiting)})"
 
 
 def _oldest(now: Snapshot) -> Figure:
@@ -176,11 +175,11 @@ def _oldest(now: Snapshot) -> Figure:
 
 
 def _down(now: Snapshot) -> _Description:
-    reason = now.problem or now.detail or "the engine is gone"
+    reason = now.problem or now.detail or "the engine has exited"
     return (
-        f"Down: {reason}. {plural(now.sequences, 'sequence')} in hand.",
+        f"Down: {reason}. {plural(now.sequences, 'sequence')} in flight.",
         (
-            Figure("sequences in hand", now.sequences),
+            Figure("sequences in flight", now.sequences),
             Figure("silence", now.silence, "s"),
             Figure("uptime", now.uptime, "s"),
         ),
@@ -192,10 +191,10 @@ def _silent(now: Snapshot) -> _Description:
     end = "" if left is None else f"; it will be restarted in {duration(max(1.0, left))}"
     return (
         f"Engine silent for {duration(now.silence)} with {plural(now.sequences, 'sequence')} in "
-        f"hand{end}.",
+        f"flight{end}.",
         (
             Figure("silence", now.silence, "s"),
-            Figure("sequences in hand", now.sequences),
+            Figure("sequences in flight", now.sequences),
             Figure("restart in", -1.0 if left is None else left, "s"),
         ),
     )
@@ -203,11 +202,11 @@ def _silent(now: Snapshot) -> _Description:
 
 def _loading(now: Snapshot) -> _Description:
     what = now.detail or "the engine is starting"
-    last = "" if now.load_seconds is None else f" The last one took {duration(now.load_seconds)}."
+    last = "" if now.load_seconds is None else f" The last load took {duration(now.load_seconds)}."
     return (
-        f"No engine yet: {what}. {plural(now.sequences, 'sequence')} in hand.{last}",
+        f"No engine yet: {what}. {plural(now.sequences, 'sequence')} in flight.{last}",
         (
-            Figure("sequences in hand", now.sequences),
+            Figure("sequences in flight", now.sequences),
             Figure("last load", now.load_seconds or 0.0, "s"),
             Figure("uptime", now.uptime, "s"),
         ),
@@ -215,13 +214,16 @@ def _loading(now: Snapshot) -> _Description:
 
 
 def _draining(now: Snapshot) -> _Description:
+    # A drain that an operator started has no end, and cuts nothing off.
+    end = "; no new ones are accepted"
+    if now.drain_seconds_left > 0:
+        end = f", cut off in {duration(now.drain_seconds_left)} at the latest"
     return (
-        f"Draining: {plural(now.in_flight, 'request')} in flight, cut in "
-        f"{duration(now.drain_seconds_left)} at the latest.",
+        f"Draining: {plural(now.in_flight, 'request')} in flight{end}.",
         (
             Figure("requests in flight", now.in_flight),
-            Figure("cut in", now.drain_seconds_left, "s"),
-            Figure("sequences in hand", now.sequences),
+            Figure("cut off in", now.drain_seconds_left, "s"),
+            Figure("sequences in flight", now.sequences),
         ),
     )
 
@@ -229,9 +231,9 @@ def _draining(now: Snapshot) -> _Description:
 def _kv(now: Snapshot) -> _Description:
     used = now.kv_active / now.kv_blocks if now.kv_blocks else 0.0
     return (
-        f"KV cache: {plural(now.running, 'sequence')} hold {now.kv_active:,} of "
-        f"{now.kv_blocks:,} blocks, {_waiting(now)}, preemption throws away "
-        f"{_percent(now.recomputed_share)} of the work.{_holder(now)}",
+        f"KV cache: {now.kv_active:,} of {now.kv_blocks:,} blocks are held by "
+        f"{plural(now.running, 'sequence')}, {_waiting(now)}, {_percent(now.recomputed_share)} of "
+        f"the work is recomputed after preemption.{_holder(now)}",
         (
             Figure("KV cache in use", used * 100, "%"),
             _oldest(now),
@@ -243,7 +245,7 @@ def _kv(now: Snapshot) -> _Description:
 def _slots(now: Snapshot) -> _Description:
     expected = ""
     if now.predicted_wait is not None:
-        expected = f"; a new one would wait about {duration(now.predicted_wait)}"
+        expected = f"; a new sequence would wait about {duration(now.predicted_wait)}"
     return (
         f"Slots: {now.running} of {now.max_running} are taken, {_waiting(now)}{expected}."
         f"{_holder(now)}",
@@ -257,8 +259,8 @@ def _prefill(now: Snapshot) -> _Description:
     longest = ""
     if now.prefilling:
         longest = (
-            f" ({plural(now.prefilling, 'sequence')}; the longest, "
-            f"{now.longest_prefill_tokens:,} tokens, for {duration(now.longest_prefill)})"
+            f" ({plural(now.prefilling, 'sequence')}; the longest has "
+            f"{now.longest_prefill_tokens:,} tokens and has taken {duration(now.longest_prefill)})"
         )
     return (
         f"Prefill: prompts are {_percent(share)} of the computed tokens, "
@@ -315,9 +317,9 @@ def _clients(now: Snapshot) -> _Description:
 
 def _idle(now: Snapshot) -> _Description:
     return (
-        f"Idle: no request for {duration(now.since_request)}, {now.max_running} slots are free.",
+        f"Idle: no request for {duration(now.since_request)}, all {now.max_running} slots free.",
         (
-            Figure("since a request", now.since_request, "s"),
+            Figure("since last request", now.since_request, "s"),
             Figure("slots", now.max_running),
             Figure("KV blocks", now.kv_blocks, "blocks"),
         ),
@@ -328,14 +330,14 @@ def _refusing(now: Snapshot) -> str:
     if now.refused < THRESHOLDS.refused or now.refused_share < THRESHOLDS.refused_share:
         return ""
     return (
-        f" {plural(now.refused, 'request')} per second are refused, {_percent(now.refused_share)} "
-        f"of all, most as {now.refused_outcome!r}."
+        f" Refusing {plural(now.refused, 'request')} per second ({_percent(now.refused_share)} of "
+        f"all), most as {now.refused_outcome!r}."
     )
 
 
 def _healthy(now: Snapshot) -> _Description:
     return (
-        f"Healthy: {now.running} of {now.max_running} slots, oldest wait "
+        f"Healthy: {now.running} of {now.max_running} slots taken, oldest wait "
         f"{duration(now.oldest_waiting)}.{_refusing(now)}",
         (
             Figure("running", now.running),

@@ -160,7 +160,7 @@ class LastHour:
         number = COLUMN_NUMBERS.get(name)
         if number is None:
             known = ", ".join(COLUMN_NUMBERS)
-            raise UnknownColumnError(f"the history has no column {name[:64]!r}; it has {known}")
+            raise UnknownColumnError(f"There is no series {name[:64]!r}; there are {known}.")
         return HISTORY[number]
 
 

@@ -46,14 +46,14 @@ class KvCache:
             if found.kv is not None:
                 self._map = await self._shown(found, found.kv)
             if self._map is None:
-                raise NoInspectionError("the engine sent no map")
+                raise NoInspectionError("the engine did not send it")
             return self._map
 
     async def prefixes(self, limit: int, timeout: float = _TIMEOUT_SECONDS) -> PrefixTree:
         """Return the prefixes with most hits. Raises NoInspectionError."""
         found = await self._inspections.inspect(kv=False, prefixes=limit, timeout=timeout)
         if found.prefixes is None:
-            raise NoInspectionError("the engine sent no prefixes")
+            raise NoInspectionError("the engine did not send it")
         return _tree(found.prefixes)
 
     async def _shown(self, found: Inspected, state: KvState) -> KvMap:

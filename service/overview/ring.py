@@ -71,7 +71,7 @@ class Ring:
         for start in range(0, size, len(_ZEROS)):
             chunk = _ZEROS[: size - start]
             if os.pwrite(descriptor, chunk, start) != len(chunk):
-                raise OSError("the memory of the history could not be filled")
+                raise OSError("the history's memory could not be allocated")
         return False
 
     # --- the sampler's state --------------------------------------------------------------------

@@ -15,7 +15,7 @@ from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
 from service.engine.link import EngineLink
 from service.engine.silence import engine_status
-from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose
+from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
 from service.overview.history import LastHour
 from service.overview.refusals import Refusals
 from service.overview.ring import COLUMN_NUMBERS
@@ -114,7 +114,7 @@ class ServerWatch:
                 kept = len(self.parts.link.state.kept)
                 self.history.mark("restart", "engine restarted")
                 if kept:
-                    self.history.mark("handover", f"{kept} sequences handed over")
+                    self.history.mark("handover", f"{plural(kept, 'sequence')} handed over")
             self._engine = engine
         draining = self.parts.drain.draining
         if draining != self._was_draining:

@@ -102,7 +102,7 @@ def test_a_refusal_is_shown_in_the_servers_words_if_it_has_any(
     ("events", "said"),
     [
         ((delta(content="a"), event(error={"message": "The engine died."})), "The engine died."),
-        ((delta(content="a"), "data: {broken\n\n"), "the stream broke"),
+        ((delta(content="a"), "data: {broken\n\n"), "the stream failed"),
     ],
 )
 def test_a_stream_that_fails_keeps_what_came_and_says_so(

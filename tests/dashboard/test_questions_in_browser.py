@@ -94,7 +94,8 @@ def page(browser: Browser) -> Iterator[Page]:
 def first_row(page: Page) -> None:
     """The grid is drawn on a canvas, which has nothing to wait for: click until it leads
     somewhere."""
-    table = page.get_by_test_id("stDataFrame")
+    # The request's page, which has several, may be drawn before the address changes.
+    table = page.get_by_test_id("stDataFrame").first
     table.wait_for()
 
     def opened() -> bool:

@@ -32,3 +32,13 @@ def test_everything_declared_is_on_the_page_with_its_meaning() -> None:
             assert f"| `{attribute.name}` | {attribute.help} |" in page
     for field in schema.REQUEST_LOG_FIELDS:
         assert f"| `{field.name}` | {field.help} |" in page
+
+
+def test_every_row_of_a_table_has_a_cell_for_each_column() -> None:
+    """Markdown drops what the head has no column for."""
+    columns = 0
+    for line in generate.page().splitlines():
+        cells = line.count(" | ") + 1 if line.startswith("| ") else 0
+        if cells and columns:
+            assert cells == columns, line
+        columns = cells

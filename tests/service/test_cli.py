@@ -150,7 +150,7 @@ def test_a_load_trace_is_played(server: QuireServer, tmp_path: Path) -> None:
     trace.write_text("not a trace\n")
     refused = quire("bench", "--replay", str(trace), "--base-url", server.url)
     assert refused.returncode == 1
-    assert "line 1 is not a request of a load trace" in refused.stderr
+    assert "line 1 is not a valid line of a load trace" in refused.stderr
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:

@@ -28,7 +28,7 @@ class LoadTraceOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _archive(request: AdminCall) -> RequestArchive:
     archive = request.desk.services.archive
     if archive is None:
-        raise unavailable("This server stores no requests and no usage.")
+        raise unavailable("This server has no database for requests and usage (--store-url none).")
     return archive
 
 

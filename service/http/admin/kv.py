@@ -21,7 +21,7 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
     try:
         found = await request.desk.services.overviews.kv_cache.map()
     except NoInspectionError as error:
-        raise unavailable(f"There is no map of the KV cache: {error}.") from None
+        raise unavailable(f"The KV cache map is unavailable: {error}.") from None
     return download(paced(kv_pieces(found)), "application/json")
 
 
@@ -34,5 +34,5 @@ async def prefixes(request: AdminCall) -> Response[bytes]:
     try:
         found = await request.desk.services.overviews.kv_cache.prefixes(limit)
     except NoInspectionError as error:
-        raise unavailable(f"There is no tree of the prefix cache: {error}.") from None
+        raise unavailable(f"The prefix tree is unavailable: {error}.") from None
     return json_answer(found)

@@ -21,7 +21,7 @@ _Seconds = Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)]
 
 
 class LogLevelOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``seconds``: after which the level is again what it was."""
+    """``seconds``: after which the level before is set again."""
 
     level: Literal["debug", "info", "warning", "error"]
     seconds: _Seconds = 300.0
@@ -47,7 +47,7 @@ async def cancel_request(request: AdminCall, request_id: FromPath[str]) -> Respo
         raise not_found(f"No request '{request_id[:64]}' is live; it may have ended.")
     error = OperatorCancelError("The request was cancelled by an operator of this server.")
     if not exchange.cancel(error):
-        raise ProblemError(409, "ended", "The request's answer is complete already.")
+        raise ProblemError(409, "ended", "The request's answer is already complete.")
     record = exchange.record
     request.audit("cancel", target=record.request_id, before=f"{record.route} of {record.key}")
     return json_answer({"request_id": record.request_id, "outcome": error.outcome})
@@ -83,7 +83,7 @@ async def drain(request: AdminCall) -> Response[bytes]:
     if not held.draining:
         held.hold()
         request.audit("drain", before="accepting", after="draining")
-        _mark(request, "drain", "an operator had the server drain")
+        _mark(request, "drain", "an operator started a drain")
     return json_answer({"draining": True, "in_flight": held.in_flight})
 
 
@@ -97,7 +97,7 @@ async def resume(request: AdminCall) -> Response[bytes]:
     if held.draining:
         held.release()
         request.audit("resume", before="draining", after="accepting")
-        _mark(request, "resume", "an operator had the server accept requests again")
+        _mark(request, "resume", "an operator ended the drain")
     return json_answer({"draining": False, "in_flight": held.in_flight})
 
 
@@ -155,7 +155,7 @@ async def stop_load(request: AdminCall) -> Response[bytes]:
     is_running = last is not None and last.state == "running"
     stopped = await request.desk.load.stop()
     if stopped is None:
-        raise not_found("There was no load run since the API worker started.")
+        raise not_found("There has been no load run since the API worker started.")
     if is_running:
         request.audit("load", target=stopped.profile, before="running", after="stopped")
     return json_answer(stopped)

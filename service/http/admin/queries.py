@@ -1,4 +1,4 @@
-"""Parameters strings of the admin API, checked."""
+"""Query parameters of the admin API, checked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ def only(query: Parameters, *names: str) -> None:
     """Raise ProblemError for a parameter that the path does not have."""
     for name, value in query.items():
         if name not in names:
-            raise invalid(
-                f"There is no parameter '{name[:64]}' here, only {', '.join(names) or 'none'}.",
-                name[:64],
-            )
+            known = f"its parameters are {', '.join(names)}" if names else "it takes none"
+            raise invalid(f"'{name[:64]}' is not a parameter of this path; {known}.", name[:64])
         if len(value) > _MOST_CHARS:
             raise invalid(f"'{name}' is longer than {_MOST_CHARS} characters.", name)
 

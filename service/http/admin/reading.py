@@ -96,7 +96,8 @@ async def found_request(request: AdminCall, request_id: str) -> KeptRequest:
         found = await desk.archive.find(request_id)
     if found is None:
         raise not_found(
-            f"There is no request '{request_id[:64]}': it was never here, or it ended too long ago."
+            f"Request '{request_id[:64]}' was not found: this server never received it, or its "
+            "record has expired."
         )
     return found
 

@@ -44,7 +44,7 @@ def usage_query(request: AdminCall) -> UsageQuery:
 def _archive(request: AdminCall) -> ArchiveSource:
     archive = request.desk.archive
     if archive is None:
-        raise unavailable("This server stores no usage.")
+        raise unavailable("This server has no database for usage (--store-url none).")
     return archive
 
 

@@ -69,7 +69,7 @@ def test_latencies_come_with_their_percentiles() -> None:
 def test_ends_say_what_they_mean_the_most_frequent_first() -> None:
     first, second = ends(run(ended={"refused:draining": 1, "length": 5}))
     assert (first["outcome"], first["requests"], first["group"]) == ("length", 5, "answered")
-    assert second["meaning"] == "The server is shutting down."
+    assert second["meaning"] == "The server is draining and accepts no new requests."
 
 
 @pytest.fixture(scope="module")

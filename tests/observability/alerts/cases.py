@@ -65,7 +65,7 @@ def _budget(pace: str, share: str, window: str, hours: str, every: str) -> dict[
             _missed(_TTFT, "2.0", "0+99x400", "0+100x400"),
             hours,
             job,
-            f"quire: {share} of requests had their first token later than 2 s in the last {window}",
+            f"quire: {share} of requests got their first token later than 2 s in the last {window}",
             every,
         ),
         f"QuireItlBudget{pace}": Case(
@@ -112,7 +112,7 @@ CASES: Mapping[str, Case] = {
         {**_pending(0, 0), f"quire_engine_silence_seconds{{{ON}}}": "0+15x60"},
         "30s",
         ENGINE,
-        "no message from the engine of a for 30s with requests in hand",
+        "no message from the engine of a for 30s with requests in flight",
     ),
     "QuireEngineStuck": Case(
         {**_pending(4, 3), f'quire_step_seconds_count{{{ON},phase="decode"}}': "100x60"},
@@ -244,7 +244,7 @@ CASES: Mapping[str, Case] = {
         },
         "10m",
         SERVER,
-        "a ends 1 requests per second for lack of its store",
+        "a fails 1 requests per second because its store is unavailable",
     ),
     "QuireGpuXid": Case(
         {_XID: "0x20 79x20"},

@@ -21,6 +21,6 @@ def test_every_indicator_has_a_share_a_rate_and_a_rest() -> None:
     legends = [query.legend for query in PANELS["Burn rate over 1h"].queries]
     assert legends == ["first token", "between tokens", "availability"]
     for name in legends:
-        assert f"{name}, time shown" in PANELS
-        (rest,) = PANELS[f"{name}, of the time shown"].queries
+        assert f"{name}, time range" in PANELS
+        (rest,) = PANELS[f"{name}, budget left"].queries
         assert re.search(r"/ \$budget(_up)?, 0\)$", rest.expr)

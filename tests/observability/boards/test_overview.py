@@ -26,7 +26,7 @@ def test_phases_are_stacked_and_refusals_by_reason() -> None:
 
 
 def test_the_share_of_faults_counts_what_spends_the_budget() -> None:
-    (share,) = expressions("Failed or refused by us")
+    (share,) = expressions("Failed or refused by the server")
     faults, all_counted = share.split(" / ")
     assert all(name in faults and name in all_counted for name in BAD_OUTCOMES)
     assert "client_gone" not in all_counted

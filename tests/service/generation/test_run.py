@@ -1,4 +1,4 @@
-"""A run keeps a stream within bounds: readers get every byte once; one without readers stops."""
+"""A run keeps a stream within bounds: readers get every byte once; without readers it stops."""
 
 from __future__ import annotations
 

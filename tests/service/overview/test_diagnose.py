@@ -98,34 +98,43 @@ def test_a_full_cache_says_who_holds_it() -> None:
         largest_holder_share=0.61,
     )
     assert diagnose(snapshot).sentence == (
-        "KV cache: 42 sequences hold 703 of 750 blocks, 41 wait (oldest 3.9 s), preemption throws "
-        "away 11 % of the work. Largest holder: bob, 61 %."
+        "KV cache: 703 of 750 blocks are held by 42 sequences, 41 waiting (oldest 3.9 s), 11 % of "
+        "the work is recomputed after preemption. Largest holder: bob, 61 %."
     )
 
 
 def test_a_silent_engine_says_when_it_will_be_restarted() -> None:
     snapshot = busy(engine="silent", silence=12.0, sequences=20, killed_after=60.0)
     assert diagnose(snapshot).sentence == (
-        "Engine silent for 12 s with 20 sequences in hand; it will be restarted in 48 s."
+        "Engine silent for 12 s with 20 sequences in flight; it will be restarted in 48 s."
     )
     alone = msgspec.structs.replace(snapshot, killed_after=None)
-    assert diagnose(alone).sentence == "Engine silent for 12 s with 20 sequences in hand."
+    assert diagnose(alone).sentence == "Engine silent for 12 s with 20 sequences in flight."
+
+
+def test_a_shutdown_says_when_it_cuts_requests_off_and_an_operator_s_drain_does_not() -> None:
+    ending = busy(draining=True, in_flight=3, drain_seconds_left=12.0)
+    assert diagnose(ending).sentence == (
+        "Draining: 3 requests in flight, cut off in 12 s at the latest."
+    )
+    held = msgspec.structs.replace(ending, drain_seconds_left=0.0)
+    assert diagnose(held).sentence == ("Draining: 3 requests in flight; no new ones are accepted.")
 
 
 def test_a_healthy_server_says_how_much_room_it_has() -> None:
     assert diagnose(busy(oldest_waiting=0.04)).sentence == (
-        "Healthy: 32 of 64 slots, oldest wait 40 ms."
+        "Healthy: 32 of 64 slots taken, oldest wait 40 ms."
     )
 
 
 def test_a_healthy_server_that_refuses_most_requests_says_why() -> None:
     refusing = busy(refused=1300.0, refused_share=0.98, refused_outcome="refused:not_found")
     assert diagnose(refusing).sentence == (
-        "Healthy: 32 of 64 slots, oldest wait 0 ms. 1,300 requests per second are refused, 98 % of "
-        "all, most as 'refused:not_found'."
+        "Healthy: 32 of 64 slots taken, oldest wait 0 ms. Refusing 1,300 requests per second (98 % "
+        "of all), most as 'refused:not_found'."
     )
     few = msgspec.structs.replace(refusing, refused_share=0.49)
-    assert "refused" not in diagnose(few).sentence
+    assert "Refusing" not in diagnose(few).sentence
 
 
 @pytest.mark.parametrize("condition", Condition)

@@ -133,7 +133,7 @@ def test_an_answer_has_at_most_so_many_values_whatever_was_asked() -> None:
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     kept, _ = history()
-    with pytest.raises(UnknownColumnError, match="no column 'speed'; it has tokens_out"):
+    with pytest.raises(UnknownColumnError, match="no series 'speed'; there are tokens_out"):
         series(kept, "speed")
 
 

@@ -1,4 +1,4 @@
-"""Preparation processes are bounded in time and memory, and end when no one waits for them."""
+"""Preparation processes are bounded in time and memory, and end when no one needs their work."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_without_an_engine_it_says_so(own_template: Path, tmp_path: Path, path: 
     app = admin_app(own_template, tmp_path, store_url="none")
     reply = asyncio.run(ask(app, "GET", path))
     assert reply.status == 503
-    assert "there is no engine" in reply.json()["detail"]
+    assert "no engine is running" in reply.json()["detail"]
 
 
 @pytest.mark.parametrize("limit", ["0", "501", "many"])

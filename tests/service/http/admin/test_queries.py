@@ -60,6 +60,6 @@ def test_wrong_queries_name_the_parameter(wrong: dict[str, str]) -> None:
 
 
 def test_a_path_without_parameters_says_so() -> None:
-    with pytest.raises(ProblemError, match="only none"):
+    with pytest.raises(ProblemError, match="it takes none"):
         only({"x": "1"})
     assert number({}, "limit", 5, 1, 10) == 5
