@@ -68,40 +68,40 @@ def _increase(metric: Metric, suffix: str, **labels: tuple[str, ...]) -> str:
 _TTFT_TEXTS = (
     (
         "Board *Overview*, *Where the time goes*: which phase grew?",
-        "`queue`: what do sequences wait for (*Sequences*)? `prefill`: longer prompts, or "
+        "`queue`: what are sequences waiting for (*Sequences*)? `prefill`: longer prompts, or "
         "a lower share of cached tokens (board *KV cache and prefixes*)? `receive`: slow "
         "uploads. `tokenize`, `admit`: the API worker is short of CPU.",
     ),
     (
         "Overload: add replicas, or lower `--max-waiting-requests`, so that clients are "
         "refused at once and retry elsewhere.",
-        "One caller floods: board *Keys*; limit that key.",
+        "One caller sends too much (board *Keys*): limit that key.",
         "The prefix cache stopped helping: see QuireHitRateDrop.",
     ),
 )
 _ITL_TEXTS = (
     (
-        "Board *Engine*, heat maps: which kind of step got longer? Mixed steps carry parts "
-        "of prompts.",
+        "Board *Engine*, heat maps: which kind of step got longer? Mixed steps also "
+        "compute parts of prompts.",
         "*Sequences in a step*: larger batches take longer. *Preemptions*: preempted "
         "sequences see a long gap.",
     ),
     (
         "Long prompts slow decodes down: lower `--max-num-batched-tokens`.",
-        "Batches too large for the objective: lower `--max-num-seqs`, add replicas.",
+        "Batches are too large for the objective: lower `--max-num-seqs` or add replicas.",
     ),
 )
 _AVAILABILITY_TEXTS = (
     (
         "Board *API and streaming*, *Failed or refused by us*: which outcome?",
         "[Outcomes](metrics.md#outcomes) says what each one means; the request's log line "
-        "has `error`.",
+        "has the `error`.",
     ),
     (
         "`refused:overloaded`: see QuireShedding. `error:engine`, `refused:engine`: see "
         "QuireEngineSilent and the engine's log. `error:worker`: see QuireWorkerRestarts. "
         "`error:store`, `refused:store`: see QuireStoreUnavailable.",
-        "After a release: roll it back.",
+        "If it began with a release: roll that back.",
     ),
 )
 
@@ -134,7 +134,7 @@ def _indicators(objectives: Objectives) -> tuple[_Indicator, ...]:
             objectives.availability_budget,
             ratio(bad, counted),
             _increase(catalogue.REQUESTS, "", outcome=COUNTED_OUTCOMES),
-            "requests failed or were refused through no fault of theirs",
+            "requests failed or were refused through no fault of the client",
             *_AVAILABILITY_TEXTS,
         ),
     )
@@ -164,8 +164,9 @@ def _alert(indicator: _Indicator, pace: BurnPace) -> Alert:
         pace.severity,
         "{{ $labels.job }}: {{ $value | humanizePercentage }} of "
         f"{indicator.what} in the last {pace.long}",
-        f"Over {pace.long} and over the last {pace.short}, {pace.factor:g} times the budget of "
-        f"{indicator.budget:.3g} was missed: a budget for 30 days would last {pace.lasts}.",
+        f"Over the last {pace.long} and the last {pace.short}, the share of misses was more than "
+        f"{pace.factor:g} times the error budget of {indicator.budget:.3g}: at this rate a 30-day "
+        f"budget lasts {pace.lasts}.",
         indicator.look,
         indicator.act,
         "slo",

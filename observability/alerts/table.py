@@ -30,12 +30,15 @@ _AVAILABILITY = (
         'up{job=~".*quire.*"} == 0',
         Severity.PAGE,
         "{{ $labels.instance }} has not answered scrapes for 2 minutes",
-        "Prometheus cannot read /metrics: the server has ended, its event loop is blocked, or the "
+        "Prometheus cannot read /metrics: the server has exited, its event loop is blocked, or the "
         "network between them is broken.",
-        ("`GET /live` and `GET /health` from within the cluster.", "The log's last lines."),
         (
-            "The process restarts by itself; if it does not, restart it.",
-            "It answers but is not scraped: with API keys, /metrics is only served on the admin "
+            "`GET /health/live` and `GET /health` from within the cluster.",
+            "The last lines of the log.",
+        ),
+        (
+            "The process should restart by itself; if it does not, restart it.",
+            "If it answers but is not scraped: with API keys, /metrics is only served on the admin "
             "port.",
         ),
         "overview",
@@ -46,9 +49,9 @@ _AVAILABILITY = (
         f"absent({catalogue.BUILD_INFO.name})",
         Severity.PAGE,
         "no Quire server has been scraped for 5 minutes",
-        "No server at all is scraped: none runs, or Prometheus no longer finds them.",
+        "No server is being scraped: none is running, or Prometheus no longer finds them.",
         ("Prometheus' page *Targets*.", "Are pods running? Does the ServiceMonitor select them?"),
-        ("Restore the deployment, or the scrape configuration.",),
+        ("Restore the deployment or the scrape configuration.",),
         "overview",
         "5m",
     ),
@@ -58,18 +61,18 @@ _AVAILABILITY = (
         f" and {_ON_ENGINE} {_PENDING}",
         Severity.PAGE,
         "no message from the engine of {{ $labels.instance }} for {{ $value | humanizeDuration }}"
-        " with requests in hand",
-        "The engine sends a message at least every 2 seconds, also during a long step. It hangs, "
-        "or is stopped. Streams get no tokens. After `--engine-silence-timeout` it is killed, and "
-        "the next engine continues them.",
+        " with requests in progress",
+        "A healthy engine sends a message at least every 2 seconds, even during a long step. This "
+        "one hangs or is stopped, and streams get no tokens. After `--engine-silence-timeout` it "
+        "is killed, and the next engine continues the streams.",
         (
-            "Board *Engine*, *Silence*. `/health` has the status and the seconds.",
+            "Board *Engine*, *Silence*. `/health` shows the engine's status and the seconds of silence.",
             "On the machine: is the process stopped (state T), swapping, or waiting for the GPU "
             "(`nvidia-smi`, `dmesg` for Xid)? `kill -USR1` writes its stacks to the log.",
         ),
         (
             "Wait for the restart; streams continue by themselves.",
-            "It repeats: take the machine out, keep the stacks for a bug report.",
+            "If it recurs: take the machine out of service and keep the stacks for a bug report.",
         ),
         "engine",
     ),
@@ -78,10 +81,10 @@ _AVAILABILITY = (
         f"{_PENDING} and {_ON_ENGINE}"
         f" {_Q.over('2m').rate(catalogue.STEP_SECONDS, '_count', by=_ENGINE)} == 0",
         Severity.PAGE,
-        "{{ $labels.instance }} holds {{ $value }} sequences and has run no step for 2 minutes",
-        "There is work, and the engine computes nothing. It may still send messages.",
-        ("As for QuireEngineSilent.", "What do sequences wait for (board *Overview*)?"),
-        ("Kill the engine's process: the next one continues all streams.",),
+        "{{ $labels.instance }} has {{ $value }} sequences and has run no step for 2 minutes",
+        "There is work, but the engine computes nothing. It may still be sending messages.",
+        ("As for QuireEngineSilent.", "What are sequences waiting for (board *Overview*)?"),
+        ("Kill the engine process: the next one continues all streams.",),
         "engine",
         "1m",
     ),
@@ -95,14 +98,14 @@ def _queue_old(objectives: Objectives) -> Alert:
         f" > {objectives.ttft:g}",
         Severity.TICKET,
         "the oldest sequence on {{ $labels.instance }} has waited {{ $value | humanizeDuration }}",
-        f"For 2 minutes some request has waited for longer than the objective of "
-        f"{objectives.ttft:g} s for its first token. A steady overload looks like this; the length "
-        "of the queue need not grow.",
-        ("Board *Overview*, *Sequences*: what do they wait for?",),
+        f"For 2 minutes some sequence has been waiting for longer than {objectives.ttft:g} s, the "
+        "objective for the first token. This is how a steady overload shows; the queue need not "
+        "grow.",
+        ("Board *Overview*, *Sequences*: what are they waiting for?",),
         (
-            "`slots`: add replicas, or raise `--max-num-seqs` if KV cache and objectives allow it.",
+            "`slots`: add replicas, or raise `--max-num-seqs` if KV cache and objectives permit.",
             "`kv_blocks`: see QuireKvSaturated.",
-            "`constraint`: grammars are compiled; are schemas huge, or different in each request?",
+            "`constraint`: grammars are being compiled; are schemas huge, or new in each request?",
         ),
         "overview",
         "2m",
@@ -138,8 +141,8 @@ _LOAD = (
         Severity.TICKET,
         "the KV cache of {{ $labels.instance }} has been at least {{ $value | humanizePercentage }}"
         " full for 2 minutes, and sequences wait for it",
-        "Sequences hold the KV cache, and others wait for blocks or are preempted for them. A full "
-        "cache alone is not a fault: unused blocks are kept for reuse.",
+        "Running sequences hold most KV cache blocks, and others wait for blocks or are preempted. "
+        "A full cache alone is no problem: unused blocks are kept for reuse.",
         (
             "Board *KV cache and prefixes*: *Waiting for blocks*, *Preemptions*.",
             "Are prompts or answers longer than usual (board *Phases*, *Sizes*)?",
@@ -147,7 +150,7 @@ _LOAD = (
         (
             "Add replicas; give the cache more memory (`--gpu-memory-utilization`, "
             "`--num-kv-blocks`), or a smaller data type.",
-            "Lower `--max-num-seqs`: fewer sequences, none preempted.",
+            "Lower `--max-num-seqs`, so that fewer sequences run and none is preempted.",
         ),
         "kv",
         "1m",
@@ -159,10 +162,10 @@ _LOAD = (
         "{{ $labels.instance }} is overloaded and refuses {{ $value | humanizePercentage }} of "
         "requests",
         "More than 1 % of requests got 429 because too many are waiting.",
-        ("Board *Overview*, *Refused*; board *Keys*: does one caller send most?",),
+        ("Board *Overview*, *Refused*; board *Keys*: does one caller send most of them?",),
         (
-            "Add replicas. Clients that honour Retry-After come back by themselves.",
-            "One caller: limit its key.",
+            "Add replicas. Clients that honour Retry-After retry by themselves.",
+            "If it is one caller: limit its key.",
         ),
         "overview",
         "1m",
@@ -171,11 +174,10 @@ _LOAD = (
         "QuirePreemptionWaste",
         f"{ratio(_RECOMPUTED, _COMPUTED)} > 0.05",
         Severity.TICKET,
-        "{{ $labels.instance }} computes {{ $value | humanizePercentage }} of its tokens a second "
-        "time",
-        "Sequences are preempted for lack of KV-cache blocks and computed again later.",
+        "{{ $labels.instance }} recomputes {{ $value | humanizePercentage }} of its tokens",
+        "Sequences are preempted for lack of KV cache blocks and recomputed later.",
         ("Board *KV cache and prefixes*: *Recomputed share*, *Preemptions of a request*.",),
-        ("As for QuireKvSaturated. Lowering `--max-num-seqs` often raises the throughput.",),
+        ("As for QuireKvSaturated. Lowering `--max-num-seqs` often increases throughput.",),
         "kv",
         "10m",
     ),
@@ -185,12 +187,12 @@ _LOAD = (
         Severity.INFO,
         "{{ $labels.job }}: only {{ $value | humanizePercentage }} of prompt tokens are cached, "
         "less than half of the day's mean",
-        "Prompts find less of themselves in the prefix cache than they used to: first tokens come "
-        "later, at a higher cost.",
+        "Less of each prompt is found in the prefix cache than before: first tokens come later and "
+        "cost more.",
         (
             "Board *KV cache and prefixes*, *Missing tokens by reason*.",
-            "`diverged`: a time or an id near the beginning of prompts changes each time. "
-            "`evicted`: the cache is too small for the callers. `salt`: callers do not share.",
+            "`diverged`: a time or an id near the beginning of prompts changes with each request. "
+            "`evicted`: the cache is too small for the load. `salt`: callers do not share prefixes.",
         ),
         ("Move what changes to the end of prompts; route callers with equal prefixes together.",),
         "kv",
@@ -201,8 +203,8 @@ _LOAD = (
         f"{_Q.gauge(catalogue.LONGEST_GAP_SECONDS, how='max', by=_ENGINE)} > 10",
         Severity.TICKET,
         "a stream on {{ $labels.instance }} has had no token for {{ $value | humanizeDuration }}",
-        "A sequence that has begun to generate gets no tokens: it was preempted and waits, or the "
-        "engine is silent.",
+        "A sequence that has started to generate gets no tokens: it was preempted and is waiting, "
+        "or the engine is silent.",
         ("Is QuireEngineSilent firing too? If not: board *KV cache and prefixes*, *Preemptions*.",),
         ("As for QuireKvSaturated.",),
         "api",
@@ -221,11 +223,12 @@ _SERVER_ALERTS = (
         "The API worker is short of CPU, or something blocks its event loop. All streams stutter.",
         (
             "Board *API and streaming*: *Event loop*, *API worker's CPU*.",
-            "High hold: a request is costly to process. High lag with low hold: too little CPU.",
+            "High hold time: a request is expensive to process. High lag with low hold time: too "
+            "little CPU.",
         ),
         (
             "Raise the pod's CPU limit; keep other processes off its cores.",
-            "`kill -USR1` to the worker writes its stacks to the log.",
+            "`kill -USR1` makes the worker write its stacks to the log.",
         ),
         "api",
         "5m",
@@ -235,10 +238,10 @@ _SERVER_ALERTS = (
         f"{_TEN_MINUTES.increase(catalogue.TELEMETRY_DROPPED, by='job, instance, signal')} > 0",
         Severity.INFO,
         "{{ $labels.instance }} lost {{ $value | humanize }} {{ $labels.signal }} in 10 minutes",
-        "The reader of spans, log lines or records did not keep up or could not be reached. "
+        "The receiver of spans, log lines or records did not keep up or could not be reached. "
         "Requests are not affected.",
         ("Is the collector reachable? Is the log's pipe read? Is the database slow?",),
-        ("Repair the reader, or lower the sampling ratio.",),
+        ("Repair the receiver, or lower the sampling ratio.",),
         "api",
     ),
     Alert(
@@ -247,11 +250,11 @@ _SERVER_ALERTS = (
         f" {catalogue.BUILD_INFO.name}",
         Severity.TICKET,
         "the API worker of {{ $labels.instance }} started {{ $value }} times in 30 minutes",
-        "The API worker keeps dying. Its open requests end as `error:worker`; engine and counters "
+        "The API worker keeps dying. Its open requests end with `error:worker`; engine and counters "
         "are not affected.",
         (
-            "The supervisor's log has each worker's exit; memory (board *API and streaming*): was "
-            "it killed for it?",
+            "The supervisor's log has each worker's exit. Memory (board *API and streaming*): was "
+            "it killed for using too much?",
         ),
         ("Raise the memory limit, or lower `--max-body-bytes` and the waiting limit.",),
         "api",
@@ -260,10 +263,10 @@ _SERVER_ALERTS = (
         "QuireStoreUnavailable",
         f"{_Q.rate(catalogue.REQUESTS, by=_SERVER, outcome=_STORE)} > 0",
         Severity.TICKET,
-        "{{ $labels.instance }} ends {{ $value | humanize }} requests per second for lack of its "
-        "store",
+        "{{ $labels.instance }} fails or refuses {{ $value | humanize }} requests per second because "
+        "its store is unavailable",
         "Requests that need stored responses are refused, or their answers could not be stored.",
-        ("The log's lines about the response store; the database itself.",),
+        ("Log lines about the response store; the database itself.",),
         ("Restore the database. Requests with `store: false` are not affected.",),
         "api",
         "2m",
@@ -294,8 +297,8 @@ _GPU = (
         _xid(_XID_KERNEL),
         Severity.TICKET,
         "GPU {{ $labels.gpu }} of {{ $labels.Hostname }} reports Xid {{ $value }}: a kernel failed",
-        "A kernel used a wrong address (31) or raised an exception (13). The kernels are Quire's, "
-        "so this is a defect of Quire. The engine was restarted and its streams continued.",
+        "A kernel accessed an invalid address (31) or raised an exception (13). The kernels are "
+        "Quire's, so this is a bug in Quire. The engine was restarted and its streams continued.",
         ("The engine's log before the restart: model, batch, stack.",),
         ("Report it with that log. Until then, avoid the model or the setting that triggers it.",),
         "gpu",
