@@ -185,8 +185,7 @@ GRAMMARS = Metric(
     "quire_grammars_total",
     MetricKind.COUNTER,
     Scope.ENGINE,
-    "Grammars of constrained sequences: compiled, reused (cached), or failed, which ends the "
-    "sequence with an error.",
+    "Grammars of constrained sequences: compiled, cached, or failed (the sequence's error).",
     (MODEL, Label("result", ("compiled", "cached", "failed"))),
     totals=(
         Total("grammars_compiled", "compiled"),
@@ -312,8 +311,7 @@ TIME_TO_FIRST_TOKEN = Metric(
     "quire_time_to_first_token_seconds",
     MetricKind.HISTOGRAM,
     Scope.MODEL,
-    "From receipt of the request by the HTTP server to its first generated token reaching "
-    "the response.",
+    "From receipt of the request to its first generated token reaching the response.",
     (MODEL,),
     LATENCY_SECONDS,
 )
@@ -364,8 +362,7 @@ KEY_TOKENS = Metric(
     MetricKind.COUNTER,
     Scope.PROCESS,
     "Tokens of ended and aborted requests by API key (its alias; other: no key; loadtest: load "
-    "runs): prompt tokens that the model computed (prompt) or the prefix cache had (cached), and "
-    "generated ones (output).",
+    "runs): prompt tokens that were computed, prompt tokens that were cached, and generated ones.",
     (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(
