@@ -114,7 +114,7 @@ def _between_tokens(reading: Reading) -> Tile:
     level = GAP_LIMITS.level(reading.longest_gap)
     notes = tile.notes
     if level is not Level.CALM:
-        notes = (f"gap now {duration(reading.longest_gap, 2)}", *notes)
+        notes = (f"gap now {duration(reading.longest_gap, 2)}", *notes[-1:])  # in two lines
     return Tile(tile.label, tile.value, notes, level)
 
 

@@ -20,6 +20,7 @@ from service.http.scope import exchange_in, header
 from service.serving.exchange import Exchange
 from service.serving.limits import longest_seconds
 from service.tenants.upload_room import Gained
+from service.turns import my_turn
 
 # Content types of HTML forms, which a page of any origin may send without a preflight request.
 _FORM_TYPES = frozenset(
@@ -30,6 +31,7 @@ _DRAINING_SECONDS = 1.0
 # Decompressed at a time, so that other streams are not delayed.
 _INFLATED_BYTES = 256 * 1024
 _DEFAULT_SECONDS = 30.0
+_LARGE_BYTES = 256 * 1024
 # Each costs more than its bytes suggest.
 _MOST_GZIP_MEMBERS = 16
 
@@ -76,6 +78,8 @@ async def _read(
     finally:
         if drain is not None:
             drain.uploads.discard(arrival.timeout)
+    if arrival.size > _LARGE_BYTES:
+        await my_turn()  # several that are joined in one iteration of the loop would hold it
     return decoder.whole()
 
 

@@ -35,6 +35,7 @@ from service.supervision.child_worker import (
     ChildWorker,
 )
 from service.tenants.turns import Turns
+from service.turns import my_turn
 
 JOB_SECONDS = 10.0
 # How long an abandoned job may run to finish by itself: a new process costs more.
@@ -128,6 +129,8 @@ class PreparationProcesses:
         step noted. Raises OverloadedError when too much is waiting, InvalidRequestError for a job
         that exceeds its time or memory limit, and HelperKilledError when the process was killed
         from outside twice."""
+        if job.size > _LARGE_BYTES:
+            await my_turn()  # several that are encoded in one iteration of the loop would hold it
         frame = msgspec.msgpack.encode(job)
         begun = asyncio.Event()
         work = asyncio.create_task(self._in_turn(frame, noted, owner, begun))

@@ -55,6 +55,7 @@ def test_rates_of_0_are_no_missing_traffic_while_requests_are_in_progress(label:
 def test_a_gap_that_is_open_now_is_told_and_turns_the_tile_red() -> None:
     shown = tile("Between", in_progress=20.0, longest_gap=12.0)
     assert shown.notes[0] == "gap now 12 s"
+    assert len(shown.notes) <= 2  # more would not fit the tile
     assert shown.level is Level.CRITICAL
     assert tile("Between", longest_gap=0.02).level is Level.CALM
 

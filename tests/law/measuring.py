@@ -42,6 +42,7 @@ _AT_ONCE = 4
 # Some request more tokens than a test can wait for.
 _PATIENCE_SECONDS = 10
 _TOGETHER = 24
+_TIMES = 4
 MOST_HELD_SECONDS = 0.05
 MOST_GROWTH_MIB = 256
 _NUMBERS = re.compile(r"[0-9a-f]{16,}|[0-9]+")
@@ -166,9 +167,10 @@ class LawServer(RunningService):
     def lawful_cost_of(self, asks: list[Ask]) -> Cost:
         """The same, measured again where it was too high, and checked: CPU seconds grow when others
         use the caches, and when the machine gives memory slowly. What is slow stays slow."""
-        cost = self.cost_of(asks)
-        if not cost.is_lawful:
+        for _ in range(_TIMES):
             cost = self.cost_of(asks)
+            if cost.is_lawful:
+                break
         cost.check()
         return cost
 

@@ -89,6 +89,14 @@ def trace_of(collector: Receiver, trace: str) -> tuple[Span, list[Span]]:
 BEFORE = ["receive", "admit", "render", "tokenize", "admit"]
 
 
+def without_pauses(phases: list[Span]) -> list[str]:
+    """The phases' names. On a busy machine a long prompt waits between render and tokenize; that
+    time counts as admit."""
+    names = [span.name for span in phases]
+    pauses = [at for at in range(1, len(names)) if names[at - 1 : at + 1] == ["render", "admit"]]
+    return [name for at, name in enumerate(names) if at not in pauses]
+
+
 def is_chain(server: Span, phases: list[Span]) -> bool:
     """True if the phases follow one another within the request."""
     moments = [
@@ -123,12 +131,7 @@ def test_a_request_joins_its_callers_trace_with_a_span_for_each_phase(
         "http.response.status_code": 200,
     }
     assert {name: attributes.get(name) for name in expected} == expected
-    names = [span.name for span in phases]
-    # On a busy machine there may be a pause between rendering and tokenizing.
-    pauses = [at for at in range(1, len(names)) if names[at - 1 : at + 1] == ["render", "admit"]]
-    assert [name for at, name in enumerate(names) if at not in pauses] == [
-        *(*BEFORE, "queue", "prefill", "decode"),
-    ]
+    assert without_pauses(phases) == [*BEFORE, "queue", "prefill", "decode"]
     assert is_chain(request, phases)
 
 
@@ -162,7 +165,7 @@ def test_a_refused_request_has_the_phases_that_it_reached(
     assert reply.status == 400
     request, phases = trace_of(collector, reply.headers["x-trace-id"])
     assert attributes_of(request)["gen_ai.usage.input_tokens"] > 3000
-    assert [span.name for span in phases] == BEFORE
+    assert without_pauses(phases) == BEFORE
     assert is_chain(request, phases)
 
 
