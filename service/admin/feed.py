@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
@@ -30,20 +31,24 @@ _encoder = msgspec.json.Encoder()
 
 
 class _Reader:
-    """``queue``: messages to send; None: it has been cut off."""
+    """``alias``: of its admin key. ``queue``: messages to send; None: it has been cut off."""
 
-    def __init__(self, *, wants_kv: bool) -> None:
+    def __init__(self, alias: str, *, wants_kv: bool) -> None:
+        self.alias = alias
         self.wants_kv = wants_kv
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_BEHIND + 1)
 
     def offer(self, message: bytes) -> bool:
         """Return False if the reader is too slow, in which case it is cut off."""
         if self.queue.qsize() >= _MOST_BEHIND:
-            with contextlib.suppress(asyncio.QueueFull):
-                self.queue.put_nowait(None)
+            self.cut_off()
             return False
         self.queue.put_nowait(message)
         return True
+
+    def cut_off(self) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            self.queue.put_nowait(None)
 
 
 class Feed:
@@ -55,7 +60,7 @@ class Feed:
     ) -> None:
         self._frame = frame
         self._kv_map = kv_map
-        self._readers: set[_Reader] = set()
+        self._readers: dict[_Reader, None] = {}  # the oldest first
         self._tasks: list[asyncio.Task[None]] = []
         self._kv_task: asyncio.Task[None] | None = None
         self._last = b""
@@ -66,9 +71,15 @@ class Feed:
         """The number of readers."""
         return len(self._readers)
 
-    def check(self) -> None:
-        """Raise ProblemError when there is no place for another reader."""
-        if len(self._readers) >= MOST_FEED_READERS:
+    def make_room(self, alias: str) -> None:
+        """For another reader with this key. When the feed is full, the oldest reader of the key
+        with the most of them is cut off, unless that would only turn the tables. Raises
+        ProblemError if there is no room."""
+        if len(self._readers) < MOST_FEED_READERS:
+            return
+        readers = Counter(reader.alias for reader in self._readers)
+        greediest, most = readers.most_common(1)[0]
+        if most <= readers[alias] + 1:
             raise ProblemError(
                 429,
                 "readers",
@@ -76,10 +87,15 @@ class Feed:
                 "it once for all of its viewers.",
                 headers={"retry-after": "5"},
             )
+        oldest = next(reader for reader in self._readers if reader.alias == greediest)
+        _log.info("disconnected a feed reader to make room for another key's", alias=greediest)
+        oldest.cut_off()
+        del self._readers[oldest]
 
-    async def follow(self, *, kv: bool) -> AsyncGenerator[bytes, None]:
-        """Yield each message as a server-sent event. Call ``check`` first."""
-        reader = _Reader(wants_kv=kv)
+    async def follow(self, alias: str, *, kv: bool) -> AsyncGenerator[bytes, None]:
+        """Yield each message as a server-sent event. Call ``make_room`` first. ``alias``: of the
+        reader's admin key."""
+        reader = _Reader(alias, wants_kv=kv)
         self._enter(reader)
         try:
             while True:
@@ -93,14 +109,14 @@ class Feed:
     def _enter(self, reader: _Reader) -> None:
         if self._readers and self._last:
             reader.offer(self._last)
-        self._readers.add(reader)
+        self._readers[reader] = None
         if len(self._readers) == 1:
             self._tasks = [asyncio.create_task(self._produce(), name="admin-feed")]
         if reader.wants_kv and self._kv_task is None:
             self._kv_task = asyncio.create_task(self._produce_kv(), name="admin-feed-kv")
 
     def _leave(self, reader: _Reader) -> None:
-        self._readers.discard(reader)
+        self._readers.pop(reader, None)
         if self._kv_task is not None and not any(one.wants_kv for one in self._readers):
             self._kv_task.cancel()
             self._kv_task = None
@@ -139,7 +155,7 @@ class Feed:
         for reader in tuple(self._readers):
             if (reader.wants_kv or not only_kv) and not reader.offer(message):
                 _log.info("disconnected a feed reader that did not keep up")
-                self._readers.discard(reader)
+                self._readers.pop(reader, None)
 
     def _complain(self, what: str) -> None:
         now = time.monotonic()
@@ -154,8 +170,7 @@ class Feed:
             self._kv_task = None
         self._stop()
         for reader in self._readers:
-            with contextlib.suppress(asyncio.QueueFull):
-                reader.queue.put_nowait(None)
+            reader.cut_off()
 
 
 async def _kv_event(found: KvMap) -> bytes:

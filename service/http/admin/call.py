@@ -100,11 +100,13 @@ def approach_of(scope: Scope) -> Approach:
     )
 
 
-def json_answer(value: object, headers: dict[str, str] | None = None) -> Response[bytes]:
+def json_answer(
+    value: object, headers: dict[str, str] | None = None, *, status: int = 200
+) -> Response[bytes]:
     """Return a small answer as JSON."""
     return Response(
         content=msgspec.json.encode(value),
-        status_code=200,
+        status_code=status,
         media_type="application/json",
         headers={"cache-control": "no-store", **(headers or {})},
     )

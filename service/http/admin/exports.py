@@ -11,7 +11,7 @@ from msgspec import Meta
 from service.admin.problem import invalid, not_found, unavailable
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
-from service.http.admin.queries import only, request_query
+from service.http.admin.queries import export_query, only
 from service.http.admin.usage import usage_query
 from service.http.event_stream import EventStream
 from service.records.load_trace import MOST_SECONDS, LoadTrace
@@ -35,7 +35,7 @@ def _archive(request: AdminCall) -> RequestArchive:
 async def _requests(request: AdminCall, form: str) -> EventStream:
     exports = request.desk.exports
     exports.check()
-    query = msgspec.structs.replace(request_query(request.query_params), cursor=None)
+    query = export_query(request.query_params)
     try:
         pieces = await _archive(request).export_requests(query, form)
     except ValueError as error:

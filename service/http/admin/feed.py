@@ -19,9 +19,10 @@ async def live_feed(request: AdminCall) -> Response[bytes]:
     only(query, "kv")
     wants_kv = choice(query, "kv", ("0", "1"), "0") == "1"
     desk = request.desk
-    desk.feed.check()
+    alias = request.actor.alias
+    desk.feed.make_room(alias)
     return EventStream(
-        desk.feed.follow(kv=wants_kv),
+        desk.feed.follow(alias, kv=wants_kv),
         {"cache-control": "no-store"},
         patience=_PATIENCE,
         keep_alive=0.0,

@@ -145,7 +145,7 @@ async def start_load(request: AdminCall) -> Response[bytes]:
     what = f"{plan.rate:g}/s for {plan.seconds:g} s, {plan.concurrency} at once"
     request.audit("load", target=plan.profile, after=what)
     _mark(request, "load", f"{plan.profile}: {what}")
-    return json_answer(run)
+    return json_answer(run, status=202)
 
 
 @delete("/admin/v1/load", status_code=200)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from observability.admin_api import MAX_PAGE, SORTABLE, RequestQuery
-from observability.outcomes import ROUTES
+from observability.outcomes import ROUTES, is_outcome
 from observability.phases import PHASES
 from service.admin.problem import invalid
 
@@ -19,6 +19,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 # The year 5138. Beyond it no request has ended, and databases' integers overflow.
 _LATEST = 1e11
 _MOST_CHARS = 1024
+
+_FILTERS = ("since", "until", "phase", "key", "model", "route", "outcome", "min_ms")
 
 Parameters = Mapping[str, str]
 
@@ -79,11 +81,14 @@ def choice(
 
 def request_query(query: Parameters) -> RequestQuery:
     """Return the query for requests. Raises ProblemError."""
-    only(
-        query,
-        *("state", "since", "until", "sort", "phase", "key", "model", "route", "outcome"),
-        *("min_ms", "limit", "cursor"),
-    )
+    only(query, *_FILTERS, "state", "sort", "limit", "cursor")
+    outcome = query.get("outcome")
+    if outcome is not None and not is_outcome(outcome):
+        raise invalid(
+            "'outcome' must be the name of an outcome, such as stop, length, client_gone or "
+            "refused:overloaded; docs/metrics.md lists them.",
+            "outcome",
+        )
     sorts = (*SORTABLE, *(f"-{name}" for name in SORTABLE))
     phases = tuple(phase.name for phase in PHASES)
     is_live = choice(query, "state", ("live", "ended"), "ended") == "live"
@@ -94,10 +99,17 @@ def request_query(query: Parameters) -> RequestQuery:
         key=query.get("key"),
         model=query.get("model"),
         route=choice(query, "route", ROUTES, None),
-        outcome=query.get("outcome"),
+        outcome=outcome,
         phase=choice(query, "phase", phases, None),
         min_seconds=number(query, "min_ms", 0.0, 0.0, 1e9) / 1e3,
         sort=choice(query, "sort", sorts, "-received") or "-received",
         limit=int(number(query, "limit", 100, 1, MAX_PAGE)),
         cursor=query.get("cursor"),
     )
+
+
+def export_query(query: Parameters) -> RequestQuery:
+    """Return the query for all ended requests, in the order in which they ended. Raises
+    ProblemError."""
+    only(query, *_FILTERS)
+    return request_query(query)

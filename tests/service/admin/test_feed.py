@@ -39,15 +39,53 @@ async def taken(stream: AsyncGenerator[bytes, None], count: int) -> list[bytes]:
     return [await anext(stream) for _ in range(count)]
 
 
+def test_one_key_cannot_take_all_places() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        greedy = [feed.follow("mallory", kv=False) for _ in range(MOST_FEED_READERS)]
+        for stream in greedy:
+            await anext(stream)
+        feed.make_room("ann")
+        stream = feed.follow("ann", kv=False)
+        await anext(stream)
+        assert len(feed) == MOST_FEED_READERS
+        async for _ in greedy[0]:  # the oldest: it ends
+            pass
+        await anext(greedy[1])
+        with pytest.raises(ProblemError):
+            feed.make_room("mallory")
+        for one in (*greedy, stream):
+            await one.aclose()
+
+    asyncio.run(run())
+
+
+def test_keys_with_equal_shares_do_not_displace_each_other() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        streams = [feed.follow(f"key{n % 8}", kv=False) for n in range(MOST_FEED_READERS)]
+        for stream in streams:
+            await anext(stream)
+        for alias in ("key0", "key7"):
+            with pytest.raises(ProblemError):
+                feed.make_room(alias)
+        for stream in streams:
+            await stream.aclose()
+
+    asyncio.run(run())
+
+
 def test_sixteen_readers_get_the_same_bytes_of_one_producer() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        streams = [feed.follow(kv=False) for _ in range(MOST_FEED_READERS)]
+        streams = [feed.follow("ann", kv=False) for _ in range(MOST_FEED_READERS)]
         firsts = await asyncio.gather(*(taken(stream, 1) for stream in streams))
         assert len(feed) == MOST_FEED_READERS
         with pytest.raises(ProblemError) as caught:
-            feed.check()
+            feed.make_room("ann")
         assert caught.value.status == 429
         got = await asyncio.gather(*(taken(stream, 5) for stream in streams))
         assert all(messages == got[0] for messages in got)
@@ -56,7 +94,7 @@ def test_sixteen_readers_get_the_same_bytes_of_one_producer() -> None:
         assert firsts[0][0].startswith(b'data: {"overview":null')
         for stream in streams:
             await stream.aclose()
-        feed.check()
+        feed.make_room("ann")
 
     asyncio.run(run())
 
@@ -66,7 +104,7 @@ def test_nothing_is_made_without_readers() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
         assert source.frames == 0
-        stream = feed.follow(kv=True)
+        stream = feed.follow("ann", kv=True)
         await taken(stream, 2)
         await stream.aclose()
         made = (source.frames, source.maps)
@@ -80,7 +118,7 @@ def test_maps_go_only_to_those_who_want_them() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        plain, mapped = feed.follow(kv=False), feed.follow(kv=True)
+        plain, mapped = feed.follow("ann", kv=False), feed.follow("ann", kv=True)
         both = await asyncio.gather(taken(plain, 6), taken(mapped, 6))
         frames = [
             [msgspec.json.decode(one.removeprefix(b"data: "), type=Frame) for one in got]
@@ -98,7 +136,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_the_others_go_on() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        slow, quick = feed.follow(kv=False), feed.follow(kv=False)
+        slow, quick = feed.follow("ann", kv=False), feed.follow("ann", kv=False)
         await asyncio.gather(taken(slow, 1), taken(quick, 1))
         while len(feed) == 2:
             await anext(quick)
@@ -121,7 +159,7 @@ def test_a_second_that_fails_does_not_end_the_feed() -> None:
                 raise RuntimeError("defect")
             return made
 
-        stream = Feed(frame, source.kv_map).follow(kv=False)
+        stream = Feed(frame, source.kv_map).follow("ann", kv=False)
         got = await taken(stream, 2)
         assert b'"running":1' in got[0]
         assert b'"running":3' in got[1]
@@ -134,7 +172,7 @@ def test_closing_ends_the_readers() -> None:
     async def run() -> list[bytes]:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        stream = feed.follow(kv=True)
+        stream = feed.follow("ann", kv=True)
         await taken(stream, 1)
         feed.close()
         return [message async for message in stream]

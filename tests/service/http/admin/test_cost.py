@@ -23,7 +23,7 @@ from tests.service.http.admin.asking import KEYS, READ, admin_app, ask
 pytestmark = pytest.mark.integration
 
 MOST_SECONDS = 0.002
-REPEATS = 5
+REPEATS = 12
 
 COSTLY = (
     "/admin/v1/overview",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from service.admin.gate import LOOPBACK
 from tests.service.http.admin.asking import Reply, admin_app, ask
 
 
@@ -12,7 +13,7 @@ def test_the_seventeenth_reader_is_sent_away(own_template: Path, tmp_path: Path)
     app = admin_app(own_template, tmp_path, store_url="none")
 
     async def run() -> Reply:
-        streams = [app.desk.feed.follow(kv=False) for _ in range(16)]
+        streams = [app.desk.feed.follow(LOOPBACK, kv=False) for _ in range(16)]
         for stream in streams:
             await anext(stream)
         reply = await ask(app, "GET", "/admin/v1/feed")

@@ -154,6 +154,6 @@ def test_load_runs_are_reported(app: AdminApp) -> None:
         ]
 
     started, second, stopped, last = asyncio.run(start_and_stop())
-    assert started.json()["state"] == "running"
+    assert (started.status, started.json()["state"]) == (202, "running")
     assert second.status == 409
     assert stopped.json()["state"] == last.json()["run"]["state"] == "stopped"

@@ -6,7 +6,7 @@ import pytest
 
 from observability.admin_api import RequestQuery
 from service.admin.problem import ProblemError
-from service.http.admin.queries import moment, number, only, request_query
+from service.http.admin.queries import export_query, moment, number, only, request_query
 
 
 def test_the_design_s_example() -> None:
@@ -49,6 +49,7 @@ def test_no_moments(text: str) -> None:
         {"min_ms": "-1"},
         {"phase": "lunch"},
         {"route": "/v1/models"},
+        {"outcome": "nonsense"},
         {"order": "asc"},
         {"key": "x" * 1100},
     ],
@@ -63,3 +64,10 @@ def test_a_path_without_parameters_says_so() -> None:
     with pytest.raises(ProblemError, match="it takes none"):
         only({"x": "1"})
     assert number({}, "limit", 5, 1, 10) == 5
+
+
+@pytest.mark.parametrize("name", ["state", "sort", "limit", "cursor"])
+def test_an_export_has_no_order_and_no_pages(name: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        export_query({"since": "1h", name: "1"})
+    assert caught.value.field == name

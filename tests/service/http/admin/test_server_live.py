@@ -295,7 +295,7 @@ def test_a_load_run_is_served_by_the_engine_as_its_own_tenant(service: AdminServ
     status, _ = service.admin(
         "POST", "/load", {"profile": "chat", "rate": 20, "seconds": 2, "concurrency": 8}
     )
-    assert status == 200
+    assert status == 202
 
     def done() -> dict[str, Any] | None:
         run: dict[str, Any] = json.loads(service.admin("GET", "/load")[1])["run"]
