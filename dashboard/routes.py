@@ -13,7 +13,10 @@ from dashboard.fanout import follow
 from dashboard.feed_token import is_valid
 from dashboard.feeds import RANGES, feeds
 
+# That read one server's feed: each holds a connection and the messages it has not read.
+MOST_BROWSERS = 256
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
+_RETRY_LATER = {**_NO_STORE, "retry-after": "30"}
 
 
 def channel_of(servers: list[int], *, kv: bool = False) -> str:
@@ -29,6 +32,8 @@ async def feed(request: Request) -> Response:
         return _refused()
     kv = channel.endswith(".kv")
     fanouts = [feeds().fanout(index, kv=kv) for index in chosen]
+    if any(len(fanout) >= MOST_BROWSERS for fanout in fanouts):
+        return JSONResponse({"detail": "Too many browsers read this feed."}, 503, _RETRY_LATER)
     return StreamingResponse(follow(fanouts), media_type="text/event-stream", headers=_NO_STORE)
 
 

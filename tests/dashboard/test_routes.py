@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 
@@ -8,7 +9,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from dashboard.feed_token import issue
-from dashboard.routes import ROUTES, channel_of
+from dashboard.feeds import feeds
+from dashboard.routes import MOST_BROWSERS, ROUTES, channel_of
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
 from tests.dashboard.admin_server import KEY, admin_server
 
@@ -48,6 +50,15 @@ def test_nothing_is_given_without_the_right_token(
 ) -> None:
     assert client.get(path).status_code == 403
     assert client.get(path, params=token(channel)).status_code == 403
+
+
+def test_a_full_feed_says_so(client: TestClient) -> None:
+    fanout = feeds().fanout(0, kv=False)
+    queues: list[asyncio.Queue[bytes]] = [asyncio.Queue() for _ in range(MOST_BROWSERS)]
+    fanout._queues |= set(queues)
+    reply = client.get("/feed/0", params=token("0"))
+    assert (reply.status_code, reply.headers["retry-after"]) == (503, "30")
+    fanout._queues -= set(queues)
 
 
 def test_channels_are_told_apart() -> None:
