@@ -103,6 +103,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "and support the model; torch: by torch alone; triton: fail without them.",
         ),
     ] = "auto"
+    deterministic: Annotated[
+        bool,
+        setting(
+            _HARDWARE,
+            "Make each token of a greedy or seeded request the same to the bit on this machine, "
+            "whatever else is in the batch, however its prompt is divided and whatever the prefix "
+            "cache has. Slower; needs our own CPU or GPU code.",
+        ),
+    ] = False
     cuda_graphs: Annotated[
         bool, setting(_HARDWARE, "On a GPU, record decode steps as CUDA graphs and replay them.")
     ] = True

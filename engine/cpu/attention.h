@@ -374,8 +374,9 @@ INLINE void weigh(const tile_scratch *s, int queries, int query, int panels, int
 }
 
 /* The `heads` query heads of a key head, starting at `head`, for adjacent rows of one sequence, at
- * most QUERIES in all. A block of keys begins at a multiple of KEYS, and a block that a row does
- * not see does not change it: a row's results do not depend on the other rows. */
+ * most QUERIES in all. `mixed`: the result of the first row. A block of keys begins at a multiple of
+ * KEYS, and a block that a row does not see does not change it: a row's results do not depend on the
+ * other rows. */
 INLINE void attend_tile(const int kind, const model *m, const layer *l, const batch *b, int row,
                         int rows, int head, int heads, const float *qkv, int64_t qkv_width,
                         float *mixed, int64_t mixed_width, float *scratch) {
@@ -410,14 +411,15 @@ INLINE void attend_tile(const int kind, const model *m, const layer *l, const ba
     sum_panels(&to_mixed, 0, s.wide / PANEL, s.weights, s.weight_stride, queries, s.mixed);
   }
   for (int q = 0; q < queries; q++) {
-    float *to = mixed + (row + q / heads) * mixed_width + (int64_t)(head + q % heads) * D;
+    float *to = mixed + q / heads * mixed_width + (int64_t)(head + q % heads) * D;
     for (int d = 0; d < D; d += LANES)
       store(to + d, load(s.mixed + ((int64_t)(d / PANEL) * queries + q) * PANEL + d % PANEL) /
                         total[q]);
   }
 }
 
-/* `attend` for adjacent rows of one sequence and one key head's query heads. */
+/* `attend` for adjacent rows of one sequence and one key head's query heads. `mixed`: the result of
+ * the first row. */
 static void attend_chunk(const model *m, const layer *l, const batch *b, int row, int rows,
                          int kv_head, const float *qkv, int64_t qkv_width, float *mixed,
                          int64_t mixed_width, float *scratch) {
@@ -427,11 +429,12 @@ static void attend_chunk(const model *m, const layer *l, const batch *b, int row
     for (int r = 0; r < rows; r += most) {
       const int head = kv_head * group + g, width = group - g < heads ? group - g : heads;
       const int height = rows - r < most ? rows - r : most;
+      float *to = mixed + r * mixed_width;
       if (m->cache_kind == BFLOAT16)
-        attend_tile(BFLOAT16, m, l, b, row + r, height, head, width, qkv, qkv_width, mixed,
+        attend_tile(BFLOAT16, m, l, b, row + r, height, head, width, qkv, qkv_width, to,
                     mixed_width, scratch);
       else
-        attend_tile(FLOAT32, m, l, b, row + r, height, head, width, qkv, qkv_width, mixed,
+        attend_tile(FLOAT32, m, l, b, row + r, height, head, width, qkv, qkv_width, to,
                     mixed_width, scratch);
     }
 }
@@ -470,7 +473,8 @@ static void place_heads(const model *m, const layer *l, const batch *b, int row,
 
 /* Stores all rows' keys and values, then computes mixed[i], the attention of row i (with `kept`: of
  * row kept[i]). Key heads are independent of each other: a thread claims some of a sequence's at a
- * time. */
+ * time. `attend` and `attend_chunk` round differently, so a deterministic model uses the latter for
+ * single rows too. */
 static void attend_all(const model *m, const layer *l, const batch *b, const int64_t *kept,
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {
@@ -489,15 +493,22 @@ static void attend_all(const model *m, const layer *l, const batch *b, const int
       share(m->kv_heads, parts, part % parts, &first_head, &last_head);
       for (int head = first_head; head < last_head; head++)
         place_heads(m, l, b, row, run, head, qkv, qkv_width);
-      if (!kept && run > 3) {
+      if (!kept && (run > 3 || m->deterministic)) {
         for (int head = first_head; head < last_head; head++)
-          attend_chunk(m, l, b, row, run, head, qkv, qkv_width, mixed, mixed_width, scratch);
+          attend_chunk(m, l, b, row, run, head, qkv, qkv_width, mixed + row * mixed_width,
+                       mixed_width, scratch);
         continue;
       }
       const int64_t at = (int64_t)first_head * group * D;
       for (int i = kept ? place : row; i < (kept ? b->kept_rows : row + run); i++) {
         const int r = kept ? (int)kept[i] : i;
         if (r >= row + run) break;
+        if (m->deterministic) {
+          for (int head = first_head; head < last_head; head++)
+            attend_chunk(m, l, b, r, 1, head, qkv, qkv_width, mixed + i * mixed_width, mixed_width,
+                         scratch);
+          continue;
+        }
         attend(m, l, b, r, first_head, last_head, qkv + r * qkv_width + at,
                mixed + i * mixed_width + at, scratch);
       }

@@ -101,6 +101,7 @@ class ModelStruct(ctypes.Structure):
         ("inner", ctypes.c_int32),
         ("block_size", ctypes.c_int32),
         ("cache_kind", ctypes.c_int32),
+        ("deterministic", ctypes.c_int32),
         ("eps", ctypes.c_float),
     )
 

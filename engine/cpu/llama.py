@@ -50,9 +50,12 @@ class CompiledLlama:
         threads: int,
         quantised: bool = False,
         bf16_products: bool = False,
+        deterministic: bool = False,
     ) -> None:
         """``quantised``: store the matrices in int8. ``bf16_products``: for matrices of bfloat16
-        values, round the inputs and multiply in hardware; ``library`` must support it."""
+        values, round the inputs and multiply in hardware; ``library`` must support it.
+        ``deterministic``: a token's result is the same to the bit in any batch, however its prompt
+        is divided; single tokens are slower."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         if bf16_products and not library.bf16_products:
@@ -85,6 +88,7 @@ class CompiledLlama:
             config.intermediate_size,
             0,
             WeightKind.FLOAT32,
+            deterministic,
             config.norm_eps,
         )
         self._cache: PagedKVCache | None = None

@@ -16,6 +16,7 @@ typedef struct {
   const float *norm;
   int32_t num_layers, hidden, heads, kv_heads, head_dim, inner, block_size;
   int32_t cache_kind; /* of the elements: FLOAT32 or BFLOAT16 */
+  int32_t deterministic; /* a row's result does not depend on the batch, nor on how a prompt is cut */
   float eps;
 } model;
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from engine.attention.layout import Ragged
 from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.launch import DETERMINISTIC as TILES
+from engine.gpu.kernels.launch import padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
 
@@ -97,4 +100,47 @@ class AttentionKernels:
         return out
 
 
+def _one_row_each(
+    query: Tensor,
+    blocks: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float,
+    window: int | None,
+    scales: Tensor | None,
+    out: Tensor,
+) -> Tensor:
+    rows = torch.arange(query.shape[0] + 1, dtype=torch.int32, device=query.device)
+    return _by_itself(
+        query, blocks, tables, lengths, rows, 1, scale=scale, window=window, scales=scales, out=out
+    )
+
+
+def _by_itself(
+    query: Tensor,
+    blocks: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    cu_seqlens: Tensor,
+    longest: int,
+    *,
+    scale: float,
+    window: int | None,
+    scales: Tensor | None,
+    out: Tensor,
+) -> Tensor:
+    return ragged_attention(
+        *(query, blocks, tables, lengths, cu_seqlens, longest),
+        scale=scale,
+        window=window,
+        scales=scales,
+        out=out,
+        tiles=TILES[padded(query.shape[2]), query.dtype.itemsize],
+        uniform=True,
+    )
+
+
 TRITON = AttentionKernels(decode_attention, ragged_attention)
+# One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
+DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself)

@@ -16,8 +16,9 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
-from engine.gpu.attention import TRITON, AttentionKernels
+from engine.gpu.attention import DETERMINISTIC, TRITON
 from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
@@ -30,9 +31,11 @@ class Projection:
 
     weight: Tensor
     bias: Tensor | None
+    deterministic: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        apply = product if self.deterministic else linear
+        return apply(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +65,22 @@ class KernelLlama:
         *,
         max_positions: int,
         device: torch.device,
-        attention: AttentionKernels = TRITON,
+        deterministic: bool = False,
     ) -> None:
+        """``deterministic``: a token's result is the same to the bit in any batch, however its
+        prompt is divided."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         self._config = config
-        self._attention = attention
+        self._attention = DETERMINISTIC if deterministic else TRITON
         self._embedding = source.tensor(EMBEDDING)
-        self._layers = [_layer(config, source, number) for number in range(config.num_layers)]
+        self._layers = [
+            _layer(config, source, number, deterministic=deterministic)
+            for number in range(config.num_layers)
+        ]
         self._norm = source.tensor(NORM)
-        self._head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        self._head = Projection(head, None, deterministic)
         rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
         self._rotations = rotary.cosines_and_sines()
 
@@ -124,16 +133,18 @@ class KernelLlama:
     def narrow_logits(self, hidden: Tensor) -> Tensor:
         """Return the logits before conversion to float32, [rows, vocabulary] in the model's
         dtype."""
-        return linear(hidden, self._head)
+        return self._head(hidden)
 
 
-def _layer(config: ModelConfig, source: WeightSource, number: int) -> KernelLayer:
+def _layer(
+    config: ModelConfig, source: WeightSource, number: int, *, deterministic: bool
+) -> KernelLayer:
     prefix = f"model.layers.{number}."
     attention, feed = prefix + "self_attn.", prefix + "mlp."
 
     def plain(name: str, has_bias: bool) -> Projection:
         bias = source.tensor(name + ".bias") if has_bias else None
-        return Projection(source.tensor(name + ".weight"), bias)
+        return Projection(source.tensor(name + ".weight"), bias, deterministic)
 
     def gate_up(kind: str) -> Tensor:
         return torch.cat([source.tensor(f"{feed}{name}_proj.{kind}") for name in ("gate", "up")])
@@ -147,11 +158,14 @@ def _layer(config: ModelConfig, source: WeightSource, number: int) -> KernelLaye
         qkv=Projection(
             fused_qkv(config, source, attention, "weight"),
             fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
+            deterministic,
         ),
         qk_norm=qk_norm,
         output=plain(attention + "o_proj", config.output_bias),
         post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
-        gate_up=Projection(gate_up("weight"), gate_up("bias") if config.mlp_bias else None),
+        gate_up=Projection(
+            gate_up("weight"), gate_up("bias") if config.mlp_bias else None, deterministic
+        ),
         down=plain(feed + "down_proj", config.mlp_bias),
         window=config.sliding_windows[number],
         scale=config.attention_scales[number],

@@ -76,6 +76,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
             has_kernels(setup),
             setup.collectives,
             config.quantization,
+            config.deterministic,
         ),
     )
 

@@ -40,6 +40,8 @@ class EncoderRunner:
         directory = Path(config.model)
         if config.quantization != "none":
             raise ModelError("--quantization supports decoders only; this model is an encoder")
+        if config.deterministic:
+            raise ModelError("--deterministic supports decoders only; this model is an encoder")
         self._device = choose_device(config.device)
         self._config = load_encoder_config(directory)
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)

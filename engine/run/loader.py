@@ -12,6 +12,7 @@ import torch
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
+from engine.architecture.errors import ModelError
 from engine.config import OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, compiled_pass_fits
@@ -24,6 +25,13 @@ from engine.sharding.shard import Part, parts_of
 from engine.weights.quantization import DequantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
+
+_NOT_DETERMINISTIC = (
+    "--deterministic is not supported for this model with these settings. On a CPU it needs our "
+    "compiled code (a C compiler; float32 or bfloat16; --cpu-path auto; --kv-cache-dtype auto), on "
+    "a GPU our Triton kernels (--gpu-path auto or triton); and one device, and a model that this "
+    "code supports (not GPT-2)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +50,15 @@ class LoadSettings:
 class DecoderOptions:
     """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels (for a
     single rank), if they support the model; all but the compiled one convert int8 weights back to
-    floats. ``max_positions``: tokens of the longest sequence."""
+    floats. ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two
+    is required."""
 
     max_positions: int
     library: Library | None = None
     kernels: bool = False
     collectives: Collectives = ALONE
     quantization: Quantization = "none"
+    deterministic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +164,18 @@ def _build(
 ) -> Decoder:
     """Build the decoder; ``config`` and ``source`` are those of this rank's part."""
     device, library, max_positions = settings.device, options.library, options.max_positions
-    if config.family == "gpt2":
+    if config.family == "gpt2" and not options.deterministic:
         return gpt2.GPT2Model(config, source, options.collectives)
     if options.kernels and availability.kernels_fit(config):
         from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
 
-        return KernelLlama(config, source, max_positions=max_positions, device=device)
+        return KernelLlama(
+            config,
+            source,
+            max_positions=max_positions,
+            device=device,
+            deterministic=options.deterministic,
+        )
     quantised = options.quantization == "int8"
     if library is not None and compiled_pass_fits(config, library.lanes):
         return CompiledLlama(
@@ -170,7 +186,10 @@ def _build(
             threads=torch.get_num_threads(),
             quantised=quantised,
             bf16_products=settings.dtype == torch.bfloat16 and library.bf16_products,
+            deterministic=options.deterministic,
         )
+    if options.deterministic:
+        raise ModelError(_NOT_DETERMINISTIC)
     if quantised:
         source = DequantisedWeights(source)
     return llama.LlamaModel(

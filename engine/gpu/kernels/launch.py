@@ -44,6 +44,17 @@ class RaggedTiles:
     stages: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProductTiles:
+    """``rows`` x ``columns``: of the result, per program; ``depth``: inputs per tile."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all fit the 99 KiB of
 # shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
@@ -66,6 +77,25 @@ RAGGED: dict[tuple[int, int], RaggedTiles] = {
     (256, 2): RaggedTiles(64, 32, 8, 2),
     (16, 4): RaggedTiles(64, 32, 4, 2),
     (32, 4): RaggedTiles(64, 32, 4, 2),
+    (64, 4): RaggedTiles(32, 32, 4, 2),
+    (128, 4): RaggedTiles(16, 32, 4, 2),
+    (256, 4): RaggedTiles(16, 16, 8, 2),
+}
+# By bytes of a multiplied element. One entry for all numbers of rows, so that rows do not depend on
+# it; narrow, so that a decode step's products keep all multiprocessors busy.
+PRODUCT: dict[int, ProductTiles] = {
+    2: ProductTiles(64, 64, 64, 4, 4),
+    4: ProductTiles(32, 32, 32, 4, 3),
+}
+# For the same reason, one for single tokens and prompts alike: (padded head dimension, bytes).
+DETERMINISTIC: dict[tuple[int, int], RaggedTiles] = {
+    (16, 2): RaggedTiles(64, 64, 4, 3),
+    (32, 2): RaggedTiles(64, 64, 4, 3),
+    (64, 2): RaggedTiles(64, 64, 4, 3),
+    (128, 2): RaggedTiles(64, 64, 4, 3),
+    (256, 2): RaggedTiles(64, 32, 8, 2),
+    (16, 4): RaggedTiles(32, 32, 4, 2),
+    (32, 4): RaggedTiles(32, 32, 4, 2),
     (64, 4): RaggedTiles(32, 32, 4, 2),
     (128, 4): RaggedTiles(16, 32, 4, 2),
     (256, 4): RaggedTiles(16, 16, 8, 2),

@@ -48,9 +48,11 @@ def _attend_ragged(
     HAS_SINKS: tl.constexpr,
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
+    UNIFORM: tl.constexpr,
 ):
     """Compute one tile of one sequence and key head. The last tiles have the most keys, so they
-    start first."""
+    start first. With ``UNIFORM``, all keys go through the masked loop: the compiler may round the
+    two loops differently, and which keys each gets depends on the tile's other rows."""
     TOKENS: tl.constexpr = ROWS // GROUP
     kv_head = tl.program_id(0)
     sequence = tl.program_id(1)
@@ -81,6 +83,8 @@ def _attend_ragged(
     first_full = tl.cdiv(tl.maximum(last - WINDOW + 1, 0), KEYS) if WINDOW > 0 else 0
     first_full = tl.minimum(first_full, end_tile)
     end_full = tl.maximum((first + 1) // KEYS, first_full)
+    if UNIFORM:
+        end_full = first_tile
 
     total = tl.zeros([ROWS, DIM], tl.float32)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
@@ -90,7 +94,7 @@ def _attend_ragged(
     head_offset = kv_head * (BLOCK_SIZE * HEAD_DIM)
     # In order: the window's edge, what all rows see, the diagonal.
     for part in tl.static_range(3):
-        if part != 0 or WINDOW > 0:
+        if part == 2 or (not UNIFORM and (part == 1 or WINDOW > 0)):
             begin = first_tile if part == 0 else (first_full if part == 1 else end_full)
             end = first_full if part == 0 else (end_full if part == 1 else end_tile)
             total, peak, mass = attend_tiles(
@@ -145,13 +149,15 @@ def ragged_attention(
     scales: Tensor | None = None,
     out: Tensor | None = None,
     tiles: RaggedTiles | None = None,
+    uniform: bool = False,
 ) -> Tensor:
     """Attend from each token to its sequence up to itself. Returns [tokens, heads * head_dim].
 
     ``query`` [tokens, heads, head_dim]; ``cu_seqlens`` int32 [sequences + 1]: sequence i has rows
     [cu_seqlens[i], cu_seqlens[i + 1]), the last tokens of its context of ``lengths[i]`` (int32
     [sequences]); ``longest``: the most rows of any sequence. For the other arguments see
-    ``decode_attention``. Rows of ``out`` that belong to no sequence are not written.
+    ``decode_attention``. Rows of ``out`` that belong to no sequence are not written. ``uniform``:
+    with the same ``tiles``, a token's result is the same to the bit whatever the other rows are.
     """
     _, heads, head_dim = query.shape
     kv_heads = blocks.shape[2]
@@ -180,6 +186,7 @@ def ragged_attention(
         KEYS=tiles.keys,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
+        UNIFORM=uniform,
         **attention_constants(
             query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
         ),
