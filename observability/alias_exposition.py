@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from observability.aliases import Alias, InfoAlias, alias_labels, info_labels
-from observability.catalogue import MODEL, OTHER_MODEL, MetricKind
+from observability.catalogue import MODEL, OTHER_MODEL
 from observability.exposition import FamilyHeads, histogram_template, label_text
 from observability.layout import FamilyLayout
 from observability.ledger import WorkerLedger
+from observability.metric_kinds import MetricKind
 from observability.promql import bound_text
 from observability.series import InfoSeries
 

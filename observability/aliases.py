@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from observability import catalogue, phases
-from observability.catalogue import Metric, MetricKind
+from observability.metric_kinds import Metric, MetricKind
 from observability.outcomes import OUTCOMES, ROUTE_TABLE, OutcomeGroup, Route, Trait, can_end
 
 _ENGINE = {"engine": "0"}

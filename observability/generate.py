@@ -12,7 +12,7 @@ from observability import catalogue, schema
 from observability.alerts.files import alert_files
 from observability.aliases import VLLM_ALIASES, Alias, InfoAlias
 from observability.boards.table import FOLDER, board_files
-from observability.catalogue import Label, Metric, MetricKind
+from observability.metric_kinds import Label, Metric, MetricKind
 from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
 from observability.phases import PHASES
 from observability.schema import SpanEvent

@@ -15,7 +15,7 @@ from observability.aliases import (
     alias_labels,
     info_labels,
 )
-from observability.catalogue import MetricKind
+from observability.metric_kinds import MetricKind
 from observability.outcomes import OUTCOMES, ROUTES, OutcomeGroup
 from service import errors
 from service.errors import QuireError

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from observability import catalogue
+from observability.metric_kinds import Metric
 from observability.metrics import MetricRegistry
 from service.telemetry.observations import RequestObservations
 from service.telemetry.requests import Telemetry
@@ -27,7 +28,7 @@ def observe(metrics: MetricRegistry, **changes: Any) -> None:
 
 
 def sample(
-    metrics: MetricRegistry, metric: catalogue.Metric, suffix: str = "_sum", **labels: str
+    metrics: MetricRegistry, metric: Metric, suffix: str = "_sum", **labels: str
 ) -> float | None:
     return metrics.sample(metric, labels, suffix)
 
