@@ -17,6 +17,7 @@ from observability.buckets import (
     LATENCY_SECONDS,
     PHASE_SECONDS_BOUNDS,
     PREEMPTION_COUNTS,
+    ROUTE_SECONDS_BOUNDS,
     SEQUENCE_COUNTS,
     STEP_SECONDS_BOUNDS,
     TOKEN_COUNTS,
@@ -268,6 +269,14 @@ INTER_TOKEN_LATENCY = Metric(
     INTER_TOKEN_SECONDS,
     bulk=True,
 )
+TIME_PER_OUTPUT_TOKEN = Metric(
+    "quire_time_per_output_token_seconds",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Mean time between the tokens of a request (TPOT), of requests with a choice of two or more.",
+    (MODEL,),
+    INTER_TOKEN_SECONDS,
+)
 PHASE_SECONDS = Metric(
     "quire_phase_seconds",
     MetricKind.HISTOGRAM,
@@ -285,6 +294,15 @@ E2E_SECONDS = Metric(
     (MODEL,),
     LATENCY_SECONDS,
 )
+ROUTE_SECONDS = Metric(
+    "quire_route_seconds",
+    MetricKind.HISTOGRAM,
+    Scope.PROCESS,
+    "From receipt of the request to its end, whatever the outcome, by API.",
+    (ROUTE,),
+    ROUTE_SECONDS_BOUNDS,
+    on_use=True,
+)
 REQUEST_PROMPT_TOKENS = Metric(
     "quire_request_prompt_tokens",
     MetricKind.HISTOGRAM,
@@ -293,11 +311,27 @@ REQUEST_PROMPT_TOKENS = Metric(
     (MODEL,),
     TOKEN_COUNTS,
 )
+REQUEST_UNCACHED_TOKENS = Metric(
+    "quire_request_uncached_tokens",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Prompt tokens of a request that were not in the prefix cache. Only if the engine ran it.",
+    (MODEL,),
+    TOKEN_COUNTS,
+)
 REQUEST_GENERATED_TOKENS = Metric(
     "quire_request_generated_tokens",
     MetricKind.HISTOGRAM,
     Scope.MODEL,
     "Generated tokens of a request, all its choices together.",
+    (MODEL,),
+    TOKEN_COUNTS,
+)
+REQUEST_LONGEST_CHOICE = Metric(
+    "quire_request_longest_choice_tokens",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Generated tokens of a request's longest choice.",
     (MODEL,),
     TOKEN_COUNTS,
 )

@@ -49,7 +49,8 @@ def test_vllms_series_have_its_labels() -> None:
         if alias.name.startswith("vllm:"):
             assert (labels["model_name"], labels["engine"]) == ("llama", "0")
         else:
-            assert set(labels) == {"handler", "method", "status"}
+            of_counter = alias.kind is MetricKind.COUNTER
+            assert set(labels) == {"handler", "method", *(["status"] if of_counter else [])}
     (info,) = (alias for alias in VLLM_ALIASES if isinstance(alias, InfoAlias))
     facts = {"block_size": "16", "num_kv_blocks": "750", "dtype": "float32"}
     assert info_labels(info, facts) == {"block_size": "16", "num_gpu_blocks": "750", "engine": "0"}
