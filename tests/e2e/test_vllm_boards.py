@@ -17,7 +17,7 @@ from tests.e2e.quire_server import QuireServer, free_port, until
 
 pytestmark = [pytest.mark.debian, pytest.mark.integration]
 
-# Room enough that a prefix is still there when it is asked for again.
+# Room enough that a prefix is still there when the next prompt begins with it.
 MODEL = "simulated:fast,step=5ms,kv_tokens=4096,context=1024,output=50-100"
 ADMIN_PORT = free_port()  # with API keys, only it has /metrics
 ARGUMENTS = (
@@ -139,7 +139,7 @@ ABSENT = {
     "vllm:mm_cache_hits": "Quire takes no images or sound",
     "vllm:lora_requests_info": "Quire serves no LoRA adapters",
 }
-# The label values that the boards ask for by name.
+# The label values that the boards name.
 VALUES = (
     *(("vllm:num_requests_waiting_by_reason", "reason", each) for each in ("capacity", "deferred")),
     ("vllm:prompt_tokens_by_source_total", "source", "local_compute"),
