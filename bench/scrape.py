@@ -29,7 +29,7 @@ from statistics import median
 from bench.report import print_table, write_result
 from engine.messages import EngineStats, Heartbeat, Ready, StepOutputs, StepPhase
 from observability import catalogue
-from observability.catalogue import MetricKind
+from observability.metric_kinds import MetricKind
 from service.engine.link import EngineState, LinkPhase
 from service.telemetry.requests import Telemetry
 from tests.service.running import RunningService

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import observability.catalogue as catalogue
 from dashboard.series import History
+from observability.metric_kinds import Metric
 from observability.outcomes import OutcomeGroup, group_of
 
 RATE_SECONDS = 10.0
@@ -125,17 +126,17 @@ def read(time: float, history: History) -> Reading:
     )
 
 
-def _gauges(history: History, metric: catalogue.Metric, label: str) -> dict[str, float]:
+def _gauges(history: History, metric: Metric, label: str) -> dict[str, float]:
     """The gauge for each value that the catalogue allows the label."""
     values = next(item.values for item in metric.labels if item.name == label) or ()
     return {value: history.gauge(metric.name, {label: value}) for value in values}
 
 
-def _tokens(history: History, metric: catalogue.Metric, match: Mapping[str, str]) -> float:
+def _tokens(history: History, metric: Metric, match: Mapping[str, str]) -> float:
     return history.rate(metric.name, RATE_SECONDS, match)
 
 
-def _quantiles(history: History, metric: catalogue.Metric) -> Quantiles:
+def _quantiles(history: History, metric: Metric) -> Quantiles:
     return Quantiles(
         history.quantile(0.5, metric.name, QUANTILE_SECONDS),
         history.quantile(0.95, metric.name, QUANTILE_SECONDS),

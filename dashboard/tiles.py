@@ -11,6 +11,7 @@ import observability.catalogue as catalogue
 from dashboard.condition import Level
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.words import UNKNOWN, count, duration, number, percent
+from observability.metric_kinds import Metric
 from observability.outcomes import WAITING_REASONS, OutcomeGroup
 
 
@@ -83,7 +84,7 @@ def _latency(
     label: str,
     reading: Reading,
     quantiles: Quantiles,
-    metric: catalogue.Metric,
+    metric: Metric,
     limits: Limits | None = None,
 ) -> Tile:
     if math.isnan(quantiles.p95):

@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from observability.aliases import Alias, InfoAlias, alias_labels, info_labels
-from observability.catalogue import MODEL, OTHER_MODEL, MetricKind
+from observability.catalogue import MODEL, OTHER_MODEL
 from observability.exposition import FamilyHeads, histogram_template, label_text
 from observability.layout import FamilyLayout
 from observability.ledger import WorkerLedger
+from observability.metric_kinds import MetricKind
 from observability.promql import bound_text
 from observability.series import InfoSeries
 
@@ -59,7 +60,9 @@ class AliasText:
         self._heads = FamilyHeads(first.name, first.kind, first.help)
         self._ledger = ledger
         self._range = layout.first_cell, layout.cells
-        self._series = [(_template(each, model), _Sums(each, layout)) for each in aliases]
+        self._series = [
+            (_template(each, model), _Sums(each, layout), each.shown) for each in aliases
+        ]
         self._is_histogram = first.kind is MetricKind.HISTOGRAM
         self._before: tuple[bytes, str] = b"", ""
 
@@ -68,14 +71,17 @@ class AliasText:
         now = self._ledger.raw(*self._range)
         if now != before or not before:
             lines = "".join(
-                self._lines(template, sums.of(self._ledger)) for template, sums in self._series
+                self._lines(template, sums.of(self._ledger), shown)
+                for template, sums, shown in self._series
             )
             self._before = now, lines
         return self._heads(openmetrics=openmetrics) + lines
 
-    def _lines(self, template: str, cells: list[float]) -> str:
+    def _lines(self, template: str, cells: list[float], shown: float | None) -> str:
         if not self._is_histogram:
             (value,) = cells
+            if shown is not None:
+                return f"{template}{shown!r}\n" if value else ""
             # A counter whose value is not known yet is NaN, and not shown.
             return f"{template}{value!r}\n" if value == value else ""
         *counts, total = cells

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from observability import catalogue, phases
-from observability.catalogue import Metric, MetricKind
+from observability.metric_kinds import Metric, MetricKind
 from observability.outcomes import OUTCOMES, ROUTE_TABLE, OutcomeGroup, Route, Trait, can_end
 
 _ENGINE = {"engine": "0"}
@@ -20,7 +20,8 @@ _ENGINE = {"engine": "0"}
 @dataclass(frozen=True, slots=True)
 class Alias:
     """One series: the sum of ``source``'s series whose labels are among ``where``'s values.
-    ``labels``: further ones of the series."""
+    ``labels``: further ones of the series. ``shown``: the value that it has while the sum is not 0,
+    instead of the sum; while it is 0 there is no series."""
 
     name: str
     kind: MetricKind
@@ -29,6 +30,7 @@ class Alias:
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     names_model: bool = True  # has the labels model_name and engine
+    shown: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,20 @@ def _prompt_tokens_by_source() -> Iterator[Alias]:
         text = "Prompt tokens by where they came from."
         alias = _counter("prompt_tokens_by_source", text, catalogue.PROMPT_TOKENS, source=(ours,))
         yield _by(alias, source=source)
+
+
+def _sleep_states() -> Iterator[Alias]:
+    """Quire's engine never sleeps. Without these, vLLM's boards take every server for one that is
+    down; while the engine is not ready, they are right."""
+    for state, value in (("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)):
+        yield Alias(
+            "vllm:engine_sleep_state",
+            MetricKind.GAUGE,
+            "A ready engine is awake: there is no sleep mode.",
+            catalogue.ENGINE_READY,
+            labels={"sleep_state": state},
+            shown=value,
+        )
 
 
 _IN_ENGINE = tuple(route.name for route in ROUTE_TABLE if Trait.ENGINE in route.traits)
@@ -149,10 +165,24 @@ def _possible(route: Route, status: str) -> Iterator[str]:
             yield outcome.name
 
 
+def _http_seconds() -> Iterator[Alias]:
+    for route, (method, path) in HTTP_HANDLERS.items():
+        yield Alias(
+            "http_request_duration_seconds",
+            MetricKind.HISTOGRAM,
+            "Time of whole requests, by API (its first path) and method.",
+            catalogue.ROUTE_SECONDS,
+            {"route": (route,)},
+            {"handler": path, "method": method},
+            names_model=False,
+        )
+
+
 VLLM_ALIASES: tuple[Alias | InfoAlias, ...] = (
     _gauge("num_requests_running", "Running requests.", catalogue.SEQUENCES_RUNNING),
     _gauge("num_requests_waiting", "Requests in the queue.", catalogue.SEQUENCES_WAITING),
     *_waiting_by_reason(),
+    *_sleep_states(),
     _gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.", catalogue.KV_USAGE_RATIO),
     InfoAlias(
         "vllm:cache_config_info",
@@ -168,6 +198,15 @@ VLLM_ALIASES: tuple[Alias | InfoAlias, ...] = (
         source=("cached",),
     ),
     *_prompt_tokens_by_source(),
+    _by(
+        _counter(
+            "prompt_tokens_cached_by_source",
+            "Prompt tokens found in the prefix cache, by where it lies.",
+            catalogue.PROMPT_TOKENS,
+            source=("cached",),
+        ),
+        source="device",
+    ),
     _counter(
         "prefix_cache_queries",
         "Prompt tokens looked up in the prefix cache, each once.",
@@ -188,6 +227,11 @@ VLLM_ALIASES: tuple[Alias | InfoAlias, ...] = (
     _histogram(
         "inter_token_latency_seconds", "Time between tokens.", catalogue.INTER_TOKEN_LATENCY
     ),
+    _histogram(
+        "request_time_per_output_token_seconds",
+        "Mean time between a request's tokens.",
+        catalogue.TIME_PER_OUTPUT_TOKEN,
+    ),
     _histogram("e2e_request_latency_seconds", "Time of whole requests.", catalogue.E2E_SECONDS),
     *(
         _histogram(
@@ -202,9 +246,20 @@ VLLM_ALIASES: tuple[Alias | InfoAlias, ...] = (
     _histogram(
         "request_generation_tokens", "Generated tokens.", catalogue.REQUEST_GENERATED_TOKENS
     ),
+    _histogram(
+        "request_max_num_generation_tokens",
+        "Generated tokens of the longest choice.",
+        catalogue.REQUEST_LONGEST_CHOICE,
+    ),
+    _histogram(
+        "request_prefill_kv_computed_tokens",
+        "Prompt tokens that were not in the prefix cache.",
+        catalogue.REQUEST_UNCACHED_TOKENS,
+    ),
     _histogram("request_num_preemptions", "Preemptions.", catalogue.REQUEST_PREEMPTIONS),
     _histogram("iteration_tokens_total", "Tokens in an engine step.", catalogue.STEP_TOKENS),
     *_http_requests(),
+    *_http_seconds(),
 )
 
 # By the value of --metrics-aliases.

@@ -10,6 +10,8 @@ LATENCY_SECONDS = (
 )
 # Nobody sets an objective for a phase, and there are eight of them for each model name.
 PHASE_SECONDS_BOUNDS = (0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0)
+# There is a histogram of it for each API.
+ROUTE_SECONDS_BOUNDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
 INTER_TOKEN_SECONDS = (
     *(0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03),
     *(0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0),

@@ -12,18 +12,17 @@ only ever holds names the server itself serves.
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
-
 from observability.buckets import (
     INTER_TOKEN_SECONDS,
     LATENCY_SECONDS,
     PHASE_SECONDS_BOUNDS,
     PREEMPTION_COUNTS,
+    ROUTE_SECONDS_BOUNDS,
     SEQUENCE_COUNTS,
     STEP_SECONDS_BOUNDS,
     TOKEN_COUNTS,
 )
+from observability.metric_kinds import Label, Metric, MetricKind, Scope, Total
 from observability.outcomes import (
     CONDITIONS,
     OUTCOMES,
@@ -33,23 +32,6 @@ from observability.outcomes import (
 )
 from observability.phases import PHASES
 
-
-class MetricKind(enum.StrEnum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-    INFO = "info"
-
-
-class Scope(enum.StrEnum):
-    """Whose numbers a metric holds, and so which values its label ``model`` takes."""
-
-    PROCESS = "process"  # the API worker's: there is no such label
-    ENGINE = "engine"  # the one model's, under its first name, whatever clients call it
-    MODEL = "model"  # requests', under the name that each requested
-    REQUEST = "request"  # likewise, and under ``OTHER_MODEL`` where that is not a served name
-
-
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
 
@@ -58,43 +40,6 @@ OTHER_KEY = "other"
 
 LOAD_TEST_KEY = "loadtest"
 """The ``key`` label of requests that the server sends to itself in a load run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """``values``: the closed set of values, or None for one that is only known at run time; to that
-    ``rest`` is added, the value of everything else."""
-
-    name: str
-    values: tuple[str, ...] | None = None
-    rest: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A series of a counter that the engine keeps: ``field`` of ``engine.messages.EngineCounters``,
-    under ``value`` of the label besides ``model``, where there is one."""
-
-    field: str
-    value: str | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Metric:
-    """``name`` is complete, with unit and ``_total`` where Prometheus' naming requires them.
-    ``bulk``: observed at least at each engine step, so that one observation must cost little.
-    ``totals``: where a counter's series come from, if from the engine's own. ``on_use``: only some
-    combinations of its label values exist from the start, the others from their first use."""
-
-    name: str
-    kind: MetricKind
-    scope: Scope
-    help: str
-    labels: tuple[Label, ...] = ()
-    buckets: tuple[float, ...] = ()
-    bulk: bool = False
-    totals: tuple[Total, ...] = ()
-    on_use: bool = False
 
 
 MODEL = Label("model")
@@ -324,6 +269,14 @@ INTER_TOKEN_LATENCY = Metric(
     INTER_TOKEN_SECONDS,
     bulk=True,
 )
+TIME_PER_OUTPUT_TOKEN = Metric(
+    "quire_time_per_output_token_seconds",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Mean time between the tokens of a request (TPOT), of requests with a choice of two or more.",
+    (MODEL,),
+    INTER_TOKEN_SECONDS,
+)
 PHASE_SECONDS = Metric(
     "quire_phase_seconds",
     MetricKind.HISTOGRAM,
@@ -341,6 +294,15 @@ E2E_SECONDS = Metric(
     (MODEL,),
     LATENCY_SECONDS,
 )
+ROUTE_SECONDS = Metric(
+    "quire_route_seconds",
+    MetricKind.HISTOGRAM,
+    Scope.PROCESS,
+    "From receipt of the request to its end, whatever the outcome, by API.",
+    (ROUTE,),
+    ROUTE_SECONDS_BOUNDS,
+    on_use=True,
+)
 REQUEST_PROMPT_TOKENS = Metric(
     "quire_request_prompt_tokens",
     MetricKind.HISTOGRAM,
@@ -349,11 +311,27 @@ REQUEST_PROMPT_TOKENS = Metric(
     (MODEL,),
     TOKEN_COUNTS,
 )
+REQUEST_UNCACHED_TOKENS = Metric(
+    "quire_request_uncached_tokens",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Prompt tokens of a request that were not in the prefix cache. Only if the engine ran it.",
+    (MODEL,),
+    TOKEN_COUNTS,
+)
 REQUEST_GENERATED_TOKENS = Metric(
     "quire_request_generated_tokens",
     MetricKind.HISTOGRAM,
     Scope.MODEL,
     "Generated tokens of a request, all its choices together.",
+    (MODEL,),
+    TOKEN_COUNTS,
+)
+REQUEST_LONGEST_CHOICE = Metric(
+    "quire_request_longest_choice_tokens",
+    MetricKind.HISTOGRAM,
+    Scope.ENGINE,
+    "Generated tokens of a request's longest choice.",
     (MODEL,),
     TOKEN_COUNTS,
 )

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from observability.catalogue import Metric, MetricKind
 from observability.ledger import WorkerLedger, exemplar_at, exemplar_moments
+from observability.metric_kinds import Metric, MetricKind
 from observability.series import InfoSeries
 
 

@@ -12,7 +12,7 @@ from observability import catalogue, schema
 from observability.alerts.files import alert_files
 from observability.aliases import VLLM_ALIASES, Alias, InfoAlias
 from observability.boards.table import FOLDER, board_files
-from observability.catalogue import Label, Metric, MetricKind
+from observability.metric_kinds import Label, Metric, MetricKind
 from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
 from observability.phases import PHASES
 from observability.schema import SpanEvent
@@ -52,8 +52,11 @@ _ALIASES = """
 With `--metrics-aliases vllm`, `/metrics` also has vLLM's names for what Quire measures, so that
 boards and autoscalers made for vLLM work. `model_name` is the model's first name, which also counts
 requests for its other names; `engine` is 0. Histograms have Quire's bounds. Names of what Quire
-does not measure are absent. `http_requests_total` has the first path of each API, and leaves out
-requests whose client left.
+does not measure are absent. `http_requests_total` and `http_request_duration_seconds` have the
+first path of each API; the former leaves out requests whose client left. Times and sizes of a
+request are those of all its choices together, except of the longest; a request whose choices have
+one token each has no time per output token. `vllm:engine_sleep_state` is there while the engine is
+ready, and says that it is awake.
 """
 
 
@@ -134,6 +137,8 @@ def _alias_row(alias: Alias | InfoAlias) -> tuple[str, ...]:
     labels = "<br>".join(f'{name}="{value}"' for name, value in alias.labels.items())
     where = "; ".join(f"{name}: {', '.join(values)}" for name, values in alias.where.items())
     source = f"`{alias.source.name}`" + (f" ({where})" if where else "")
+    if alias.shown is not None:
+        source = f"{alias.shown:g} while {source} is not 0"
     return f"`{alias.name}`", alias.kind.value, labels, source
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from observability import catalogue
-from observability.catalogue import OTHER_MODEL, Label, Metric, MetricKind, Scope
+from observability.catalogue import OTHER_MODEL
+from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
 _FORMAT = 2  # of the ledger; the next number if what surrounds the cells changes
 

@@ -21,7 +21,6 @@ from prometheus_client.exposition import choose_encoder
 from observability import catalogue
 from observability.alias_exposition import alias_texts
 from observability.aliases import Alias, InfoAlias
-from observability.catalogue import Metric, MetricKind
 from observability.exposition import (
     FamilySample,
     FamilyText,
@@ -31,6 +30,7 @@ from observability.exposition import (
 )
 from observability.layout import NO_LABEL_VALUES, FamilyLayout, LedgerLayout
 from observability.ledger import WorkerLedger
+from observability.metric_kinds import Metric, MetricKind
 from observability.series import (
     BulkHistogramSeries,
     CounterSeries,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from observability import catalogue
-from observability.catalogue import Metric
+from observability.metric_kinds import Metric
 from observability.outcomes import OUTCOMES, OutcomeGroup
 
 SLO_TTFT_SECONDS = 2.0

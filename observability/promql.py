@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from observability import catalogue
-from observability.catalogue import Metric, MetricKind
+from observability.metric_kinds import Metric, MetricKind
 
 _SUFFIXES = {MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 _BOUND = "le"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from observability import catalogue
 from observability.alerts.model import Alert, Recording, Severity
-from observability.catalogue import Metric
+from observability.metric_kinds import Metric
 from observability.objectives import BAD_OUTCOMES, COUNTED_OUTCOMES, Objectives
 from observability.promql import Queries, bound_text, ratio
 

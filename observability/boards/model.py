@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from observability import catalogue
-from observability.catalogue import Metric
+from observability.metric_kinds import Metric
 from observability.objectives import SLO_ITL_SECONDS, SLO_TTFT_SECONDS
 from observability.promql import Queries, bound_text
 

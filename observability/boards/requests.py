@@ -123,6 +123,31 @@ PHASES_BOARD = Board(
                     PanelUnit.TOKENS,
                 ),
                 Panel(
+                    "Mean sizes",
+                    "Of a request: how much of its prompt the prefix cache did not have, and how "
+                    "long its longest choice is.",
+                    tuple(
+                        PanelQuery(_q.mean(metric), name)
+                        for metric, name in (
+                            (catalogue.REQUEST_PROMPT_TOKENS, "prompt"),
+                            (catalogue.REQUEST_UNCACHED_TOKENS, "prompt, not cached"),
+                            (catalogue.REQUEST_GENERATED_TOKENS, "generated"),
+                            (catalogue.REQUEST_LONGEST_CHOICE, "longest choice"),
+                        )
+                    ),
+                    PanelUnit.TOKENS,
+                ),
+                Panel(
+                    "Time per output token",
+                    "Mean time between a request's tokens (TPOT).",
+                    tuple(
+                        PanelQuery(_q.quantile(share, catalogue.TIME_PER_OUTPUT_TOKEN), name)
+                        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+                    ),
+                    PanelUnit.SECONDS,
+                    exemplars=True,
+                ),
+                Panel(
                     "Time to first token",
                     "Distribution over requests. Points link to traces.",
                     (
@@ -203,6 +228,12 @@ API_BOARD = Board(
                     PanelUnit.REQUESTS,
                     width=12,
                     stacked=True,
+                ),
+                Panel(
+                    "Mean time by API",
+                    "Of whole requests, whatever the outcome.",
+                    (PanelQuery(_q.mean(catalogue.ROUTE_SECONDS, by="route"), "{{route}}"),),
+                    PanelUnit.SECONDS,
                 ),
                 Panel(
                     "Failed or refused by the server",

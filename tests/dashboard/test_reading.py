@@ -11,7 +11,7 @@ from dashboard.exposition import parse
 from dashboard.reading import FAMILIES, SHOWN, Reading, read
 from dashboard.series import History
 from observability import catalogue
-from observability.catalogue import Metric, MetricKind
+from observability.metric_kinds import Metric, MetricKind
 from observability.outcomes import OUTCOMES, OutcomeGroup
 
 INSTRUMENTS = {MetricKind.GAUGE: Gauge, MetricKind.INFO: Gauge, MetricKind.COUNTER: Counter}

@@ -80,6 +80,30 @@ def test_gauges_follow_what_they_name(registry: MetricRegistry) -> None:
     assert list(values(registry, "vllm:num_requests_waiting").values()) == [1]
 
 
+def test_an_engine_is_awake_while_it_is_ready_and_else_neither_awake_nor_asleep(
+    registry: MetricRegistry,
+) -> None:
+    name = "vllm:engine_sleep_state"
+    assert values(registry, name) == {}
+    ready = registry[catalogue.ENGINE_READY].labels('a%"b')
+    ready.set(1)
+    shared = {"0", 'a%"b'}
+    assert values(registry, name) == {
+        frozenset({*shared, "awake"}): 1,
+        frozenset({*shared, "weights_offloaded"}): 0,
+        frozenset({*shared, "discard_all"}): 0,
+    }
+    ready.set(0)
+    assert values(registry, name) == {}
+
+
+def test_time_by_api_is_that_of_its_route(registry: MetricRegistry) -> None:
+    registry[catalogue.ROUTE_SECONDS].labels("messages").observe(2.0)
+    seconds = values(registry, "http_request_duration_seconds_sum")
+    assert seconds[frozenset({"/v1/messages", "POST"})] == 2
+    assert seconds[frozenset({"/v1/completions", "POST"})] == 0
+
+
 def test_a_total_that_is_not_known_yet_is_absent(registry: MetricRegistry) -> None:
     registry[catalogue.GENERATED_TOKENS].labels('a%"b').hide()
     assert values(registry, "vllm:generation_tokens_total") == {}

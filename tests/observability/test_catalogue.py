@@ -9,7 +9,7 @@ import pytest
 
 from engine.messages import StepPhase
 from observability import catalogue, schema
-from observability.catalogue import Metric, MetricKind, Scope
+from observability.metric_kinds import Metric, MetricKind, Scope
 from observability.outcomes import OUTCOMES, ROUTES
 
 

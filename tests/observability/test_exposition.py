@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from observability import catalogue
-from observability.catalogue import Label, Metric, MetricKind, Scope
 from observability.exposition import HistogramText, InfoText, ScalarText
 from observability.layout import LedgerLayout
 from observability.ledger import WorkerLedger
+from observability.metric_kinds import Label, Metric, MetricKind, Scope
 from observability.series import ABSENT, InfoSeries
 
 COUNTER = Metric(

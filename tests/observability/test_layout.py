@@ -8,8 +8,8 @@ import itertools
 import pytest
 
 from observability import catalogue
-from observability.catalogue import Label, Metric, MetricKind, Scope
 from observability.layout import RING_CELLS, USAGE_HEAD, USAGE_WIDTH, LedgerLayout
+from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
 KEYED = Metric("quire_keyed_total", MetricKind.COUNTER, Scope.PROCESS, "By key.", (Label("key"),))
 

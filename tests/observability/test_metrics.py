@@ -25,7 +25,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from observability import catalogue
-from observability.catalogue import Metric, MetricKind
+from observability.metric_kinds import Metric, MetricKind
 from observability.metrics import MetricRegistry
 from tests.examples import examples
 
@@ -34,7 +34,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotati
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-def base_name(metric: catalogue.Metric) -> str:
+def base_name(metric: Metric) -> str:
     """The name of a metric's family in the text format."""
     return metric.name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else metric.name
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from observability import catalogue, schema
-from observability.catalogue import Metric, MetricKind, Scope
+from observability.metric_kinds import Metric, MetricKind, Scope
 from observability.outcomes import OUTCOMES, ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import pytest
 from observability import catalogue
 from observability.boards.model import Board
 from observability.boards.table import BOARDS, FOLDER, board_files
-from observability.catalogue import MetricKind
+from observability.metric_kinds import MetricKind
 
 QUERIES = [
     (board, panel, query) for board in BOARDS for panel in board.panels for query in panel.queries

@@ -14,6 +14,7 @@ import structlog
 
 from observability import catalogue, ledger, open_requests, series
 from observability.logging import configure
+from observability.metric_kinds import Metric
 from observability.tracing import FinishedSpan, IdentityTracer, SpanIdentity
 from service.telemetry import cut_requests, observations, requests
 from service.telemetry.cut_requests import end_cut_requests
@@ -83,7 +84,7 @@ def in_progress(telemetry: Telemetry) -> float:
     )
 
 
-def count(telemetry: Telemetry, metric: catalogue.Metric, model: str = "m") -> float | None:
+def count(telemetry: Telemetry, metric: Metric, model: str = "m") -> float | None:
     return telemetry.metrics.sample(metric, {"model": model}, "_count")
 
 

@@ -24,8 +24,8 @@ from engine.messages import (
     WaitingReason,
 )
 from observability import catalogue, outcomes
-from observability.catalogue import Metric
 from observability.logging import configure
+from observability.metric_kinds import Metric, Scope
 from observability.sampling import TraceSampling
 from observability.tracing import FinishedSpan, IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
@@ -101,10 +101,10 @@ def test_no_series_with_a_model_stands_at_zero_for_ever(telemetry: Telemetry) ->
         assert (
             names
             == {
-                catalogue.Scope.PROCESS: set(),
-                catalogue.Scope.ENGINE: {"m"},
-                catalogue.Scope.MODEL: {"m", "alias"},
-                catalogue.Scope.REQUEST: {"m", "alias", catalogue.OTHER_MODEL},
+                Scope.PROCESS: set(),
+                Scope.ENGINE: {"m"},
+                Scope.MODEL: {"m", "alias"},
+                Scope.REQUEST: {"m", "alias", catalogue.OTHER_MODEL},
             }[metric.scope]
         ), metric.name
 

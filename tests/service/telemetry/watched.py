@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
-from observability.catalogue import Metric
+from observability.metric_kinds import Metric
 from service.telemetry.requests import Telemetry
 
 MODEL = {"model": "m"}
