@@ -10,8 +10,7 @@ from torch import Tensor
 
 from engine.attention.layout import Ragged
 from engine.gpu.kernels.decode_attention import decode_attention
-from engine.gpu.kernels.launch import DETERMINISTIC as TILES
-from engine.gpu.kernels.launch import padded
+from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
 
@@ -136,7 +135,7 @@ def _by_itself(
         window=window,
         scales=scales,
         out=out,
-        tiles=TILES[padded(query.shape[2]), query.dtype.itemsize],
+        tiles=UNIFORM[padded(query.shape[2]), query.dtype.itemsize],
         uniform=True,
     )
 

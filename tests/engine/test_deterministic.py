@@ -1,4 +1,4 @@
-"""With ``--deterministic``, what a request gets does not depend on its company, to the last bit."""
+"""With ``--deterministic``, what a request gets does not depend on the batch, to the last bit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ try:
 except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
 
+SMALL = {"num_hidden_layers": 2}
 SUBJECTS: dict[str, Variant] = {
-    "qwen3": VARIANTS["qwen3"],
+    "qwen3": replace(VARIANTS["qwen3"], settings=VARIANTS["qwen3"].settings | SMALL),
     "sliding window": Variant(
         "qwen3",
         {
-            **{"num_hidden_layers": 2, "head_dim": 64, "num_attention_heads": 4},
+            **(SMALL | {"head_dim": 64, "num_attention_heads": 4}),
             **{"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 13},
             "layer_types": ["sliding_attention", "full_attention"],
         },
@@ -37,8 +38,8 @@ SUBJECTS: dict[str, Variant] = {
 SETTINGS: dict[str, Any] = {
     **{"deterministic": True, "block_size": 8, "num_kv_blocks": 40, "max_model_len": 200},
 }
-SHARED_BEGINNINGS = 4
 UIDS = itertools.count()
+SLOW = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
 @dataclass(frozen=True)
@@ -71,20 +72,21 @@ def some_params(chance: random.Random, most: int) -> SamplingParams:
 
 
 def some_wishes(chance: random.Random, longest: int, most_tokens: int) -> list[Wish]:
-    """Prompts with common beginnings, so that the prefix cache is hit."""
-    beginnings = [
-        random.Random(number).choices(range(VOCABULARY), k=longest // 2)
-        for number in range(SHARED_BEGINNINGS)
-    ]
+    """Prompts with a common beginning, so that the prefix cache is hit."""
+    beginning = chance.choices(range(VOCABULARY), k=longest // 2)
     wishes = []
     for _ in range(chance.randint(2, 6)):
-        begins = chance.choice(beginnings)[: chance.randint(0, longest // 2)]
+        shared = chance.choice([chance.randint(0, longest // 2), longest // 2])
+        begins = beginning[:shared]
         rest = chance.choices(range(VOCABULARY), k=chance.randint(1, longest // 2))
-        wishes.append(Wish(begins + rest, some_params(chance, most_tokens), chance.randint(0, 9)))
+        wishes.append(Wish(begins + rest, some_params(chance, most_tokens), chance.randint(0, 14)))
     return wishes
 
 
-def outputs_of(runner: ModelRunner, wishes: list[Wish], **settings: Any) -> list[Output]:
+def outputs_of(
+    runner: ModelRunner, wishes: list[Wish], **settings: Any
+) -> tuple[list[Output], int]:
+    """Return also how many steps it took."""
     engine = Engine(Path(), runner=runner, **settings)
     engine.core._uids = UIDS  # a runner has one core elsewhere, and knows sequences by these
     outputs, waiting, number = [Output() for _ in wishes], dict(enumerate(wishes)), 0
@@ -104,16 +106,18 @@ def outputs_of(runner: ModelRunner, wishes: list[Wish], **settings: Any) -> list
         if engine.core.has_work:
             engine.collect(engine.core.step()[CONNECTION], outputs, 0)
         number += 1
-    return outputs
+    return outputs, number
 
 
-def check_batches(runner: ModelRunner, seeds: range, *, longest: int, most_tokens: int) -> int:
-    """Return how many prompt tokens came from the prefix cache."""
-    cached = 0
-    for seed in seeds:
+def check_batches(runner: ModelRunner, least: int, *, longest: int, most_tokens: int) -> int:
+    """Run at least so many steps with random batches. Return how many prompt tokens came from the
+    prefix cache."""
+    batches = cached = seed = 0
+    while batches < least:
+        seed += 1
         chance = random.Random(seed)
         wishes = some_wishes(chance, longest, most_tokens)
-        together = outputs_of(
+        together, steps = outputs_of(
             runner,
             wishes,
             max_num_batched_tokens=chance.choice([16, 19, 33, 64, 512]),
@@ -121,11 +125,12 @@ def check_batches(runner: ModelRunner, seeds: range, *, longest: int, most_token
         )
         for wish, output in zip(wishes, together, strict=True):
             alone = replace(wish, step=0)
-            [expected] = outputs_of(runner, [alone], enable_prefix_caching=False)
+            [expected], _ = outputs_of(runner, [alone], enable_prefix_caching=False)
             assert output.token_ids == expected.token_ids, seed
             assert output.logprobs == expected.logprobs, seed  # to the last bit
             assert output.finished is not None
             cached += output.finished.cached_tokens
+        batches += steps
     return cached
 
 
@@ -137,29 +142,29 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize(
-    "count", [25, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
-)
-def test_on_a_cpu(directory: Path, dtype: str, count: int) -> None:
+@pytest.mark.parametrize("least", [100, pytest.param(10_000, marks=SLOW)])
+def test_on_a_cpu(directory: Path, dtype: str, least: int) -> None:
     runner = load_runner(directory, dtype=dtype, threads=2, **SETTINGS)
-    assert check_batches(runner, range(count), longest=90, most_tokens=24) > 0
+    assert check_batches(runner, least, longest=90, most_tokens=24) > 0
 
 
 @pytest.mark.parametrize(
-    "count", [2, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(36_000)])]
+    ("name", "least"),
+    [("qwen3", 15), *(pytest.param(name, 1000, marks=SLOW) for name in SUBJECTS)],
 )
-def test_on_a_gpu(directory: Path, count: int) -> None:
+def test_on_a_gpu(tmp_path: Path, name: str, least: int) -> None:
     """Through Triton's interpreter where there is no GPU."""
     pytest.importorskip("triton")
-    runner = load_runner(directory, dtype="bfloat16", device="auto", gpu_path="triton", **SETTINGS)
-    assert check_batches(runner, range(count), longest=30, most_tokens=5) > 0
+    save_model(SUBJECTS[name], tmp_path)
+    runner = load_runner(tmp_path, dtype="bfloat16", device="auto", gpu_path="triton", **SETTINGS)
+    assert check_batches(runner, least, longest=34, most_tokens=4) > 0
 
 
 def test_without_it_a_prompt_s_division_shows(directory: Path) -> None:
     """So the tests above can fail."""
     runner = load_runner(directory, dtype="bfloat16", **{**SETTINGS, "deterministic": False})
     with pytest.raises(AssertionError):
-        check_batches(runner, range(25), longest=90, most_tokens=24)
+        check_batches(runner, 1000, longest=90, most_tokens=24)
 
 
 @pytest.mark.parametrize(

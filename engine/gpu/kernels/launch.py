@@ -88,7 +88,7 @@ PRODUCT: dict[int, ProductTiles] = {
     4: ProductTiles(32, 32, 32, 4, 3),
 }
 # For the same reason, one for single tokens and prompts alike: (padded head dimension, bytes).
-DETERMINISTIC: dict[tuple[int, int], RaggedTiles] = {
+UNIFORM: dict[tuple[int, int], RaggedTiles] = {
     (16, 2): RaggedTiles(64, 64, 4, 3),
     (32, 2): RaggedTiles(64, 64, 4, 3),
     (64, 2): RaggedTiles(64, 64, 4, 3),

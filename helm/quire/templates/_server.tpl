@@ -55,6 +55,7 @@ would be written with an exponent. */}}
   (list "--kv-cache-dtype" $engine.kvCacheDtype)
 -}}
 {{- $switches := list
+  (list "deterministic" $engine.deterministic)
   (list "cuda-graphs" $engine.cudaGraphs)
   (list "async-scheduling" $engine.asyncScheduling)
   (list "enable-prefix-caching" $engine.enablePrefixCaching)

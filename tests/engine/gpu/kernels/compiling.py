@@ -104,6 +104,7 @@ def attention_calls(
     heads: int, kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
 ) -> Iterator[Callable[[], object]]:
     from engine.gpu.kernels.decode_attention import decode_attention
+    from engine.gpu.kernels.launch import UNIFORM, padded
     from engine.gpu.kernels.ragged_attention import ragged_attention
 
     def ints(*shape: int) -> torch.Tensor:
@@ -131,6 +132,10 @@ def attention_calls(
             )
         yield lambda stored=stored, extras=extras: ragged_attention(
             query, stored, tables, lengths, ints(17), 300, **extras
+        )
+        tiles = UNIFORM[padded(head_dim), dtype.itemsize]
+        yield lambda stored=stored, extras=extras, tiles=tiles: ragged_attention(
+            query, stored, tables, lengths, ints(17), 300, tiles=tiles, uniform=True, **extras
         )
 
 
