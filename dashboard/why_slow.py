@@ -51,11 +51,25 @@ def prefix_sentence(prefix: PrefixReport) -> str:
         reason = f"{reason} ({prefix.request_id})"
     if prefix.seconds_ago is not None:
         reason = f"{reason} ({duration(prefix.seconds_ago)} before)"
-    where = ""
-    if prefix.at_message is not None:
-        role = f" ({prefix.role})" if prefix.role else ""
-        where = f", at message {prefix.at_message} of {prefix.messages}{role}"
-    return f"{found}. Why not more ({prefix.stopped}): {reason}{where}."
+    return f"{found}. Why not more ({prefix.stopped}): {reason}.{_missed_at(prefix)}"
+
+
+def _missed_at(prefix: PrefixReport) -> str:
+    """Name the message that missed. Prompts are compared by whole blocks, so of two that differ in
+    the middle of one it may also be a later message: usually the same instructions, then another
+    question."""
+    first, last = prefix.at_message, prefix.to_message
+    if first is None:
+        return ""
+    role = f" ({prefix.role})" if prefix.role else ""
+    if last is None:
+        return f" The first one that was not is in message {first} of {prefix.messages}{role}."
+    if last == first:
+        return f" They differ in message {first} of {prefix.messages}{role}."
+    return (
+        f" They differ at the end of message {first}{role} or after it, up to message {last} of "
+        f"{prefix.messages}: prompts are compared in blocks of tokens."
+    )
 
 
 def gap_cause(request: KeptRequest, at: float, seconds: float) -> str:
