@@ -8,6 +8,7 @@ from observability.admin_api import EventKind, KeptRequest, Neighbour, PrefixRep
 from observability.outcomes import PREFIX_MISS_REASONS
 
 _WAITED_FOR = {"kv": "KV cache blocks", "slots": "a slot", "prefill": "long prompts of others"}
+_COUNTS = 0.05
 _DOING = {
     "receive": "its body took {} to arrive",
     "render": "its chat template took {}",
@@ -30,7 +31,7 @@ def slow_because(request: KeptRequest) -> str:
     if longest == "decode" and request.output_tokens > 1:
         each = duration(phases[longest] / (request.output_tokens - 1))
         parts.append(f"{count(request.output_tokens)} tokens, {each} apart on average")
-    if longest in ("prefill", "decode") and (held := _held_up(request)):
+    if longest in ("prefill", "decode") and (held := _held_up(request, phases[longest])):
         parts.append(held)
     if request.preemptions:
         times = "once" if request.preemptions == 1 else f"{count(request.preemptions)} times"
@@ -95,8 +96,9 @@ def _did(request: KeptRequest, phase: str, seconds: float) -> str:
     return _DOING.get(phase, f"{phase} took {{}}").format(duration(seconds))
 
 
-def _held_up(request: KeptRequest) -> str:
-    """The longest step with another request's prompt in it."""
+def _held_up(request: KeptRequest, spent: float) -> str:
+    """The longest step with another request's prompt in it, if it is a part of ``spent`` that
+    counts: almost every answer has such a step."""
     steps = [
         step
         for step in request.neighbours
@@ -105,6 +107,8 @@ def _held_up(request: KeptRequest) -> str:
     if not steps:
         return ""
     longest = max(steps, key=lambda one: one.seconds)
+    if longest.seconds < spent * _COUNTS:
+        return ""
     return f"it shared {_step(longest, request.request_id)}"
 
 

@@ -53,7 +53,12 @@ def _filters() -> dict[str, str]:
             required=True,
         )
         since = st.selectbox(
-            "In the last", list(_SINCE), key="since", bind="query-params", width=110
+            "In the last",
+            list(_SINCE),
+            key="since",
+            bind="query-params",
+            width=110,
+            disabled=state == "live",  # which are all shown
         )
         sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
         key = st.text_input("Key", key="key", bind="query-params", width=120)
@@ -111,12 +116,13 @@ def nothing_matches(query: dict[str, str]) -> str:
             if filters
             else "No request is being served now."
         )
+    since = next(words for words, sent in _SINCE.items() if sent == query["since"])
     if filters:
         return (
-            f"No request of the last {query['since']} matches. Choose a longer time, or clear a "
-            f"filter ({filters})."
+            f"No request of the last {since} matches. Choose a longer time, or clear a filter "
+            f"({filters})."
         )
-    return f"There was no request in the last {query['since']}. Choose a longer time."
+    return f"There was no request in the last {since}. Choose a longer time."
 
 
 def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:

@@ -44,6 +44,14 @@ def test_another_request_s_prompt_in_a_long_step_is_named() -> None:
     )
 
 
+def test_a_step_that_hardly_counted_is_not_blamed() -> None:
+    step = Neighbour(2.0, 0.032, 7, 2, (Prefill("req_short", 5),))
+    assert "shared" not in slow_because(
+        kept(phases={"decode": 15.4}, total=15.4, neighbours=(step,))
+    )
+    assert "shared" in slow_because(kept(phases={"decode": 0.4}, total=0.4, neighbours=(step,)))
+
+
 def test_a_step_with_one_sequence_is_in_the_singular() -> None:
     step = Neighbour(2.0, 0.2, 8200, 1, (Prefill("req_long", 8192),))
     request = kept(phases={"decode": 2.0}, total=2.0, neighbours=(step,))

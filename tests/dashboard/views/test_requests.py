@@ -42,9 +42,12 @@ def test_a_row_says_what_took_longest() -> None:
 
 def test_an_empty_list_says_what_may_find_one() -> None:
     query = {"state": "ended", "since": "5m", "key": "", "outcome": "", "route": "", "phase": ""}
-    assert nothing_matches(query) == ("There was no request in the last 5m. Choose a longer time.")
+    assert nothing_matches(query) == (
+        "There was no request in the last 5 min. Choose a longer time."
+    )
     assert nothing_matches({**query, "key": "bob", "phase": "queue"}) == (
-        "No request of the last 5m matches. Choose a longer time, or clear a filter (key, phase)."
+        "No request of the last 5 min matches. Choose a longer time, or clear a filter "
+        "(key, phase)."
     )
     live = {**query, "state": "live"}
     assert nothing_matches(live) == "No request is being served now."
