@@ -291,9 +291,7 @@ function drawLines(pen, box, state, chart, series, top) {
 function showLegend(state, view, chart, series, place) {
   const at = place ?? state.times.length - 1;
   const table = state.component.data.conditions;
-  // Of many lines, those that are more than a hundredth of what is drawn.
   const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
-  const all = sum(series.map(sum));
   let items;
   if (chart.unit === "state") {
     const known = series[0].filter((value) => value !== null && value !== undefined);
@@ -303,9 +301,8 @@ function showLegend(state, view, chart, series, place) {
       [[table[series[0][at]].color, table[series[0][at]].title]] :
       [...shares].sort((a, b) => b[1] - a[1]).filter(([value]) => table[value]).map(([value, n]) =>
         [table[value].color, `${table[value].title} ${number(n / known.length * 100)} %`]);
-  } else items = chart.lines.map((line, which) =>
-    [line.color, `${line.name} ${written(chart.unit, series[which][at])}`]).filter((item, which) =>
-    chart.lines.length < 6 || sum(series[which]) > all / 100);
+  } else items = legible(series.map(sum)).map((which) => [chart.lines[which].color,
+    `${chart.lines[which].name} ${written(chart.unit, series[which][at])}`]);
   const when = place !== null && place !== undefined ?
     ` ${clock(state.times[at])}, ${sinceWords(state.until - state.times[at])} ago` : "";
   const marks = when ? state.marks.filter((mark) =>

@@ -146,3 +146,12 @@ function renew(state) {
     if (!state.closed) state.component.setTriggerValue("renew", Date.now());
   }, 1000);
 }
+
+// Which lines of a chart its legend names. Of many, those that are more than a hundredth of what is
+// drawn, the largest first: there may be no room for the last ones.
+function legible(sums) {
+  const lines = sums.map((sum, which) => which);
+  const all = sums.reduce((total, sum) => total + sum, 0);
+  return sums.length < 6 ? lines :
+    lines.filter((which) => sums[which] > all / 100).sort((a, b) => sums[b] - sums[a]);
+}
