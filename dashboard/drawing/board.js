@@ -209,11 +209,6 @@ function limitOf(state, name) {
   return sum((one) => one[name]);
 }
 
-function written(unit, value) {
-  if (value === null || value === undefined) return UNKNOWN;
-  return unit === "seconds" ? duration(value) : unit === "count" ? count(value) : number(value);
-}
-
 function drawAxes(pen, colors, box, top, unit, state) {
   pen.font = `11px ${colors.font}`;
   pen.fillStyle = colors.text; pen.strokeStyle = colors.line; pen.lineWidth = 1;
@@ -221,8 +216,7 @@ function drawAxes(pen, colors, box, top, unit, state) {
     const y = Math.round(box.bottom - share * (box.bottom - box.top)) + 0.5;
     pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
     pen.textAlign = "right"; pen.textBaseline = "middle";
-    if (unit !== "state") pen.fillText(plainly(written(unit === "count" && top < 4 ? "rate" : unit,
-      share * top)), box.left - 4, y);
+    if (unit !== "state") pen.fillText(tick(unit, share * top), box.left - 4, y);
   }
   if (!state.times.length) return;
   pen.textBaseline = "top"; pen.textAlign = "center";

@@ -155,3 +155,13 @@ function legible(sums) {
   return sums.length < 6 ? lines :
     lines.filter((which) => sums[which] > all / 100).sort((a, b) => sums[b] - sums[a]);
 }
+
+function written(unit, value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return unit === "seconds" ? duration(value) : unit === "count" ? count(value) : number(value);
+}
+
+// What an axis has beside a line: half of five sequences is not two.
+function tick(unit, value) {
+  return plainly(written(unit === "count" && value % 1 ? "rate" : unit, value));
+}

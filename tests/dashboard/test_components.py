@@ -85,3 +85,9 @@ def test_a_crowded_legend_begins_with_what_takes_most() -> None:
         [5, 0, 4, 2],
         [0, 1, 2],
     ]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_middle_of_an_axis_is_half_of_its_end() -> None:
+    ticks = ['tick("count", 2.5)', 'tick("count", 5)', 'tick("rate", 0.5)', 'tick("seconds", 0.05)']
+    assert evaluated(ticks) == ["2.5", "5", "0.5", "50 ms"]
