@@ -47,7 +47,7 @@ function tilesOf(overviews) {
     const [value, unit] = lasting(p95);
     const late = level(p95, limit, limit * 2.5);
     return { label, value, unit: p95 === null ? unit : `${unit} ${late ? "▲" : "✓"}`, level: late,
-      note: p95 === null ? "no data in the last minute" :
+      note: p95 === null ? "no data for 1 min" :
         many + beside(worst((one) => one.minute[name].p50), limit) };
   };
   const running = sum((one) => one.running), most = sum((one) => one.max_running);
