@@ -83,7 +83,7 @@ def _models(url: str, api_key: str) -> list[str] | str:
     except server.RefusalError as error:
         if error.status != httpx.codes.UNAUTHORIZED:
             return str(error)
-        # The server's own words tell a client which header to send.
+        # The server's own words are about the header that a client should send.
         wrong = "does not know this API key. Correct" if api_key else "needs an API key. Enter"
         return f"The server {wrong} it in the side bar."
 
