@@ -8,6 +8,8 @@ from dashboard.board import PHASE_COLORS
 from dashboard.words import duration
 from observability.phases import PHASES
 
+BAR_WIDTH = 134  # pixels, in a row of a table
+
 # As in drawing/common.js.
 _HEX = {
     "teal": "#0d9488",
@@ -21,7 +23,7 @@ _HEX = {
 }
 
 
-def phase_bar(phases: dict[str, float], share: float = 1.0, width: int = 190) -> str:
+def phase_bar(phases: dict[str, float], share: float = 1.0, width: int = BAR_WIDTH) -> str:
     """Return the bar as a data URL. ``share``: how much of ``width`` it takes."""
     spent = [(phase.name, phases.get(phase.name, 0.0)) for phase in PHASES]
     total = sum(seconds for _, seconds in spent) or 1.0

@@ -8,6 +8,7 @@ from observability.admin_api import EventKind, KeptRequest, Neighbour, PrefixRep
 from observability.outcomes import PREFIX_MISS_REASONS
 
 _WAITED_FOR = {"kv": "KV cache blocks", "slots": "a slot", "prefill": "long prompts of others"}
+_COUNTS = 0.05
 _DOING = {
     "receive": "its body took {} to arrive",
     "render": "its chat template took {}",
@@ -30,7 +31,7 @@ def slow_because(request: KeptRequest) -> str:
     if longest == "decode" and request.output_tokens > 1:
         each = duration(phases[longest] / (request.output_tokens - 1))
         parts.append(f"{count(request.output_tokens)} tokens, {each} apart on average")
-    if longest in ("prefill", "decode") and (held := _held_up(request)):
+    if longest in ("prefill", "decode") and (held := _held_up(request, phases[longest])):
         parts.append(held)
     if request.preemptions:
         times = "once" if request.preemptions == 1 else f"{count(request.preemptions)} times"
@@ -51,11 +52,25 @@ def prefix_sentence(prefix: PrefixReport) -> str:
         reason = f"{reason} ({prefix.request_id})"
     if prefix.seconds_ago is not None:
         reason = f"{reason} ({duration(prefix.seconds_ago)} before)"
-    where = ""
-    if prefix.at_message is not None:
-        role = f" ({prefix.role})" if prefix.role else ""
-        where = f", at message {prefix.at_message} of {prefix.messages}{role}"
-    return f"{found}. Why not more ({prefix.stopped}): {reason}{where}."
+    return f"{found}. Why not more ({prefix.stopped}): {reason}.{_missed_at(prefix)}"
+
+
+def _missed_at(prefix: PrefixReport) -> str:
+    """Name the message that missed. Prompts are compared by whole blocks, so of two that differ in
+    the middle of one it may also be a later message: usually the same instructions, then another
+    question."""
+    first, last = prefix.at_message, prefix.to_message
+    if first is None:
+        return ""
+    role = f" ({prefix.role})" if prefix.role else ""
+    if last is None:
+        return f" The first one that was not is in message {first} of {prefix.messages}{role}."
+    if last == first:
+        return f" They differ in message {first} of {prefix.messages}{role}."
+    return (
+        f" They differ at the end of message {first}{role} or after it, up to message {last} of "
+        f"{prefix.messages}: prompts are compared in blocks of tokens."
+    )
 
 
 def gap_cause(request: KeptRequest, at: float, seconds: float) -> str:
@@ -81,8 +96,9 @@ def _did(request: KeptRequest, phase: str, seconds: float) -> str:
     return _DOING.get(phase, f"{phase} took {{}}").format(duration(seconds))
 
 
-def _held_up(request: KeptRequest) -> str:
-    """The longest step with another request's prompt in it."""
+def _held_up(request: KeptRequest, spent: float) -> str:
+    """The longest step with another request's prompt in it, if it is a part of ``spent`` that
+    counts: almost every answer has such a step."""
     steps = [
         step
         for step in request.neighbours
@@ -91,6 +107,8 @@ def _held_up(request: KeptRequest) -> str:
     if not steps:
         return ""
     longest = max(steps, key=lambda one: one.seconds)
+    if longest.seconds < spent * _COUNTS:
+        return ""
     return f"it shared {_step(longest, request.request_id)}"
 
 

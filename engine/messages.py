@@ -265,12 +265,13 @@ def packed_top(top: Iterable[tuple[int, float]]) -> bytes:
 
 
 class PrefixMiss(msgspec.Struct, frozen=True, array_like=True):
-    """Why the prefix cache had no more of a prompt. ``request_id``: a request that diverged there;
-    ``seconds_ago``: when the next block was evicted."""
+    """Why the prefix cache had no more of a prompt. ``request_id``: a request that diverged in the
+    next ``within`` tokens; ``seconds_ago``: when the next block was evicted."""
 
     reason: PrefixMissReason
     request_id: str = ""
     seconds_ago: float | None = None
+    within: int = 0
 
 
 class Admitted(msgspec.Struct, frozen=True, array_like=True):

@@ -107,6 +107,7 @@ class PrefixReport(msgspec.Struct, frozen=True, omit_defaults=True):
     at_message: int | None = None
     messages: int | None = None
     role: str | None = None
+    to_message: int | None = None  # in these messages two prompts differ: ``stopped`` diverged
 
 
 class KeptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -258,7 +258,7 @@ PREFIX_MISS_REASONS = {
     "first_seen": "as far as the cache knows, these tokens have not been computed before",
     "diverged": "another prompt begins the same and then differs",
     "evicted": "the blocks were evicted because other sequences needed them",
-    "salt": "the same tokens are cached under another cache_salt",
+    "salt": "the same tokens are cached for another API key or cache_salt only",
     "short": "what is left is less than a block, or is the last token, which is always computed",
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",

@@ -47,7 +47,7 @@ function tilesOf(overviews) {
     const [value, unit] = lasting(p95);
     const late = level(p95, limit, limit * 2.5);
     return { label, value, unit: p95 === null ? unit : `${unit} ${late ? "▲" : "✓"}`, level: late,
-      note: p95 === null ? "no data in the last minute" :
+      note: p95 === null ? "no data for 1 min" :
         many + beside(worst((one) => one.minute[name].p50), limit) };
   };
   const running = sum((one) => one.running), most = sum((one) => one.max_running);
@@ -209,11 +209,6 @@ function limitOf(state, name) {
   return sum((one) => one[name]);
 }
 
-function written(unit, value) {
-  if (value === null || value === undefined) return UNKNOWN;
-  return unit === "seconds" ? duration(value) : unit === "count" ? count(value) : number(value);
-}
-
 function drawAxes(pen, colors, box, top, unit, state) {
   pen.font = `11px ${colors.font}`;
   pen.fillStyle = colors.text; pen.strokeStyle = colors.line; pen.lineWidth = 1;
@@ -221,8 +216,7 @@ function drawAxes(pen, colors, box, top, unit, state) {
     const y = Math.round(box.bottom - share * (box.bottom - box.top)) + 0.5;
     pen.beginPath(); pen.moveTo(box.left, y); pen.lineTo(box.right, y); pen.stroke();
     pen.textAlign = "right"; pen.textBaseline = "middle";
-    if (unit !== "state") pen.fillText(plainly(written(unit === "count" && top < 4 ? "rate" : unit,
-      share * top)), box.left - 4, y);
+    if (unit !== "state") pen.fillText(tick(unit, share * top), box.left - 4, y);
   }
   if (!state.times.length) return;
   pen.textBaseline = "top"; pen.textAlign = "center";
@@ -291,9 +285,7 @@ function drawLines(pen, box, state, chart, series, top) {
 function showLegend(state, view, chart, series, place) {
   const at = place ?? state.times.length - 1;
   const table = state.component.data.conditions;
-  // Of many lines, those that are more than a hundredth of what is drawn.
   const sum = (values) => values.reduce((total, value) => total + (value || 0), 0);
-  const all = sum(series.map(sum));
   let items;
   if (chart.unit === "state") {
     const known = series[0].filter((value) => value !== null && value !== undefined);
@@ -303,9 +295,8 @@ function showLegend(state, view, chart, series, place) {
       [[table[series[0][at]].color, table[series[0][at]].title]] :
       [...shares].sort((a, b) => b[1] - a[1]).filter(([value]) => table[value]).map(([value, n]) =>
         [table[value].color, `${table[value].title} ${number(n / known.length * 100)} %`]);
-  } else items = chart.lines.map((line, which) =>
-    [line.color, `${line.name} ${written(chart.unit, series[which][at])}`]).filter((item, which) =>
-    chart.lines.length < 6 || sum(series[which]) > all / 100);
+  } else items = legible(series.map(sum)).map((which) => [chart.lines[which].color,
+    `${chart.lines[which].name} ${written(chart.unit, series[which][at])}`]);
   const when = place !== null && place !== undefined ?
     ` ${clock(state.times[at])}, ${sinceWords(state.until - state.times[at])} ago` : "";
   const marks = when ? state.marks.filter((mark) =>

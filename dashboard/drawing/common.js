@@ -146,3 +146,22 @@ function renew(state) {
     if (!state.closed) state.component.setTriggerValue("renew", Date.now());
   }, 1000);
 }
+
+// Which lines of a chart its legend names. Of many, those that are more than a hundredth of what is
+// drawn, the largest first: there may be no room for the last ones.
+function legible(sums) {
+  const lines = sums.map((sum, which) => which);
+  const all = sums.reduce((total, sum) => total + sum, 0);
+  return sums.length < 6 ? lines :
+    lines.filter((which) => sums[which] > all / 100).sort((a, b) => sums[b] - sums[a]);
+}
+
+function written(unit, value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return unit === "seconds" ? duration(value) : unit === "count" ? count(value) : number(value);
+}
+
+// What an axis has beside a line: half of five sequences is not two.
+function tick(unit, value) {
+  return plainly(written(unit === "count" && value % 1 ? "rate" : unit, value));
+}

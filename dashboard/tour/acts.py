@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dashboard.tour.processes import KEYS, TourError, TourProcesses
@@ -13,6 +14,7 @@ from dashboard.tour.streams import Traffic, Watched
 AGENTS = 20
 FLOOD = 80
 LONG_PROMPT_TOKENS = 110_000
+_PATIENCE_SECONDS = 30
 _LONGEST_TOKEN_ID = 1000
 _SYSTEM = "You are one of twenty agents that share these rules. " + " ".join(
     f"Rule {number}: write short functions and test them." for number in range(200)
@@ -73,6 +75,10 @@ async def _agents(stage: Stage, seconds: float) -> str:
     for number in range(AGENTS):
         stage.begin(_agent(stage.traffic, number))
     await asyncio.sleep(seconds)
+    with suppress(TimeoutError):  # a fast tour on a busy machine may be ahead of the first answer
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while not any(map(_ended, stage.traffic.watched)):
+                await asyncio.sleep(0.1)
     done = sum(watched.is_complete for watched in stage.traffic.watched)
     return f"{AGENTS} agents got {done} answers"
 

@@ -81,7 +81,11 @@ def _models(url: str, api_key: str) -> list[str] | str:
     except httpx.TransportError as error:
         return server.unreachable(url, error)
     except server.RefusalError as error:
-        return str(error)
+        if error.status != httpx.codes.UNAUTHORIZED:
+            return str(error)
+        # The server's own words are about the header that a client should send.
+        wrong = "does not know this API key. Correct" if api_key else "needs an API key. Enter"
+        return f"The server {wrong} it in the side bar."
 
 
 @st.cache_data(ttl=10, show_spinner=False)

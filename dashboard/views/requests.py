@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.following import PAGES
-from dashboard.phase_bar import longest_phase, phase_bar
+from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration, plain_markdown
 from observability.admin_api import KeptRequest
@@ -20,6 +20,7 @@ from observability.phases import PHASES
 REFRESH_SECONDS = 2.0
 _SINCE = {"5 min": "5m", "15 min": "15m", "hour": "1h", "24 hours": "24h", "7 days": "7d"}
 _ROW_HEIGHT = 35  # pixels
+_CELL_PADDING = 8
 _MOST_ROWS_HIGH = 16
 # By the words that the address has: Streamlit binds what an option shows, not the option.
 _SORTS = {
@@ -52,7 +53,12 @@ def _filters() -> dict[str, str]:
             required=True,
         )
         since = st.selectbox(
-            "In the last", list(_SINCE), key="since", bind="query-params", width=110
+            "In the last",
+            list(_SINCE),
+            key="since",
+            bind="query-params",
+            width=110,
+            disabled=state == "live",  # which are all shown
         )
         sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
         key = st.text_input("Key", key="key", bind="query-params", width=120)
@@ -79,12 +85,18 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         [row_of(request, slowest) for request in shown],
         column_config={
             "request": st.column_config.TextColumn("request", width=130),
-            "phases": st.column_config.ImageColumn("phases", width=150),
+            "out": st.column_config.NumberColumn("out", format="localized"),
+            # The grid neither scales an image nor keeps it within its cell.
+            "phases": st.column_config.ImageColumn(
+                "phases", width=BAR_WIDTH + 2 * _CELL_PADDING, alignment="left"
+            ),
         },
         hide_index=True,
         height=_ROW_HEIGHT * (1 + min(len(shown), _MOST_ROWS_HIGH)) + 3,
         on_select="rerun",
-        selection_mode=["single-row", "single-cell"],
+        # Columns too: else a click on a header sorts by the words ("1.05 s" before "632 ms"), and
+        # opens the request that comes first then.
+        selection_mode=["single-row", "single-cell", "single-column"],
         key="requests-table",
         alt="Requests, one per row. Select a row for details.",
     )
@@ -104,12 +116,13 @@ def nothing_matches(query: dict[str, str]) -> str:
             if filters
             else "No request is being served now."
         )
+    since = next(words for words, sent in _SINCE.items() if sent == query["since"])
     if filters:
         return (
-            f"No request of the last {query['since']} matches. Choose a longer time, or clear a "
-            f"filter ({filters})."
+            f"No request of the last {since} matches. Choose a longer time, or clear a filter "
+            f"({filters})."
         )
-    return f"There was no request in the last {query['since']}. Choose a longer time."
+    return f"There was no request in the last {since}. Choose a longer time."
 
 
 def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:

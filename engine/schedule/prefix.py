@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 from array import array
 
+from msgspec import structs
+
 from engine.messages import PrefixMiss, PrefixMissReason
 from engine.schedule.blocks import BlockPool
 from engine.schedule.prefix_misses import PrefixMisses, first_block_group
@@ -105,7 +107,8 @@ class PrefixCache:
         names = self._names(sequence, num_found + 1)
         name = names[num_found]
         if num_found:
-            return self.misses.of_follower(name, names[num_found - 1])
+            miss = self.misses.of_follower(name, names[num_found - 1])
+            return structs.replace(miss, within=self.block_size) if miss.request_id else miss
         unsalted = self._unsalted(sequence) if sequence.cache_salt else name
         is_known = self.pool.find(unsalted) is not None
         return self.misses.of_first(name, unsalted, is_known_unsalted=is_known)

@@ -24,11 +24,13 @@ _MAX_SEED = (1 << SEED_BITS) - 1
 
 
 class MessagePlace(NamedTuple):
-    """One message of a conversation: its number, from 1, ``of`` all, and its role."""
+    """One message of a conversation: its number, from 1, ``of`` all, and its role. ``last``: of a
+    place that is only known to be in a message from ``number`` to this one."""
 
     number: int
     of: int
     role: str
+    last: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +183,15 @@ class Generation:
     @property
     def miss_place(self) -> MessagePlace | None:
         """The message with the first token that the prefix cache did not have; None if that is not
-        known."""
+        known. Of another prompt only blocks are known, so where the two differ is a range."""
         messages, first = self.request.messages, self.choices[0].sequence
         if messages is None or first.prefix_miss is None:
             return None
-        return messages.place_of(first.cached_tokens)
+        place = messages.place_of(first.cached_tokens)
+        if not (within := first.prefix_miss.within):
+            return place
+        last = messages.place_of(first.cached_tokens + within - 1)
+        return place._replace(last=last.number)
 
     @property
     def reasoning_tokens(self) -> int:

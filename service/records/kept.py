@@ -136,6 +136,7 @@ def prefix_report(record: RequestRecord) -> PrefixReport | None:
         at_message=None if place is None else place.number,
         messages=None if place is None else place.of,
         role=None if place is None else place.role,
+        to_message=None if place is None else place.last,
     )
 
 

@@ -78,7 +78,7 @@ def _prefix(generation: Generation) -> Prefix | None:
         # A salt keeps others from finding out what is cached; only the log has the reason.
         reason = PrefixMissReason.FIRST_SEEN
     place = generation.miss_place or (None, None, None)
-    return Prefix(generation.cached_tokens, generation.prompt_tokens, reason.value, *place)
+    return Prefix(generation.cached_tokens, generation.prompt_tokens, reason.value, *place[:3])
 
 
 def _least(times: Iterable[float | None]) -> float | None:

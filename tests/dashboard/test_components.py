@@ -76,3 +76,18 @@ def test_numbers_are_written_as_in_words() -> None:
     )
     for value, written in zip(values, json.loads(reply.stdout), strict=True):
         assert written == [number(value), count(value), duration(value)], value
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_crowded_legend_begins_with_what_takes_most() -> None:
+    """Decode is the last phase: it was what a narrow chart cut off."""
+    assert evaluated(["legible([3, 0.01, 1, 0, 2, 50])", "legible([1, 0, 2])"]) == [
+        [5, 0, 4, 2],
+        [0, 1, 2],
+    ]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_middle_of_an_axis_is_half_of_its_end() -> None:
+    ticks = ['tick("count", 2.5)', 'tick("count", 5)', 'tick("rate", 0.5)', 'tick("seconds", 0.05)']
+    assert evaluated(ticks) == ["2.5", "5", "0.5", "50 ms"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dashboard.why_slow import gap_cause, prefix_sentence, slow_because
 from observability.admin_api import (
@@ -43,6 +44,14 @@ def test_another_request_s_prompt_in_a_long_step_is_named() -> None:
     )
 
 
+def test_a_step_that_hardly_counted_is_not_blamed() -> None:
+    step = Neighbour(2.0, 0.032, 7, 2, (Prefill("req_short", 5),))
+    assert "shared" not in slow_because(
+        kept(phases={"decode": 15.4}, total=15.4, neighbours=(step,))
+    )
+    assert "shared" in slow_because(kept(phases={"decode": 0.4}, total=0.4, neighbours=(step,)))
+
+
 def test_a_step_with_one_sequence_is_in_the_singular() -> None:
     step = Neighbour(2.0, 0.2, 8200, 1, (Prefill("req_long", 8192),))
     request = kept(phases={"decode": 2.0}, total=2.0, neighbours=(step,))
@@ -78,6 +87,24 @@ def test_every_reason_of_a_miss_has_its_sentence(reason: str) -> None:
     assert PREFIX_MISS_REASONS[reason] in text
     assert "req_other" in text
     assert text.endswith(" The first one that was not is in message 3 of 7 (tool).")
+
+
+def test_two_prompts_differ_where_the_block_that_missed_reaches_to() -> None:
+    """The same instructions, then another question: the block may begin in the instructions."""
+    report = PrefixReport(16, 64, "diverged", "req_other", at_message=1, messages=2, role="system")
+    within = prefix_sentence(structs.replace(report, to_message=1))
+    assert within.endswith("(req_other). They differ in message 1 of 2 (system).")
+    across = prefix_sentence(structs.replace(report, to_message=2))
+    assert across.endswith(
+        " They differ at the end of message 1 (system) or after it, up to message 2 of 2: prompts "
+        "are compared in blocks of tokens."
+    )
+
+
+def test_a_miss_for_its_salt_speaks_of_keys_too() -> None:
+    """With several keys, prompts of each are apart although no one sent a cache_salt."""
+    text = prefix_sentence(PrefixReport(0, 64, "salt"))
+    assert text.endswith(" the same tokens are cached for another API key or cache_salt only.")
 
 
 def test_a_gap_s_cause_is_what_happened_in_it() -> None:

@@ -191,6 +191,17 @@ def test_a_miss_is_shown_at_the_message_that_differs(server: QuireServer) -> Non
     assert record["prefix"]["role"] == "assistant"
 
 
+def test_a_question_that_differs_is_not_blamed_on_the_instructions(server: QuireServer) -> None:
+    """The block that holds the beginning of the question begins in the instructions."""
+    rules = {"role": "system", "content": "Be brief and friendly, and never lie. " * 6}
+    for question in ("Why is the sky blue?", "Are owls birds?"):
+        messages = [rules, {"role": "user", "content": question}]
+        request_id, _ = chat(server, 1, messages=messages, max_tokens=1)
+    prefix = until(lambda: ended_one(request_id), 30, "its end")["prefix"]
+    assert prefix["stopped"] == "diverged"
+    assert (prefix["at_message"], prefix["to_message"], prefix["messages"]) == (1, 2, 2)
+
+
 def test_no_content_is_in_any_record(server: QuireServer) -> None:
     request_id, _ = chat(server, 5)
     chat(server, 6, messages=[{"role": "user", "content": "x", "shade": CANARY}])

@@ -44,6 +44,9 @@ def test_the_tour_runs_to_its_end_and_no_stream_breaks() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(re.findall(r"^  -> ", done.stdout, re.MULTILINE)) == 4
+    answers = re.search(r"agents got (\d+) answers", done.stdout)
+    assert answers is not None
+    assert int(answers[1]) > 0
     assert "110,000 prompt tokens were computed" in done.stdout
     streams = re.search(r"was killed with (\d+) streams running; all of them", done.stdout)
     assert streams is not None

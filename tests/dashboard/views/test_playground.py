@@ -101,7 +101,9 @@ def test_a_server_that_wants_a_key_says_so(
     foreign.replies["/v1/models"] = lambda exchange: exchange.answer(401, body)
     monkeypatch.setenv(SERVERS_VARIABLE, foreign.url)
     app = AppTest.from_function(playground_script, default_timeout=60).run()
-    assert "The server refused (401): A key is needed." in words(app)
+    assert "The server needs an API key. Enter it in the side bar." in words(app)
+    app.sidebar.text_input[0].set_value("sk-wrong").run()
+    assert "The server does not know this API key. Correct it in the side bar." in words(app)
 
 
 def button(app: AppTest, label: str):  # type: ignore[no-untyped-def]  # AppTest's own type is private

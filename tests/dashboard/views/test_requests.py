@@ -1,7 +1,26 @@
 from __future__ import annotations
 
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+
+from dashboard.admin_client import AdminClient
+from dashboard.phase_bar import BAR_WIDTH
 from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
+from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.e2e.quire_server import QuireServer, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+ROW = 35
+TEAL = (13, 148, 136)
 
 
 def test_a_row_says_what_took_longest() -> None:
@@ -23,9 +42,12 @@ def test_a_row_says_what_took_longest() -> None:
 
 def test_an_empty_list_says_what_may_find_one() -> None:
     query = {"state": "ended", "since": "5m", "key": "", "outcome": "", "route": "", "phase": ""}
-    assert nothing_matches(query) == ("There was no request in the last 5m. Choose a longer time.")
+    assert nothing_matches(query) == (
+        "There was no request in the last 5 min. Choose a longer time."
+    )
     assert nothing_matches({**query, "key": "bob", "phase": "queue"}) == (
-        "No request of the last 5m matches. Choose a longer time, or clear a filter (key, phase)."
+        "No request of the last 5 min matches. Choose a longer time, or clear a filter "
+        "(key, phase)."
     )
     live = {**query, "state": "live"}
     assert nothing_matches(live) == "No request is being served now."
@@ -35,3 +57,47 @@ def test_an_empty_list_says_what_may_find_one() -> None:
 def test_a_live_one_says_its_phase() -> None:
     request = KeptRequest(request_id="r", received=0.0, route="x", live=True, phase="decode")
     assert row_of(request, 0.0)["outcome"] == "decode"
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+def test_bars_are_as_long_as_the_phases_and_a_header_opens_no_request(tmp_path: Path) -> None:
+    port = free_port()
+    admin = f"http://127.0.0.1:{port}"
+    with (
+        QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server,
+        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
+        playwright.sync_playwright() as driver,
+    ):
+        for tokens in (20, 200):
+            body = {"model": "simulated:h100-8b", "prompt": "Hello", "max_tokens": tokens}
+            assert server.post("/v1/completions", {**body, "ignore_eos": True})[0] == 200
+        client = AdminClient(admin)
+        until(lambda: len(client.requests(state="ended").requests) == 2, 60, "both to end")
+        shown = client.requests(state="ended", sort="-total").requests
+        expected = [BAR_WIDTH * one.phases["decode"] / shown[0].total for one in shown]
+        browser = chromium(driver)
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(f"{dashboard}/requests?sort=slowest+first")
+        table = page.get_by_test_id("stDataFrame")
+        table.wait_for()
+        until(lambda: near(bars(table, 2), expected), 60, f"bars of {expected} pixels")
+        # A click on a header would sort by the words and open the first request of that order.
+        table.click(position={"x": 690, "y": ROW // 2})
+        page.get_by_role("button", name="Clear selection").wait_for()
+        assert "/requests?" in page.url
+        browser.close()
+
+
+def bars(table: Locator, rows: int) -> list[int]:
+    """Return how many pixels of each row are a decode's."""
+    picture = Image.open(io.BytesIO(table.screenshot())).convert("RGB")
+    lines = [int((row + 1.5) * ROW) for row in range(rows)]
+    return [
+        sum(picture.getpixel((x, line)) == TEAL for x in range(picture.width)) for line in lines
+    ]
+
+
+def near(found: list[int], expected: list[float]) -> bool:
+    return all(abs(one - other) < 3 for one, other in zip(found, expected, strict=True))

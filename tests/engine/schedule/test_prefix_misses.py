@@ -188,7 +188,9 @@ def test_each_reason_counts_the_prompt_tokens_that_were_not_cached() -> None:
     one = scheduler(num_kv_blocks=6)
     assert run(one, [1, 2, 3, 4, 5], 1.0) == PrefixMiss(PrefixMissReason.FIRST_SEEN)
     assert run(one, [1, 2, 3, 4, 5], 2.0) == PrefixMiss(PrefixMissReason.SHORT)
-    assert run(one, [1, 2, 9, 9, 9], 3.0) == PrefixMiss(PrefixMissReason.DIVERGED, "req_1")
+    assert run(one, [1, 2, 9, 9, 9], 3.0) == PrefixMiss(
+        PrefixMissReason.DIVERGED, "req_1", within=BLOCK_SIZE
+    )
     assert run(one, [1, 2, 3], 4.0, cache_salt="s") == PrefixMiss(PrefixMissReason.SALT)
     whole = run(one, [1, 2, 3, 4, 5], 5.0, needs_whole_prompt=True)
     assert whole == PrefixMiss(PrefixMissReason.WHOLE_PROMPT)

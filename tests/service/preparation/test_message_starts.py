@@ -56,7 +56,7 @@ def test_messages_begin_with_the_token_of_their_first_byte(
         assert ids[:start] == tokenizer.encode(before, add_special_tokens=False)
         place = found.place_of(start)
         known = (role(index), "other")[index % 3 == 2]
-        assert place == (index + 1, len(contents), known)
+        assert place == (index + 1, len(contents), known, None)
 
 
 def test_nothing_is_said_of_a_prompt_that_was_cut_or_has_other_tokens(tokenizer: Tokenizer) -> None:

@@ -49,12 +49,12 @@ def test_the_longest_gap_is_not_below_the_mean(record: RequestRecord) -> None:
 def test_a_prefix_report_names_the_message(record: RequestRecord) -> None:
     assert ended_request(record, {}).prefix is None
     record.prefix_miss = PrefixMiss(PrefixMissReason.DIVERGED, "req_55")
-    record.miss_place = MessagePlace(3, 7, "tool")
+    record.miss_place = MessagePlace(3, 7, "tool", last=5)
     report = ended_request(record, {}).prefix
     assert report is not None
     assert (report.matched, report.of, report.stopped) == (16, 20, "diverged")
     assert (report.request_id, report.at_message, report.messages) == ("req_55", 3, 7)
-    assert report.role == "tool"
+    assert (report.role, report.to_message) == ("tool", 5)
 
 
 def test_events_are_in_order_of_time_with_their_choices(record: RequestRecord) -> None:
