@@ -35,6 +35,18 @@ def duration(seconds: float | None, digits: int = 3) -> str:
     return f"{number(seconds, digits)} s"
 
 
+def age(seconds: float) -> str:
+    """How long something has lasted: ``45 s``, ``32 min 9 s``, ``5 h 12 min``, ``3 d 4 h``. As
+    ``sinceWords`` in drawing/common.js."""
+    whole = max(0, math.floor(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
+    if not minutes:
+        return f"{whole} s"
+    if not hours:
+        return f"{minutes} min {whole % 60} s"
+    return f"{hours} h {minutes % 60} min" if not days else f"{days} d {hours % 24} h"
+
+
 def number(value: float, digits: int = 3) -> str:
     """A measured value: as many digits as are significant, so that its width does not change from
     second to second: ``0``, ``0.300``, ``42.1``, ``1,250``."""

@@ -75,7 +75,9 @@ function sinceWords(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor(whole / 60) % 60} min`;
+  const hours = Math.floor(whole / 3600);
+  if (hours < 24) return `${hours} h ${Math.floor(whole / 60) % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 function clock(epoch) {

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.signing_in import admitted, one_server, operators_only
-from dashboard.words import duration, in_full, plain_markdown
+from dashboard.words import age, in_full, plain_markdown
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -96,7 +96,7 @@ def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:
 def _serving(overview: Overview) -> None:
     st.markdown(
         plain_markdown(
-            f"{overview.model} on Quire {overview.version}, up for {duration(overview.uptime)}, "
+            f"{overview.model} on Quire {overview.version}, up for {age(overview.uptime)}, "
             f"{overview.state}. {overview.verdict.sentence}"
         )
     )

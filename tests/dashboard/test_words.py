@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.words import count, duration, number, percent, plain_markdown
+from dashboard.words import age, count, duration, number, percent, plain_markdown
 from tests.examples import examples
 
 # With raw HTML and without: what is not HTML to one is text to the other.
@@ -154,3 +154,19 @@ def test_a_code_block_that_is_still_growing_is_code() -> None:
 )
 def test_formulas_are_told_from_money(written: str, shown: str) -> None:
     assert plain_markdown(written) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min 0 s"),
+        (1929, "32 min 9 s"),
+        (3600, "1 h 0 min"),
+        (86_399, "23 h 59 min"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_ages(seconds: float, words: str) -> None:
+    assert age(seconds) == words
