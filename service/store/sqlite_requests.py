@@ -40,6 +40,7 @@ class SqliteRequests:
         self._file = file
         self._batch = BatchSize()
         self._connection: sqlite3.Connection | None = None
+        self._opened_file: tuple[int, int] | None = None
         self._lock = threading.Lock()
 
     async def insert(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -76,7 +77,21 @@ class SqliteRequests:
                 self._file, timeout=BUSY_SECONDS, check_same_thread=False
             )
             self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._opened_file = self._identity()
+        elif self._identity() != self._opened_file:
+            # SQLite would go on writing to a file that has no name any more.
+            raise sqlite3.OperationalError(
+                f"{self._file} was deleted or replaced while the server had it open; restart the "
+                "server"
+            )
         return self._connection
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         with self._lock:

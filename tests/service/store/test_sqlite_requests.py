@@ -47,6 +47,20 @@ async def test_a_row_is_inserted_once_and_reads_as_it_was_written(tmp_path: Path
         assert sorted(ids(page.requests)) == sorted(ids(kept(number) for number in range(3)))
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_file_that_was_deleted_is_an_error_not_a_silent_loss(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    async with table(tmp_path) as (requests, _):
+        await requests.insert([pack_request(kept(1))])
+        file = tmp_path / "store.sqlite3"
+        file.unlink()
+        if is_replaced:
+            file.write_bytes(b"")
+        with pytest.raises(sqlite3.OperationalError, match=r"was deleted or replaced"):
+            await requests.insert([pack_request(kept(2))])
+
+
 @pytest.mark.parametrize(
     "wrong", [{"outcome": None}, {"prompt_tokens": 2**63}, {"model": "\ud800"}], ids=str
 )
