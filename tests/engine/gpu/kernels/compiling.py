@@ -143,6 +143,7 @@ def other_calls() -> Iterator[Callable[[], object]]:
     from engine.gpu.kernels.activation import gated
     from engine.gpu.kernels.advance import HEADER, advance, place_rows
     from engine.gpu.kernels.logprobs import gather_logprobs
+    from engine.gpu.kernels.product import product
     from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
     from engine.gpu.kernels.rope_store import norm_rope_store
     from engine.gpu.kernels.sampling import sample
@@ -152,6 +153,10 @@ def other_calls() -> Iterator[Callable[[], object]]:
     x = torch.zeros(16, 4096, dtype=torch.bfloat16)
     yield lambda: rms_norm(x, x[0], 1e-5)
     yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
+    for dtype in (torch.bfloat16, torch.float32):
+        wide = torch.zeros(16, 4096, dtype=dtype)
+        yield lambda wide=wide: product(wide, wide)
+        yield lambda wide=wide: product(wide, wide, wide[0, :16])
     for name in ("silu", "gelu", "gelu_tanh", "relu"):
         yield lambda name=name: gated(x, name)
     ints = torch.zeros(16, dtype=torch.int32)
