@@ -1,7 +1,8 @@
 """A Llama-like decoder of fused kernels and matrix products.
 
 Each layer takes nine launches: four products, QK norm with rotary embedding and storing in the
-cache, attention (and its merge), the gate, and two residual additions with the norm that follows.
+cache, attention, the gate, and two residual additions with the norm that follows. For few rows it
+takes six: norms, the gate and the additions are part of the products.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON
 from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.launch import merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
+from engine.gpu.kernels.skinny import MOST_ROWS, Norm, skinny_product
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.weights.weights import WeightSource
 
@@ -36,6 +39,19 @@ class Projection:
     def __call__(self, x: Tensor) -> Tensor:
         apply = product if self.deterministic else linear
         return apply(x, self.weight, self.bias)
+
+    def of_few(
+        self,
+        x: Tensor,
+        *,
+        norm: Norm | None = None,
+        activation: str = "",
+        residual: Tensor | None = None,
+    ) -> Tensor:
+        """See ``skinny_product``."""
+        return skinny_product(
+            x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,8 @@ class KernelLlama:
             raise ValueError("a Llama-like model needs rotary embeddings")
         self._config = config
         self._attention = DETERMINISTIC if deterministic else TRITON
+        self._deterministic = deterministic
+        merge_counters(device, 0)  # before a graph is recorded
         self._embedding = source.tensor(EMBEDDING)
         self._layers = [
             _layer(config, source, number, deterministic=deterministic)
@@ -95,29 +113,11 @@ class KernelLlama:
         tables = expect(Ragged, layout)
         config, eps = self._config, self._config.norm_eps
         residual = self._embedding.index_select(0, token_ids)
+        if residual.shape[0] <= MOST_ROWS and not self._deterministic:
+            return self._states_of_few(residual, positions, cache, tables, rows)
         x = rms_norm(residual, self._layers[0].input_norm, eps)
         for number, layer in enumerate(self._layers):
-            qkv = layer.qkv(x).view(x.shape[0], -1, config.head_dim)
-            blocks, scales = cache.layer(number), cache.scales(number)
-            norm_rope_store(
-                qkv,
-                blocks,
-                tables.slots,
-                positions,
-                num_heads=config.num_heads,
-                rotations=self._rotations,
-                norm_weight=layer.qk_norm,
-                eps=eps,
-                scales=scales,
-            )
-            mixed = self._attention.attend(
-                qkv[:, : config.num_heads],
-                blocks,
-                tables,
-                scale=layer.scale,
-                window=layer.window,
-                scales=scales,
-            )
+            mixed = self._attend(number, layer.qkv(x), positions, cache, tables)
             is_last = number + 1 == len(self._layers)
             if is_last and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
@@ -126,6 +126,54 @@ class KernelLlama:
             following = self._norm if is_last else self._layers[number + 1].input_norm
             x = add_rms_norm(x, residual, following, eps)
         return x
+
+    def _states_of_few(
+        self,
+        residual: Tensor,
+        positions: Tensor,
+        cache: PagedKVCache,
+        tables: Ragged,
+        rows: Tensor | None,
+    ) -> Tensor:
+        config, eps = self._config, self._config.norm_eps
+        for number, layer in enumerate(self._layers):
+            qkv = layer.qkv.of_few(residual, norm=Norm(layer.input_norm, eps))
+            mixed = self._attend(number, qkv, positions, cache, tables)
+            if number + 1 == len(self._layers) and rows is not None:
+                residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
+            layer.output.of_few(mixed, residual=residual)
+            x = layer.gate_up.of_few(
+                residual, norm=Norm(layer.post_norm, eps), activation=config.activation
+            )
+            layer.down.of_few(x, residual=residual)
+        return rms_norm(residual, self._norm, eps)
+
+    def _attend(
+        self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, tables: Ragged
+    ) -> Tensor:
+        """Store a layer's keys and values and attend. Returns [rows, heads * head_dim]."""
+        config, layer = self._config, self._layers[number]
+        qkv = qkv.view(qkv.shape[0], -1, config.head_dim)
+        blocks, scales = cache.layer(number), cache.scales(number)
+        norm_rope_store(
+            qkv,
+            blocks,
+            tables.slots,
+            positions,
+            num_heads=config.num_heads,
+            rotations=self._rotations,
+            norm_weight=layer.qk_norm,
+            eps=config.norm_eps,
+            scales=scales,
+        )
+        return self._attention.attend(
+            qkv[:, : config.num_heads],
+            blocks,
+            tables,
+            scale=layer.scale,
+            window=layer.window,
+            scales=scales,
+        )
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.narrow_logits(hidden).float()

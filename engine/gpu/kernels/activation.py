@@ -11,6 +11,21 @@ _BLOCK = 1024
 
 
 @triton.jit
+def activated(gate, NAME: tl.constexpr):
+    """Return the activation of float32 values."""
+    if NAME == "silu":
+        return gate / (1.0 + tl.exp(-gate))
+    elif NAME == "gelu":
+        return 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
+    elif NAME == "gelu_tanh":
+        # 0.5 * (1 + tanh(y)) is the sigmoid of 2y.
+        inside = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
+        return gate / (1.0 + tl.exp(-inside))
+    else:
+        return tl.maximum(gate, 0.0)
+
+
+@triton.jit
 def _gated(
     gate_up, out, stride, out_stride, INNER: tl.constexpr, BLOCK: tl.constexpr, NAME: tl.constexpr
 ):
@@ -20,16 +35,7 @@ def _gated(
     gates = gate_up + row * stride + places
     gate = tl.load(gates, mask=exists, other=0.0).to(tl.float32)
     up = tl.load(gates + INNER, mask=exists, other=0.0).to(tl.float32)
-    if NAME == "silu":
-        gate = gate / (1.0 + tl.exp(-gate))
-    elif NAME == "gelu":
-        gate = 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476))
-    elif NAME == "gelu_tanh":
-        # 0.5 * (1 + tanh(y)) is the sigmoid of 2y.
-        inside = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
-        gate = gate / (1.0 + tl.exp(-inside))
-    else:
-        gate = tl.maximum(gate, 0.0)
+    gate = activated(gate, NAME)
     tl.store(out + row * out_stride + places, (gate * up).to(out.dtype.element_ty), mask=exists)
 
 

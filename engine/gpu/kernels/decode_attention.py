@@ -1,9 +1,9 @@
 """Decode attention, one row per sequence, over the paged KV cache.
 
-A sequence's keys are split among several programs whose results are merged by log-sum-exp
-(Flash-Decoding; the merge is that of arXiv 2501.01005, section 2.2). The query heads that share a
-key head are the rows of one tile (grouped-query attention, arXiv 2305.13245), so each key is read
-once.
+A sequence's keys are split among several programs, the last of which merges their results by
+log-sum-exp (Flash-Decoding; the merge is that of arXiv 2501.01005, section 2.2). The query heads
+that share a key head are the rows of one tile (grouped-query attention, arXiv 2305.13245), so each
+key is read once.
 """
 
 import torch
@@ -15,12 +15,49 @@ from engine.gpu.kernels.launch import (
     DecodeTiles,
     attention_constants,
     decode_tiles,
+    merge_counters,
     num_sms,
     num_splits,
     padded,
     row_stride,
 )
 from engine.gpu.kernels.tiles import LOG2E, attend_tiles
+
+
+@triton.jit
+def _merge_head(
+    partial,
+    partial_lse,
+    sinks,
+    out,
+    slot,
+    head,
+    HEAD_DIM: tl.constexpr,
+    DIM: tl.constexpr,
+    SPLITS: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+):
+    """Merge the splits of one row and head, weighted by their sums of exponentials. ``slot``: of
+    the first split; ``out``: the head's place."""
+    slots = slot + tl.arange(0, SPLITS)
+    dims = tl.arange(0, DIM)
+    # Other programs have just written these: past the L1 cache.
+    lse = tl.load(partial_lse + slots, cache_modifier=".cg")
+    top = tl.max(lse, 0)
+    if HAS_SINKS:
+        sink = tl.load(sinks + head).to(tl.float32) * LOG2E
+        top = tl.maximum(top, sink)
+    top = tl.where(top == float("-inf"), 0.0, top)
+    weights = tl.exp2(lse - top)
+    mass = tl.sum(weights, 0)
+    if HAS_SINKS:
+        mass = mass + tl.exp2(sink - top)
+    # An empty split holds zeros, but need not be read: its weight is zero.
+    loads = (lse > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
+    places = partial + slots[:, None] * HEAD_DIM + dims[None, :]
+    parts = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
+    result = tl.sum(parts * weights[:, None], 0) / tl.where(mass > 0, mass, 1.0)
+    tl.store(out + dims, result.to(out.dtype.element_ty), mask=dims < HEAD_DIM)
 
 
 @triton.jit
@@ -31,8 +68,10 @@ def _attend_split(
     lengths,
     scales,
     sinks,
+    out,
     partial,
     partial_lse,
+    finished,
     query_stride,
     block_stride,
     table_stride,
@@ -53,9 +92,10 @@ def _attend_split(
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Compute one split of one sequence and key head. With ``SPLITS`` 1, ``partial`` is the result
-    itself; otherwise it is [rows, heads, SPLITS, HEAD_DIM] float32 with ``partial_lse``
-    [rows, heads, SPLITS]."""
+    """Compute one split of one sequence and key head. With ``SPLITS`` above 1, the last program of
+    them merges them: ``partial`` [rows, heads, SPLITS, HEAD_DIM] and ``partial_lse``
+    [rows, heads, SPLITS] are float32; ``finished`` [rows, KV_HEADS] counts them, and is 0 again at
+    the end."""
     row = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)
@@ -110,51 +150,32 @@ def _attend_split(
             total = total * tl.exp2(peak - top)[:, None]
             mass = mass * tl.exp2(peak - top) + tl.exp2(sink - top)
         result = total / tl.where(mass > 0, mass, 1.0)[:, None]
-        out = partial + row * out_stride + heads[:, None] * HEAD_DIM + dims[None, :]
-        tl.store(out, result.to(partial.dtype.element_ty), mask=is_real)
+        places = out + row * out_stride + heads[:, None] * HEAD_DIM + dims[None, :]
+        tl.store(places, result.to(out.dtype.element_ty), mask=is_real)
     else:
         result = total / tl.where(mass > 0, mass, 1.0)[:, None]
         lse = tl.where(mass > 0, peak + tl.log2(tl.where(mass > 0, mass, 1.0)), float("-inf"))
         slot = (row * (KV_HEADS * GROUP) + heads) * SPLITS + split
         tl.store(partial + slot[:, None] * HEAD_DIM + dims[None, :], result, mask=is_real)
         tl.store(partial_lse + slot, lse, mask=members < GROUP)
-
-
-@triton.jit
-def _merge_splits(
-    partial,
-    partial_lse,
-    sinks,
-    out,
-    out_stride,
-    HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    DIM: tl.constexpr,
-    SPLITS: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
-):
-    """Merge the splits of one row and head, weighted by their sums of exponentials."""
-    row = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
-    splits = tl.arange(0, SPLITS)
-    dims = tl.arange(0, DIM)
-    slots = (row * HEADS + head) * SPLITS + splits
-    lse = tl.load(partial_lse + slots)
-    top = tl.max(lse, 0)
-    if HAS_SINKS:
-        sink = tl.load(sinks + head).to(tl.float32) * LOG2E
-        top = tl.maximum(top, sink)
-    top = tl.where(top == float("-inf"), 0.0, top)
-    weights = tl.exp2(lse - top)
-    mass = tl.sum(weights, 0)
-    if HAS_SINKS:
-        mass = mass + tl.exp2(sink - top)
-    # An empty split holds zeros, but need not be read: its weight is zero.
-    loads = (lse > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
-    parts = tl.load(partial + slots[:, None] * HEAD_DIM + dims[None, :], mask=loads, other=0.0)
-    result = tl.sum(parts * weights[:, None], 0) / tl.where(mass > 0, mass, 1.0)
-    place = out + row * out_stride + head * HEAD_DIM + dims
-    tl.store(place, result.to(out.dtype.element_ty), mask=dims < HEAD_DIM)
+        tl.debug_barrier()  # all threads have written before one of them counts
+        counter = finished + row * KV_HEADS + kv_head
+        if tl.atomic_add(counter, 1, sem="acq_rel") == SPLITS - 1:
+            for member in range(GROUP):
+                head = kv_head * GROUP + member
+                _merge_head(
+                    partial,
+                    partial_lse,
+                    sinks,
+                    out + row * out_stride + head * HEAD_DIM,
+                    (row * (KV_HEADS * GROUP) + head) * SPLITS,
+                    head,
+                    HEAD_DIM=HEAD_DIM,
+                    DIM=DIM,
+                    SPLITS=SPLITS,
+                    HAS_SINKS=HAS_SINKS,
+                )
+            tl.store(counter, 0)
 
 
 def decode_attention(
@@ -190,6 +211,7 @@ def decode_attention(
     if out is None:
         out = query.new_empty(rows, heads * head_dim)
     partial, lse = (out, out) if splits == 1 else _new_partial(query, splits)
+    finished = merge_counters(query.device, rows * kv_heads)
     _attend_split[(rows, kv_heads, splits)](
         query,
         blocks,
@@ -197,8 +219,10 @@ def decode_attention(
         lengths,
         scales,
         sinks,
+        out,
         partial,
         lse,
+        finished,
         query.stride(0),
         blocks.stride(0),
         tables.stride(0),
@@ -214,8 +238,6 @@ def decode_attention(
             query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
         ),
     )
-    if splits > 1:
-        _merge(partial, lse, sinks, out)
     return out
 
 
@@ -226,21 +248,4 @@ def _new_partial(query: Tensor, splits: int) -> tuple[Tensor, Tensor]:
     return (
         torch.empty(*shape, head_dim, dtype=torch.float32, device=query.device),
         torch.empty(shape, dtype=torch.float32, device=query.device),
-    )
-
-
-def _merge(partial: Tensor, lse: Tensor, sinks: Tensor | None, out: Tensor) -> None:
-    rows, heads, splits, head_dim = partial.shape
-    _merge_splits[(rows, heads)](
-        partial,
-        lse,
-        sinks,
-        out,
-        row_stride(out),
-        HEADS=heads,
-        HEAD_DIM=head_dim,
-        DIM=padded(head_dim),
-        SPLITS=splits,
-        HAS_SINKS=sinks is not None,
-        num_warps=2,
     )

@@ -87,7 +87,12 @@ PRODUCT: dict[int, ProductTiles] = {
     2: ProductTiles(64, 64, 64, 4, 4),
     4: ProductTiles(32, 32, 32, 4, 3),
 }
-# For the same reason, one for single tokens and prompts alike: (padded head dimension, bytes).
+# Of at most MIN_ROWS rows, which only read the weights: many narrow programs, deep tiles.
+SKINNY: dict[int, ProductTiles] = {
+    2: ProductTiles(16, 16, 256, 4, 4),
+    4: ProductTiles(16, 16, 128, 4, 3),
+}
+# Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes).
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {
     (16, 2): RaggedTiles(64, 64, 4, 3),
     (32, 2): RaggedTiles(64, 64, 4, 3),
@@ -101,6 +106,8 @@ UNIFORM: dict[tuple[int, int], RaggedTiles] = {
     (256, 4): RaggedTiles(16, 16, 8, 2),
 }
 MAX_SPLITS = 64
+# More pairs of a sequence and a key head than any device splits the contexts of.
+_MERGE_COUNTERS = 4096
 # The fewest rows of a matrix product on the tensor cores.
 MIN_ROWS = 16
 
@@ -130,6 +137,18 @@ def num_sms(device: torch.device) -> int:
     if device.type != "cuda":
         return _INTERPRETED_SMS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def merge_counters(device: torch.device, needed: int) -> Tensor:
+    """Return zeros for ``decode_attention``, int32, at least ``needed``: always the same ones,
+    which CUDA graphs may hold. Contexts are only split while there are few of them, so their number
+    does not grow. Call it once before a graph is recorded."""
+    return _merge_counters(device, max(_MERGE_COUNTERS, int(triton.next_power_of_2(needed))))
+
+
+@cache
+def _merge_counters(device: torch.device, size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.int32, device=device)
 
 
 def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 pytest.importorskip("triton")
 
+from triton.runtime import interpreter
+
 from engine.architecture.errors import ModelError
+from engine.attention.layout import Ragged
+from engine.gpu.kernels.launch import INTERPRETED
 from engine.gpu.llama import KernelLlama
 from engine.messages import SamplingParams
+from engine.run.model_runner import ModelRunner
 from tests.engine.driving import Engine, load_runner
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 
@@ -120,3 +129,72 @@ def test_narrow_types_give_the_logprobs_of_the_torch_path(
     assert found[0].shape == (25,)
     # Both round at every layer, though not at the same places.
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=tolerance)
+
+
+class Launches(TorchDispatchMode):
+    """Counts what torch computes, besides views and new tensors."""
+
+    FREE = ("view", "slice", "select.", "empty", "expand", "split", "as_strided", "detach", "alias")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not any(free in str(func) for free in self.FREE)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="counts what the interpreter runs")
+@pytest.mark.parametrize(("rows", "launches"), [(1, 6), (16, 6), (17, 9)])
+def test_a_layer_of_a_small_batch_takes_six_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, launches: int
+) -> None:
+    counts = []
+    for layers in (1, 2):
+        config = VARIANTS["qwen3"].settings | {"num_hidden_layers": layers}
+        save_model(replace(VARIANTS["qwen3"], settings=config), tmp_path / str(layers))
+        runner = load_runner(
+            tmp_path / str(layers), device="cpu", gpu_path="triton", num_kv_blocks=40
+        )
+        counts.append(launches_of(runner, rows, monkeypatch))
+    assert counts[1] - counts[0] == launches
+
+
+def launches_of(runner: ModelRunner, rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of a decode step of so many rows, each with a context that is split."""
+    decoder = runner._decoder
+    assert isinstance(decoder, KernelLlama)
+    ints = partial(torch.zeros, dtype=torch.int32)
+    tables = Ragged(
+        slots=ints(rows),
+        decode_lengths=ints(rows) + 20,
+        decode_blocks=ints(rows, 2),
+        chunk_lengths=ints(0),
+        chunk_blocks=ints(0, 1),
+        cu_seqlens=ints(1),
+        longest=0,
+    )
+    kernels = 0
+    run = interpreter.GridExecutor.__call__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal kernels
+        kernels += 1
+        return unseen(run)(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch, torch.inference_mode(), Launches() as torchs:
+        patch.setattr(interpreter.GridExecutor, "__call__", counted)
+        tokens = torch.zeros(rows, dtype=torch.int64)
+        decoder.hidden_states(tokens, tokens, runner._cache, tables)
+    return kernels + torchs.count
+
+
+def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What the interpreter asks of torch is no launch."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return function(*args, **kwargs)
+
+    return run
