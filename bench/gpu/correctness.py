@@ -15,11 +15,14 @@ from bench.gpu.report import Report, Row
 from engine.architecture.rope import RopeConfig, RotaryEmbedding
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.logprobs import gather_logprobs
+from engine.gpu.kernels.product import product
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
+from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 from engine.sampling.params import build_batch
@@ -71,6 +74,9 @@ def check_all(report: Report, device: torch.device, *, large: bool) -> None:
     fused: dict[str, Callable[[], Row]] = {
         "add_rms_norm": partial(norm, size, dtype, device),
         "gated": partial(gate, size, dtype, device),
+        "product of few rows": partial(skinny, size, dtype, device),
+        "deterministic product": partial(deterministic, size, dtype, device),
+        "deterministic attention": partial(uniform, *shapes[0], device),
         "norm_rope_store": partial(rope, dtype, device),
         "logprobs": partial(logprobs, 151_936 if large else 3000, device),
         "sampling": partial(sampled, 64 if large else 6, 151_936 if large else 3000, device),
@@ -126,6 +132,47 @@ def gate(size: int, dtype: torch.dtype, device: torch.device) -> Row:
     gate_up = torch.randn(33, 2 * size, device=device).to(dtype)
     first, second = gate_up.double().chunk(2, dim=1)
     return error(gated(gate_up, "silu"), functional.silu(first) * second, dtype)
+
+
+def skinny(size: int, dtype: torch.dtype, device: torch.device) -> Row:
+    """Norm, product, gate; product, residual."""
+    x, residual = (torch.randn(5, size, device=device, dtype=dtype) for _ in range(2))
+    weight = torch.randn(2 * size, size, device=device, dtype=dtype) / size**0.5
+    gain = torch.randn(size, device=device, dtype=dtype)
+    normed = functional.rms_norm(x.double(), (size,), gain.double(), 1e-5)
+    gates, ups = (normed @ weight.double().T).chunk(2, dim=-1)
+    gated_rows = skinny_product(x, weight, norm=Norm(gain, 1e-5), activation="silu")
+    error(gated_rows, functional.silu(gates) * ups, dtype)
+    expected = residual.double() + x.double() @ weight[:size].double().T
+    return error(skinny_product(x, weight[:size], residual=residual), expected, dtype)
+
+
+def deterministic(size: int, dtype: torch.dtype, device: torch.device) -> Row:
+    """Rows in any batch, to the bit; and close to float64."""
+    weight = torch.randn(size, size, device=device, dtype=dtype) / size**0.5
+    x = torch.randn(300, size, device=device, dtype=dtype)
+    whole = product(x, weight)
+    for first, last in ((0, 1), (17, 18), (64, 128), (3, 299)):
+        if not torch.equal(product(x[first:last], weight), whole[first:last]):
+            raise AssertionError(f"rows {first} to {last} alone differ from those of {len(x)}")
+    return error(whole, x.double() @ weight.double().T, dtype)
+
+
+def uniform(shape: Shape, dtype: torch.dtype, device: torch.device) -> Row:
+    """The last token of a prompt, alone and with the others, to the bit."""
+    pieces = [Piece(200, 200), Piece(77, 30)]
+    batch = make_batch(pieces, shape, dtype=dtype, device=device)
+    tiles = UNIFORM[padded(shape.head_dim), dtype.itemsize]
+    attend = partial(ragged_attention, scale=0.1, tiles=tiles, uniform=True)
+    found = attend(
+        *(batch.query, batch.blocks, batch.tables, batch.lengths, batch.cu_seqlens, batch.longest)
+    )
+    lasts = (batch.cu_seqlens[1:] - 1).long()
+    each = torch.arange(len(pieces) + 1, dtype=torch.int32, device=device)
+    alone = attend(batch.query[lasts], batch.blocks, batch.tables, batch.lengths, each, 1)
+    if not torch.equal(alone, found[lasts]):
+        raise AssertionError("a token alone differs from the same one in its prompt")
+    return error(found, attention(batch, pieces, Scores(scale=0.1)), dtype)
 
 
 def rope(dtype: torch.dtype, device: torch.device) -> Row:

@@ -17,10 +17,12 @@ from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.logprobs import gather_logprobs
+from engine.gpu.kernels.product import product
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
+from engine.gpu.kernels.skinny import MOST_ROWS, skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 
@@ -93,8 +95,14 @@ def measure_all(report: Report, ceilings: Ceilings, *, quick: bool) -> None:
                     partial(sampling, rows, kind, spread, ceilings),
                 )
     report.add("kernel logprobs 256x151936", partial(logprobs, ceilings))
-    for rows in (1, 64):
-        report.add(f"product {rows}x4096x28672", partial(product, rows, ceilings))
+    for rows in (1, 16, 64):
+        for outputs in (6144, 28672):
+            for name, multiply in PRODUCTS.items():
+                if rows <= MOST_ROWS or multiply is not skinny_product:
+                    report.add(
+                        f"product {name} {rows}x4096x{outputs}",
+                        partial(multiplied, multiply, rows, outputs, ceilings),
+                    )
 
 
 def decode(contexts: Contexts, ceilings: Ceilings, tiles: DecodeTiles | None = None) -> Row:
@@ -244,11 +252,20 @@ def logprobs(ceilings: Ceilings) -> Row:
     return against(taken, ceilings.floor(moved=logits.nbytes))
 
 
-def product(rows: int, ceilings: Ceilings) -> Row:
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "torch": functional.linear,
+    "skinny": skinny_product,
+    "deterministic": product,
+}
+
+
+def multiplied(
+    multiply: Callable[[Tensor, Tensor], Tensor], rows: int, outputs: int, ceilings: Ceilings
+) -> Row:
     """Measure a matrix product: a decode step is mostly products that stream a weight for a few
-    rows."""
-    size = 4096 * 28672 * 2
-    weights = torch.randn(2, 28672, 4096, device=DEVICE, dtype=BF16)
+    rows. The weights in turn do not fit the L2 cache."""
+    size = 4096 * outputs * 2
+    weights = torch.randn(max(2, 2**28 // size), outputs, 4096, device=DEVICE, dtype=BF16)
     x = torch.randn(rows, 4096, device=DEVICE, dtype=BF16)
-    taken = seconds([partial(functional.linear, x, weight) for weight in weights])
+    taken = seconds([partial(multiply, x, weight) for weight in weights])
     return against(taken, ceilings.floor(moved=size), gb_s=size / taken / 1e9)

@@ -1,4 +1,4 @@
-"""Two fixes for Triton's interpreter (3.6 to 3.8), whose results otherwise differ from a GPU's."""
+"""Fixes for Triton's interpreter (3.6 to 3.8), whose results otherwise differ from a GPU's."""
 
 from typing import Any
 
@@ -20,6 +20,7 @@ def repair() -> None:
     """Apply the fixes. To be called once, before a kernel runs."""
     _allow_loop_bounds()
     _round_to_nearest()
+    _multiply_rows_alike()
 
 
 def _allow_loop_bounds() -> None:
@@ -48,3 +49,19 @@ def _round_to_nearest() -> None:
         return np.asarray(floats.to(to_type).view(to_bits).numpy())
 
     interpreter._convert_float = rounded
+
+
+def _multiply_rows_alike() -> None:
+    """Let a row's product not depend on its place in the tile, as on a GPU: in NumPy's library the
+    order of a sum does."""
+
+    def dot(
+        self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any
+    ) -> Any:
+        if a.data.ndim != 2 or a.dtype.primitive_bitwidth == 8 or b.dtype.primitive_bitwidth == 8:
+            return create_dot(self, a, b, d, input_precision, max_num_imprecise_acc)
+        product = np.einsum("ik,kj->ij", a.data, b.data, dtype=d.data.dtype)
+        return interpreter.TensorHandle(product + d.data, d.dtype.scalar)
+
+    create_dot = interpreter.InterpreterBuilder.create_dot
+    interpreter.InterpreterBuilder.create_dot = dot
