@@ -22,7 +22,7 @@ from engine.gpu.kernels.ragged_attention import ragged_attention
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
-from engine.gpu.kernels.skinny import MOST_ROWS, skinny_product
+from engine.gpu.kernels.skinny import FEW_ROWS, skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 
@@ -98,7 +98,7 @@ def measure_all(report: Report, ceilings: Ceilings, *, quick: bool) -> None:
     for rows in (1, 16, 64):
         for outputs in (6144, 28672):
             for name, multiply in PRODUCTS.items():
-                if rows <= MOST_ROWS or multiply is not skinny_product:
+                if rows <= FEW_ROWS or multiply is not skinny_product:
                     report.add(
                         f"product {name} {rows}x4096x{outputs}",
                         partial(multiplied, multiply, rows, outputs, ceilings),

@@ -23,7 +23,7 @@ from engine.gpu.kernels.launch import merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
-from engine.gpu.kernels.skinny import MOST_ROWS, Norm, skinny_product
+from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.weights.weights import WeightSource
 
@@ -113,7 +113,7 @@ class KernelLlama:
         tables = expect(Ragged, layout)
         config, eps = self._config, self._config.norm_eps
         residual = self._embedding.index_select(0, token_ids)
-        if residual.shape[0] <= MOST_ROWS and not self._deterministic:
+        if residual.shape[0] <= FEW_ROWS and not self._deterministic:
             return self._states_of_few(residual, positions, cache, tables, rows)
         x = rms_norm(residual, self._layers[0].input_norm, eps)
         for number, layer in enumerate(self._layers):

@@ -79,7 +79,7 @@ class SqliteRequests:
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._opened_file = self._identity()
         elif self._identity() != self._opened_file:
-            # SQLite would go on writing to a file that has no name any more.
+            # SQLite would keep writing to a file that no longer has a name.
             raise sqlite3.OperationalError(
                 f"{self._file} was deleted or replaced while the server had it open; restart the "
                 "server"

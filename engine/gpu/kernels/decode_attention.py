@@ -211,7 +211,6 @@ def decode_attention(
     if out is None:
         out = query.new_empty(rows, heads * head_dim)
     partial, lse = (out, out) if splits == 1 else _new_partial(query, splits)
-    finished = merge_counters(query.device, rows * kv_heads)
     _attend_split[(rows, kv_heads, splits)](
         query,
         blocks,
@@ -222,7 +221,7 @@ def decode_attention(
         out,
         partial,
         lse,
-        finished,
+        merge_counters(query.device, rows * kv_heads),
         query.stride(0),
         blocks.stride(0),
         tables.stride(0),

@@ -17,7 +17,7 @@ from engine.gpu.kernels.activation import activated
 from engine.gpu.kernels.launch import MIN_ROWS, SKINNY, dot_dtype, row_stride
 from engine.gpu.kernels.types import triton_type
 
-MOST_ROWS = MIN_ROWS
+FEW_ROWS = MIN_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def skinny_product(
     activation: str = "",
     residual: Tensor | None = None,
 ) -> Tensor:
-    """Return ``x @ weight.T + bias`` for ``x`` [rows, in], at most ``MOST_ROWS`` of them, and
+    """Return ``x @ weight.T + bias`` for ``x`` [rows, in], at most ``FEW_ROWS`` of them, and
     ``weight`` [out, in]: [rows, out] in x's dtype.
 
     ``norm``: of x, before. ``activation``: ``weight`` and ``bias`` are those of gate and up, and
@@ -117,8 +117,8 @@ def skinny_product(
     added to it in place, and it is returned.
     """
     rows, inputs = x.shape
-    if rows > MOST_ROWS:
-        raise ValueError(f"{rows} rows; at most {MOST_ROWS} are supported")
+    if rows > FEW_ROWS:
+        raise ValueError(f"{rows} rows; at most {FEW_ROWS} are supported")
     outputs = weight.shape[0] // 2 if activation else weight.shape[0]
     tiles = SKINNY[x.dtype.itemsize]
     out = residual

@@ -191,7 +191,7 @@ def launches_of(runner: ModelRunner, rows: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What the interpreter asks of torch is no launch."""
+    """What the interpreter asks of torch does not count as a launch."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with _disable_current_modes():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from engine.gpu.kernels.skinny import MOST_ROWS, Norm, skinny_product
+from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
 from engine.model.layers import ACTIVATIONS
 
 EPS = 1e-5
@@ -85,7 +85,7 @@ def test_added_to_the_residual_in_place(device: torch.device, dtype: torch.dtype
 
 def test_rows_may_be_apart_and_not_too_many(device: torch.device) -> None:
     torch.manual_seed(7)
-    wide = torch.randn(MOST_ROWS + 1, 100, device=device)
+    wide = torch.randn(FEW_ROWS + 1, 100, device=device)
     weight = torch.randn(20, 64, device=device)
     x = wide[:3, 20:84]
     close(skinny_product(x, weight), x.double() @ weight.double().T, torch.float32)
