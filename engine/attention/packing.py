@@ -1,4 +1,4 @@
-"""Sends many small arrays to the device in one copy."""
+"""A batch's arrays as the kernels read them: int32, with aligned rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from engine.device.sending import sent
 
 Int64Array = NDArray[np.int64]
 Integers = NDArray[np.signedinteger[Any]]
@@ -27,14 +29,4 @@ def widened(table: Integers) -> Integers:
 def sent_together(arrays: Items[Integers], device: torch.device) -> list[Tensor]:
     """Return the ``arrays`` as int32 on ``device``, each aligned, after one copy that the host does
     not wait for."""
-    ends = np.cumsum([-(-array.size // ALIGNMENT) * ALIGNMENT for array in arrays])
-    packed = torch.empty(int(ends[-1]), dtype=torch.int32, pin_memory=device.type == "cuda")
-    host = packed.numpy()
-    starts = [0, *ends[:-1].tolist()]
-    for start, array in zip(starts, arrays, strict=True):
-        host[start : start + array.size] = array.reshape(-1)
-    there = packed.to(device, non_blocking=True)
-    return [
-        there[start : start + array.size].view(array.shape)
-        for start, array in zip(starts, arrays, strict=True)
-    ]
+    return sent([array.astype(np.int32, copy=False) for array in arrays], device)

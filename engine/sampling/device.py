@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.device.sending import sent
 from engine.messages import SamplingParams
 from engine.sampling.params import is_greedy, is_penalised
 from engine.step.sequence import Sequence
@@ -58,8 +59,7 @@ def sampling_columns(params: Items[SamplingParams], vocab_size: int) -> Columns:
 def sampling_tensors(
     params: Items[SamplingParams], vocab_size: int, device: torch.device
 ) -> SamplingTensors:
-    columns = sampling_columns(params, vocab_size)
-    return SamplingTensors(*(torch.from_numpy(column).to(device) for column in columns))
+    return SamplingTensors(*sent(sampling_columns(params, vocab_size), device))
 
 
 def samples_on_device(sequence: Sequence) -> bool:
