@@ -22,9 +22,10 @@ _ALIGNMENT = 64
 def sent(arrays: Items[NDArray[Any]], device: torch.device) -> list[Tensor]:
     """Return the ``arrays`` on ``device``, each aligned, after one copy that the host does not wait
     for."""
+    if not arrays:
+        return []
     ends = np.cumsum([-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays])
-    size = int(ends[-1]) if arrays else 0
-    packed = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    packed = torch.empty(int(ends[-1]), dtype=torch.uint8, pin_memory=device.type == "cuda")
     host = packed.numpy()
     starts = [0, *ends[:-1].tolist()]
     for start, array in zip(starts, arrays, strict=True):
