@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Items
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-
-from engine.device.sending import sent
 
 Int64Array = NDArray[np.int64]
 Integers = NDArray[np.signedinteger[Any]]
@@ -26,7 +21,5 @@ def widened(table: Integers) -> Integers:
     return np.pad(table, ((0, 0), (0, missing))) if missing else table
 
 
-def sent_together(arrays: Items[Integers], device: torch.device) -> list[Tensor]:
-    """Return the ``arrays`` as int32 on ``device``, each aligned, after one copy that the host does
-    not wait for."""
-    return sent([array.astype(np.int32, copy=False) for array in arrays], device)
+def int32(array: Integers) -> NDArray[np.int32]:
+    return array.astype(np.int32, copy=False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engine.attention.layout import BatchRows, BatchTensors, Ragged, Rows
-from engine.attention.packing import Int64Array, sent_together, widened
+from engine.attention.packing import Int64Array, int32, widened
+from engine.device.sending import sent
 
 
 class RowsBuilder:
@@ -19,6 +21,7 @@ class RowsBuilder:
             torch.from_numpy(rows.token_ids),
             torch.from_numpy(rows.positions),
             Rows(torch.from_numpy(_all_tables(rows)), torch.from_numpy(sequences), longest),
+            [torch.from_numpy(array) for array in rows.extras],
         )
 
 
@@ -47,11 +50,24 @@ class RaggedBuilder:
             widened(tables),
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
-        sent = sent_together(arrays, self._device)
+        there = sent([*map(int32, arrays), *rows.extras], self._device)
         ragged = Ragged(
-            sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest=max(sizes, default=0)
+            there[2],
+            there[3],
+            there[4],
+            there[5],
+            there[6],
+            there[7],
+            longest=max(sizes, default=0),
         )
-        return BatchTensors(sent[0], sent[1], ragged)
+        return BatchTensors(there[0], there[1], ragged, there[len(arrays) :])
+
+
+def _ragged(tensors: list[Tensor], *, longest: int) -> Ragged:
+    slots, decode_lengths, decode_blocks, chunk_lengths, chunk_blocks, cu_seqlens = tensors
+    return Ragged(
+        slots, decode_lengths, decode_blocks, chunk_lengths, chunk_blocks, cu_seqlens, longest
+    )
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:

@@ -18,6 +18,7 @@ from engine.attention.tables import RaggedBuilder, RowsBuilder
 from engine.config import EngineConfig, OnProgress
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.messages import SamplingParams
+from engine.model.decoder import Decoder
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
 from engine.run.launched import StepParts
@@ -31,6 +32,7 @@ from engine.step.sequence import Sequence
 from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
 
 if TYPE_CHECKING:
+    from engine.gpu.sampler import KernelSampler
     from engine.run.steady import SteadyDecode
 
 # Memory for ``ContextMirror`` as a share of the KV cache's.
@@ -53,7 +55,9 @@ def load_model_runner(
     setup = set_up(config, collectives)
     on_progress("config", 1, 1)
     with torch.inference_mode():
-        assembly = Assembly(setup, _load(setup, on_progress))
+        with_kernels = has_kernels(setup)
+        loaded = _load(setup, on_progress, with_kernels=with_kernels)
+        assembly = Assembly(setup, loaded, with_kernels=with_kernels)
         on_progress("kv_cache", 0, 1)
         batches, cache = assembly.allocate()
         steady = assembly.record(cache)
@@ -64,7 +68,7 @@ def load_model_runner(
         return assembly.runner(batches, cache, steady)
 
 
-def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
+def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> LoadedDecoder:
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
     return load_decoder(
@@ -73,7 +77,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
         DecoderOptions(
             setup.max_positions,
             compiled_library(setup),
-            has_kernels(setup),
+            with_kernels,
             setup.collectives,
             config.quantization,
         ),
@@ -84,13 +88,13 @@ class Assembly:
     """Builds the parts of a runner around a loaded decoder. Its methods need
     ``torch.inference_mode``."""
 
-    def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder) -> None:
+    def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool) -> None:
         self._setup = setup
         self._config = setup.config
         self._device = setup.device
         self._loaded = loaded
         self._decoder = loaded.decoder
-        self._parts = _step_parts(setup, loaded)
+        self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
 
     def runner(
         self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None = None
@@ -249,7 +253,12 @@ class Assembly:
         )
 
     def _new_batches(self, mirror: ContextMirror | None) -> BatchBuilder:
-        return BatchBuilder(self._new_layouts(mirror), block_size=self._config.block_size)
+        by_kernel = self._parts.kernel_sampler is not None
+        return BatchBuilder(
+            self._new_layouts(mirror),
+            block_size=self._config.block_size,
+            draws_from=self._setup.model.vocab_size if by_kernel else None,
+        )
 
     def _new_layouts(self, mirror: ContextMirror | None) -> LayoutBuilder:
         layout_type = self._decoder.layout_type
@@ -296,7 +305,7 @@ class Assembly:
         )
 
 
-def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
+def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool) -> StepParts:
     vocabulary = Vocabulary(setup.whole.vocab_size, setup.collectives)
     sampler = Sampler(
         vocab_size=setup.whole.vocab_size,
@@ -308,11 +317,20 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
         sampler
         if setup.ranks == 1
         else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=setup.runs_ahead),
+        _kernel_sampler(sampler, loaded.decoder) if with_kernels else None,
         vocabulary,
         Pooler(setup.pooling.pooling),
         setup.pooling,
         setup.device,
     )
+
+
+def _kernel_sampler(sampler: Sampler, decoder: Decoder) -> KernelSampler:
+    from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
+    from engine.gpu.sampler import KernelSampler
+
+    logits = decoder.narrow_logits if isinstance(decoder, KernelLlama) else decoder.logits
+    return KernelSampler(sampler, logits)
 
 
 def _trial_item(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSequence:

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Ragged
-from engine.attention.packing import ALIGNMENT, sent_together
+from engine.attention.packing import ALIGNMENT
+from engine.device.sending import sent, sent_one
 from engine.gpu.graphs import graph_replay, padded_sizes
 from engine.gpu.kernels import advance as state
 from engine.gpu.kernels.sampling import sample
@@ -202,18 +203,17 @@ class SteadyDecode:
                 blocks += table[row.num_blocks :]
                 row.num_blocks = len(table)
         if places:
-            arrays = [np.array(values, dtype=np.int32) for values in (places, blocks)]
-            index, values = sent_together(arrays, self._device)
-            self._tables.view(-1).index_copy_(0, index.long(), values)
+            index, values = sent([np.array(places), np.array(blocks, np.int32)], self._device)
+            self._tables.view(-1).index_copy_(0, index, values)
 
     def _arrange(self, items: Items[ScheduledSequence], newest: NewestTokens | None) -> None:
         places = {} if newest is None else newest.places
-        [sent] = sent_together([self._records(items, places)], self._device)
+        records = sent_one(self._records(items, places), self._device)
         # A copy, because rows may change places.
         before = self._tokens if newest is None else newest.tokens.to(torch.int32, copy=True)
         sampling = self._sampling
         state.place_rows(
-            sent,
+            records,
             before,
             self._tokens,
             self._counters,

@@ -39,6 +39,22 @@ class SamplingTensors:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What the sampling kernel reads: a row for each token to be sampled. ``positions``: int32
+    [rows], those that the tokens will have in their sequences."""
+
+    params: SamplingTensors
+    positions: Tensor
+
+    def select(self, rows: Tensor) -> Draws:
+        """Return a copy of these ``rows`` (int64)."""
+        params = self.params
+        columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
+        chosen = (column.index_select(0, rows) for column in columns)
+        return Draws(SamplingTensors(*chosen), self.positions.index_select(0, rows))
+
+
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
