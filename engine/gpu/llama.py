@@ -1,7 +1,8 @@
 """A Llama-like decoder of fused kernels and matrix products.
 
 Each layer takes nine launches: four products, QK norm with rotary embedding and storing in the
-cache, attention (and its merge), the gate, and two residual additions with the norm that follows.
+cache, attention, the gate, and two residual additions with the norm that follows. A small batch,
+whose contexts are split, takes a tenth to merge them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
 # Memory for ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
+
+# What a trial's sequences ask for. All that one can ask for takes the most memory of a step.
+_TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
+_ALL_ASKED = SamplingParams(
+    max_tokens=1, temperature=1.0, top_k=50, top_p=0.9, repetition_penalty=1.1, logprobs=20
+)
+_FEWER_TOKENS = "lower --max-num-batched-tokens"
 
 # Size of the cache used to record trial graphs, whose steps access none of it.
 _TRIAL_BLOCKS = 2
@@ -193,17 +201,15 @@ class Assembly:
     def _profile(self) -> MemoryProfile:
         """Measure how much GPU memory a step and the graphs take, before there is a KV cache."""
 
-        def step() -> None:
-            tokens = self._config.max_num_batched_tokens
-            purpose = f"a step of {tokens} tokens next to the weights"
-            with explaining(self._device, purpose, "lower --max-num-batched-tokens"):
-                self._run_largest_step()
+        def prepare() -> Callable[[], None]:
+            with explaining(self._device, "a trial's KV cache next to the weights", _FEWER_TOKENS):
+                return self._largest_steps()
 
         def record() -> SteadyDecode | None:
             with self._graphs_explained("lower --max-num-seqs"):
                 return self._new_steady(self._new_cache(_TRIAL_BLOCKS))
 
-        return profiled(self._device, step, record if self._has_steady else None)
+        return profiled(self._device, prepare, record if self._has_steady else None)
 
     def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
         purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
@@ -211,9 +217,12 @@ class Assembly:
             self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
         )
 
-    def _run_largest_step(self) -> None:
-        """Prefill as many tokens as one step may have, in a temporary cache."""
+    def _largest_steps(self) -> Callable[[], None]:
+        """Return a function that prefills as many tokens as one step may have, and samples as many
+        as it may, with everything that a request can ask for. Their temporary cache lives as long
+        as the function."""
         limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
+        rows = min(self._config.max_num_seqs, tokens)
         sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
         per_sequence = [-(-size // self._config.block_size) for size in sizes]
         runner = self.runner(self._new_batches(None), self._new_cache(sum(per_sequence)))
@@ -222,7 +231,21 @@ class Assembly:
         for uid, (size, blocks) in enumerate(zip(sizes, per_sequence, strict=True)):
             items.append(_trial_item(-1 - uid, size, range(first, first + blocks)))
             first += blocks
-        runner.execute(StepPlan(tuple(items)))
+        # All of them write the same block, as nothing of it is used.
+        last = -len(items)
+        decodes = tuple(_trial_item(last - 1 - row, 1, [0], _ALL_ASKED) for row in range(rows))
+
+        def steps() -> None:
+            purpose = f"a step of {tokens} tokens next to the weights"
+            with explaining(self._device, purpose, _FEWER_TOKENS):
+                runner.execute(StepPlan(tuple(items)))
+            purpose = f"sampling for {rows} sequences next to the weights"
+            with explaining(self._device, purpose, "lower --max-num-seqs"):
+                runner.execute(StepPlan(decodes))
+            for item in decodes:
+                runner.forget(item.sequence.uid)
+
+        return steps
 
     def _block_bytes(self) -> int:
         model = self._setup.model
@@ -333,13 +356,15 @@ def _kernel_sampler(sampler: Sampler, decoder: Decoder) -> KernelSampler:
     return KernelSampler(sampler, logits)
 
 
-def _trial_item(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSequence:
+def _trial_item(
+    uid: int, num_tokens: int, blocks: range | list[int], params: SamplingParams = _TRIAL
+) -> ScheduledSequence:
     sequence = Sequence(
         uid=uid,
         request_id="trial",
         token_ids=[0] * num_tokens,
         num_prompt_tokens=num_tokens,
-        params=SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9),
+        params=params,
         block_table=list(blocks),
     )
     return ScheduledSequence(sequence, 0, num_tokens, completes=True)

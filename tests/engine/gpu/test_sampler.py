@@ -130,3 +130,20 @@ def test_logprobs_are_those_of_a_log_softmax(device: torch.device) -> None:
         assert [top.logprob for top in one.top] == pytest.approx(
             [top.logprob for top in other.top], abs=1e-5
         )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_no_kind_of_row_makes_the_host_wait_for_the_gpu(device: torch.device) -> None:
+    subject, logits = by_kernel(device), some_logits(0, len(ASKED)).to(device)
+    rows = [sequence(place, params(**asked)) for place, asked in enumerate(ASKED)]
+    rows[1].grammar_state = object()  # type: ignore[assignment]
+    masks = {1: np.array([0b1010_1010_1010, 0], np.uint32)}
+    columns = draws(rows, device)
+    subject.choose(logits, rows, masks, columns).read()  # compiles
+    fresh = by_kernel(device)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        choice = fresh.choose(logits, rows, masks, columns)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(isinstance(one, SampledToken) for one in choice.read())

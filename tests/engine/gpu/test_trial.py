@@ -16,6 +16,8 @@ import engine.run.steady
 from engine.device.memory import MemoryProfile
 from engine.gpu.graphs import GraphStep, padded_sizes
 from engine.run.assembly import Assembly
+from engine.run.model_runner import ModelRunner
+from engine.step.step import StepPlan
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -39,10 +41,21 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
 
     caches: list[int] = []
 
-    def profile_of(device: torch.device, step: object, record: object) -> MemoryProfile:
-        assert callable(step)
+    executed: list[StepPlan] = []
+    execute = ModelRunner.execute
+
+    def profile_of(device: torch.device, prepare: object, record: object) -> MemoryProfile:
+        assert callable(prepare)
         assert callable(record)
-        step()
+        steps = prepare()
+        assert not executed, "the preparation's memory is not the step's"
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                ModelRunner,
+                "execute",
+                lambda self, plan: (executed.append(plan), execute(self, plan))[1],
+            )
+            steps()
         kept = record()
         caches.append(kept._cache.num_blocks)
         assert kept._cache.layer(0).isfinite().all()
@@ -66,4 +79,9 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     # Once for trial, once to be kept.
     assert recorded == [padded_sizes(ROWS)] * 2
     assert caches == [2]
+    # As many tokens as a step may have, and as many sequences, asking for everything.
+    prefill, decodes = executed
+    assert prefill.num_tokens == 16
+    assert len(decodes.scheduled) == decodes.num_tokens == ROWS
+    assert {item.sequence.params.logprobs for item in decodes.scheduled} == {20}
     assert runner.info.num_kv_blocks == 80 // 8 * ROWS
