@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 # Memory for ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
 
-# What a trial's sequences ask for. All that one can ask for takes the most memory of a step.
+# What a trial's sequences require. All that one can require takes the most memory of a step.
 _TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
-_ALL_ASKED = SamplingParams(
+_EVERYTHING = SamplingParams(
     max_tokens=1, temperature=1.0, top_k=50, top_p=0.9, repetition_penalty=1.1, logprobs=20
 )
 _FEWER_TOKENS = "lower --max-num-batched-tokens"
@@ -219,7 +219,7 @@ class Assembly:
 
     def _largest_steps(self) -> Callable[[], None]:
         """Return a function that prefills as many tokens as one step may have, and samples as many
-        as it may, with everything that a request can ask for. Their temporary cache lives as long
+        as it may, with everything that a request can require. Their temporary cache lives as long
         as the function."""
         limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
         rows = min(self._config.max_num_seqs, tokens)
@@ -233,7 +233,7 @@ class Assembly:
             first += blocks
         # All of them write the same block, as nothing of it is used.
         last = -len(items)
-        decodes = tuple(_trial_item(last - 1 - row, 1, [0], _ALL_ASKED) for row in range(rows))
+        decodes = tuple(_trial_item(last - 1 - row, 1, [0], _EVERYTHING) for row in range(rows))
 
         def steps() -> None:
             purpose = f"a step of {tokens} tokens next to the weights"

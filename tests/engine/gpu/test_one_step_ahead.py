@@ -36,7 +36,7 @@ STREAMS = [
     SamplingParams(max_tokens=16, temperature=0.0),
     SamplingParams(max_tokens=16, seed=3, temperature=1.3, top_p=0.9),
 ]
-# What a third request asks for, which comes while two plain streams run. Its prompt takes two
+# What a third request requires, which comes while two plain streams run. Its prompt takes two
 # steps, each of them with the streams' tokens.
 KINDS: dict[str, SamplingParams | None] = {
     "steady": None,

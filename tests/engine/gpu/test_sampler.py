@@ -1,4 +1,4 @@
-"""Steps sampled by the kernel give what the sampler in torch gives, whatever their rows ask for."""
+"""Steps sampled by the kernel give what the sampler in torch gives, whatever their rows require."""
 
 from __future__ import annotations
 
