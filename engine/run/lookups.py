@@ -62,26 +62,31 @@ class Lookups:
         num_states = num_rows if kept is None else len(items)
         return cls(items, kept, num_states, hidden_rows, tuple(sampling), targets, sources)
 
+    @property
+    def _samples_all(self) -> bool:
+        return len(self.sampling) == self.num_states
+
     def arrays(self, draws_from: int | None) -> list[NDArray[Any]]:
-        """Return what must be sent. ``draws_from``: the vocabulary's size, if the kernel samples;
-        else its columns are empty."""
-        chosen = [self.items[number] for number in self.sampling] if draws_from else []
-        return [
-            np.empty(0, np.int64) if self.kept is None else self.kept,
-            self.hidden_rows[list(self.sampling)],
-            np.array(self.targets, np.int64),
-            np.array(self.sources, np.int64),
-            np.array([item.end for item in chosen], np.int32),
-            *sampling_columns([item.sequence.params for item in chosen], draws_from or 0),
-        ]
+        """Return what must be sent, often nothing. ``draws_from``: the vocabulary's size, if the
+        kernel samples."""
+        arrays: list[NDArray[Any]] = []
+        if self.kept is not None:
+            arrays.append(self.kept)
+        if not self._samples_all:
+            arrays.append(self.hidden_rows[list(self.sampling)])
+        if self.targets:
+            arrays += [np.array(self.targets, np.int64), np.array(self.sources, np.int64)]
+        if draws_from and self.sampling:
+            chosen = [self.items[number] for number in self.sampling]
+            arrays.append(np.array([item.end for item in chosen], np.int32))
+            arrays += sampling_columns([item.sequence.params for item in chosen], draws_from)
+        return arrays
 
     def sent(self, there: Items[Tensor]) -> SentLookups:
         """Return the device's side of ``arrays``."""
-        kept, sampling_rows, targets, sources, positions, *columns = there
-        takes_all = len(self.sampling) == self.num_states
-        return SentLookups(
-            None if self.kept is None else kept,
-            None if takes_all else sampling_rows,
-            (targets, sources) if self.targets else None,
-            Draws(SamplingTensors(*columns), positions) if positions.shape[0] else None,
-        )
+        left = list(there)
+        kept = None if self.kept is None else left.pop(0)
+        sampling_rows = None if self._samples_all else left.pop(0)
+        pending = (left.pop(0), left.pop(0)) if self.targets else None
+        draws = Draws(SamplingTensors(*left[1:]), left[0]) if left else None
+        return SentLookups(kept, sampling_rows, pending, draws)
