@@ -150,8 +150,7 @@ class PromptChunk:
     blocks: Int64Array  # the sequence's block table
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRows:
+class BatchRows(NamedTuple):
     """A step's rows on the host: first the decode rows, one per sequence, by decreasing context
     length, then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and
     values are stored in, and the offset in it. ``sizes``: rows of each sequence.

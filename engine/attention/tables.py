@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from engine.attention.layout import BatchRows, BatchTensors, Ragged, Rows
 from engine.attention.packing import Int64Array, int32, widened
@@ -51,23 +50,9 @@ class RaggedBuilder:
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
         there = sent([*map(int32, arrays), *rows.extras], self._device)
-        ragged = Ragged(
-            there[2],
-            there[3],
-            there[4],
-            there[5],
-            there[6],
-            there[7],
-            longest=max(sizes, default=0),
-        )
-        return BatchTensors(there[0], there[1], ragged, there[len(arrays) :])
-
-
-def _ragged(tensors: list[Tensor], *, longest: int) -> Ragged:
-    slots, decode_lengths, decode_blocks, chunk_lengths, chunk_blocks, cu_seqlens = tensors
-    return Ragged(
-        slots, decode_lengths, decode_blocks, chunk_lengths, chunk_blocks, cu_seqlens, longest
-    )
+        token_ids, positions, *parts = there[: len(arrays)]
+        ragged = Ragged(*parts, longest=max(sizes, default=0))
+        return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:

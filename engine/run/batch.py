@@ -7,11 +7,11 @@ as in most steps, their order and block tables are kept and only patched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -24,11 +24,9 @@ from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
 
 Key = tuple[tuple[int, int], ...]
-_NO_PLACES: Mapping[int, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class StepBatch:
+class StepBatch(NamedTuple):
     """``order[i]`` is the index in the plan of the i-th item in batch order, ``last_rows[i]`` the
     row of its last token. ``fresh_blocks``: blocks whose first slot is written in this step.
 
@@ -94,11 +92,14 @@ class BatchBuilder:
         self._tables = BlockTables(())
 
     def build(
-        self, plan: StepPlan, places: Mapping[int, int] = _NO_PLACES, *, every_row: bool = False
+        self,
+        plan: StepPlan,
+        places: Mapping[int, int] | None = None,
+        needs_every_row: Callable[[ScheduledSequence], bool] = lambda item: False,
     ) -> StepBatch:
-        """``places``: by uid, where ``NewestTokens`` has the tokens that are ``PENDING`` here.
-        ``every_row``: the final states of all rows are needed. Raises KeyError for a pending token
-        without a place."""
+        """``places``: by uid, where ``NewestTokens`` has the tokens that are ``PENDING`` here; None
+        if none is. ``needs_every_row``: whether the final states of all of an item's rows are
+        needed, not only the last one's. Raises KeyError for a pending token without a place."""
         decode, chunks = self._split(plan)
         items = [plan.scheduled[place] for place in decode]
         count = len(items)
@@ -112,8 +113,10 @@ class BatchBuilder:
             blocks=[self._tables.array[np.arange(count), starts // self._block_size]],
         )
         pieces = []
+        every_row = False
         for place in chunks:
             item = plan.scheduled[place]
+            every_row = every_row or needs_every_row(item)
             pieces.append(self._append(parts, item, count))
             count += item.num_tokens
             items.append(item)

@@ -98,7 +98,7 @@ class LaunchedStep:
         self._batch = batch
         self._hidden = hidden
         self._on_bad_numbers = on_bad_numbers
-        self._sampling: dict[int, int] = {}  # batch items that get a token, and their rows
+        self._skipped: Set[int] = frozenset()  # uids
         self._choice: Choice | None = None
         self._withheld: dict[int, Withheld | GrammarError] = {}  # by row of the choice
         self._sampled: list[Sampled] = [None] * len(batch.items)  # in the plan's order
@@ -122,8 +122,11 @@ class LaunchedStep:
             self._read_vectors()
         for row, why in self._withheld.items():
             chosen[row] = why
-        for item, row in self._sampling.items():
-            sampled = self._sampled[self._batch.order[item]] = chosen[row]
+        batch, skipped = self._batch, self._skipped
+        for item, sampled in zip(batch.sampling if chosen else (), chosen, strict=True):
+            if skipped and batch.items[item].sequence.uid in skipped:
+                continue
+            self._sampled[batch.order[item]] = sampled
             if isinstance(sampled, SamplingError) and not isinstance(sampled, RefusedError):
                 self._on_bad_numbers()
         return StepResult(self._sampled, prompt_logprobs)
@@ -132,8 +135,8 @@ class LaunchedStep:
         """Return the tokens that this step samples; None if there are none."""
         if self._choice is None:
             return None
-        items = self._batch.items
-        places = {items[item].sequence.uid: row for item, row in self._sampling.items()}
+        uids = [self._batch.items[item].sequence.uid for item in self._batch.sampling]
+        places = {uid: row for row, uid in enumerate(uids) if uid not in self._skipped}
         return NewestTokens(places, self._choice.tokens)
 
     def _begin_sampling(self, skipped: Set[int]) -> None:
@@ -141,18 +144,16 @@ class LaunchedStep:
         ended meanwhile, without regard to their parameters."""
         batch, parts = self._batch, self._parts
         sequences = [batch.items[item].sequence for item in batch.sampling]
-        self._sampling = {
-            item: row
-            for row, item in enumerate(batch.sampling)
-            if sequences[row].uid not in skipped
-        }
-        if not self._sampling:
+        if skipped:
+            self._skipped = frozenset(skipped)
+            sequences = [_NONE if each.uid in skipped else each for each in sequences]
+            if all(each is _NONE for each in sequences):
+                return
+        if not sequences:
             return
         hidden = self._hidden
         if batch.sampling_rows is not None:
             hidden = hidden.index_select(0, batch.sampling_rows)
-        if len(self._sampling) < len(sequences):
-            sequences = [_NONE if each.uid in skipped else each for each in sequences]
         if parts.kernel_sampler is None or batch.draws is None:
             logits = parts.decoder.logits(hidden)
             masks = wait_for_masks(sequences)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,16 +18,19 @@ from engine.step.step import PENDING, ScheduledSequence
 class SentLookups(NamedTuple):
     """See ``StepBatch``."""
 
-    kept: Tensor | None
-    sampling_rows: Tensor | None
-    pending: tuple[Tensor, Tensor] | None
-    draws: Draws | None
+    kept: Tensor | None = None
+    sampling_rows: Tensor | None = None
+    pending: tuple[Tensor, Tensor] | None = None
+    draws: Draws | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
+_NOTHING_SENT = SentLookups()
+
+
+class Lookups(NamedTuple):
     """The same on the host. ``num_states``: how many rows' final states are kept; ``targets`` and
-    ``sources``: rows whose token is pending, and its place."""
+    ``sources``: rows whose token is pending, and its place. Most steps on a CPU look up nothing,
+    and must not pay for it."""
 
     items: Items[ScheduledSequence]
     kept: Int64Array | None
@@ -44,23 +46,28 @@ class Lookups:
         items: Items[ScheduledSequence],
         last_rows: Int64Array,
         num_rows: int,
-        places: Mapping[int, int],
+        places: Mapping[int, int] | None,
         *,
         every_row: bool,
     ) -> Lookups:
-        """``items``: in batch order."""
+        """``items``: in batch order. ``places``: None if no token is pending."""
         kept = None if every_row or len(items) == num_rows else last_rows
-        targets, sources, sampling = [], [], []
-        for number, item in enumerate(items):
-            sequence = item.sequence
-            if item.completes and sequence.embed is None:
-                sampling.append(number)
-            if sequence.token_ids[item.end - 1] == PENDING:
-                targets.append(int(last_rows[number]))
-                sources.append(places[sequence.uid])
         hidden_rows = last_rows if kept is None else np.arange(len(items))
         num_states = num_rows if kept is None else len(items)
-        return cls(items, kept, num_states, hidden_rows, tuple(sampling), targets, sources)
+        sampling = tuple(
+            [
+                number
+                for number, item in enumerate(items)
+                if item.completes and item.sequence.embed is None
+            ]
+        )
+        targets, sources = [], []
+        if places is not None:
+            for row, item in zip(last_rows.tolist(), items, strict=True):
+                if item.sequence.token_ids[item.end - 1] == PENDING:
+                    targets.append(row)
+                    sources.append(places[item.sequence.uid])
+        return cls(items, kept, num_states, hidden_rows, sampling, targets, sources)
 
     @property
     def _samples_all(self) -> bool:
@@ -84,6 +91,8 @@ class Lookups:
 
     def sent(self, there: Items[Tensor]) -> SentLookups:
         """Return the device's side of ``arrays``."""
+        if not there:
+            return _NOTHING_SENT
         left = list(there)
         kept = None if self.kept is None else left.pop(0)
         sampling_rows = None if self._samples_all else left.pop(0)

@@ -92,9 +92,8 @@ class ModelRunner:
         return self._forward(plan, newest)
 
     def _forward(self, plan: StepPlan, newest: NewestTokens | None) -> LaunchedStep:
-        every_row = any(map(self._needs_every_row, plan.scheduled))
-        places = {} if newest is None else newest.places
-        batch = self._batches.build(plan, places, every_row=every_row)
+        places = None if newest is None else newest.places
+        batch = self._batches.build(plan, places, self._needs_every_row)
         if self._has_bad_blocks:
             self._cache.clear(sent_one(batch.fresh_blocks, self._device))
         if newest is not None:
@@ -105,7 +104,6 @@ class ModelRunner:
         return LaunchedStep(self._parts, batch, hidden, self._on_bad_numbers)
 
     def _needs_every_row(self, item: ScheduledSequence) -> bool:
-        """True if the final states of all of an item's rows are needed, not only the last one's."""
         sequence = item.sequence
         return sequence.params.prompt_logprobs is not None or (
             sequence.embed is not None and self._parts.pooler.needs_every_token
