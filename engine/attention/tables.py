@@ -50,9 +50,8 @@ class RaggedBuilder:
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
         there = sent([*map(int32, arrays), *rows.extras], self._device)
-        token_ids, positions, *parts = there[: len(arrays)]
-        ragged = Ragged(*parts, longest=max(sizes, default=0))
-        return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
+        ragged = Ragged(*there[2 : len(arrays)], max(sizes, default=0))
+        return BatchTensors(there[0], there[1], ragged, there[len(arrays) :])
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:

@@ -76,6 +76,11 @@ class KernelLlama:
         rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
         self._rotations = rotary.cosines_and_sines()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the states and of ``narrow_logits``."""
+        return self._head.dtype
+
     def hidden_states(
         self,
         token_ids: Tensor,
@@ -122,10 +127,10 @@ class KernelLlama:
     def logits(self, hidden: Tensor) -> Tensor:
         return self.narrow_logits(hidden).float()
 
-    def narrow_logits(self, hidden: Tensor) -> Tensor:
+    def narrow_logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
         """Return the logits before conversion to float32, [rows, vocabulary] in the model's
-        dtype."""
-        return linear(hidden, self._head)
+        dtype, in ``out`` if given."""
+        return torch.mm(hidden, self._head.t(), out=out)
 
 
 def _layer(config: ModelConfig, source: WeightSource, number: int) -> KernelLayer:

@@ -7,8 +7,9 @@ for no result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from collections.abc import Sequence as Items
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -21,6 +22,14 @@ from engine.sampling.logprobs import LogprobRows
 from engine.sampling.sampler import Choice, Sampler
 from engine.step.mask import TokenMask
 from engine.step.sequence import Sequence
+
+
+class Revision(NamedTuple):
+    """What ``Choice`` reports besides the tokens."""
+
+    reported: Items[int] = ()
+    logprobs: LogprobRows | None = None
+    restricts: Callable[[int], bool] = lambda row: False
 
 
 class KernelSampler:
@@ -40,9 +49,29 @@ class KernelSampler:
     ) -> Choice:
         """See ``Sampler.choose``; ``draws`` has a row for each of ``sequences``."""
         tokens, bests = sample(logits, draws.params, draws.positions)
-        special = [row for row, sequence in enumerate(sequences) if not samples_on_device(sequence)]
+        revision = self.revise(logits, sequences, masks, draws, tokens, bests)
+        return Choice(tokens, bests, *revision)
+
+    def revise(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask],
+        draws: Draws,
+        tokens: Tensor,
+        bests: Tensor,
+        *,
+        skipped: Set[int] = frozenset(),
+    ) -> Revision:
+        """Sample again, in ``tokens`` and ``bests``, for the rows that need more than the kernel
+        does, except those of ``skipped`` (uids), whose tokens nobody wants."""
+        special = [
+            row
+            for row, sequence in enumerate(sequences)
+            if not samples_on_device(sequence) and sequence.uid not in skipped
+        ]
         if not special:
-            return Choice(tokens, bests)
+            return Revision()
         reported = [row for row in special if sequences[row].params.logprobs is not None]
         rows, reported_rows = sent([np.array(special), np.array(reported, int)], logits.device)
         edited = logits.index_select(0, rows).float()
@@ -61,9 +90,7 @@ class KernelSampler:
             raw = logits.index_select(0, reported_rows).float()
             logprobs = kernel_logprobs(raw, tokens.index_select(0, reported_rows), tops)
         places = {row: place for place, row in enumerate(special)}
-        return Choice(
-            tokens,
-            bests,
+        return Revision(
             reported,
             logprobs,
             lambda row: row in masks or (row in places and batch.restricts(places[row])),

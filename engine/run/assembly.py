@@ -265,10 +265,13 @@ class Assembly:
         from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
         from engine.run.steady import SteadyDecode
 
+        sampler = self._parts.kernel_sampler
         assert isinstance(self._decoder, KernelLlama)
+        assert sampler is not None
         return SteadyDecode(
             self._decoder,
             cache,
+            sampler,
             max_rows=self._config.max_num_seqs,
             max_positions=self._setup.max_positions,
             vocab_size=self._setup.model.vocab_size,

@@ -33,11 +33,14 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     )
     recorded: list[list[int]] = []
 
-    def run_once(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
+    def run_once(
+        steps: Items[GraphStep], sizes: Items[int], device: torch.device
+    ) -> list[GraphStep]:
         recorded.append(list(sizes))
         for size in sizes:
-            step(size)
-        return step
+            for step in steps:
+                step(size)
+        return [*steps]
 
     caches: list[int] = []
 
@@ -64,7 +67,7 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
         return assembly._profile().for_blocks(0.9), ""
 
-    monkeypatch.setattr(engine.run.steady, "graph_replay", run_once)
+    monkeypatch.setattr(engine.run.steady, "graph_replays", run_once)
     monkeypatch.setattr(engine.run.assembly, "profiled", profile_of)
     monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
     runner = load_runner(
