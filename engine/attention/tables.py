@@ -35,8 +35,8 @@ class RaggedBuilder:
         chunks = rows.chunks
         sizes = [chunk.num_tokens for chunk in chunks]
         width = max((len(chunk.blocks) for chunk in chunks), default=1)
-        tables = np.zeros((len(chunks), width), dtype=np.int32)
-        for table, chunk in zip(tables, chunks, strict=True):
+        chunk_blocks = np.zeros((len(chunks), width), dtype=np.int32)
+        for table, chunk in zip(chunk_blocks, chunks, strict=True):
             table[: len(chunk.blocks)] = chunk.blocks
         decoding = len(rows.starts)
         arrays = (
@@ -46,12 +46,22 @@ class RaggedBuilder:
             rows.starts + 1,
             widened(rows.tables[:decoding]),
             np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
-            widened(tables),
+            widened(chunk_blocks),
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
         there = sent([*map(int32, arrays), *rows.extras], self._device)
-        ragged = Ragged(*there[2 : len(arrays)], max(sizes, default=0))
-        return BatchTensors(there[0], there[1], ragged, there[len(arrays) :])
+        token_ids, positions, slots, lengths, tables, *chunk_parts = there[: len(arrays)]
+        chunk_lengths, chunk_tables, cu_seqlens = chunk_parts
+        ragged = Ragged(
+            slots,
+            lengths,
+            tables,
+            chunk_lengths,
+            chunk_tables,
+            cu_seqlens,
+            longest=max(sizes, default=0),
+        )
+        return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:
