@@ -210,6 +210,7 @@ def decode_attention(
         SPLITS=splits,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
+        maxnreg=tiles.registers,
         **attention_constants(
             query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
         ),
@@ -231,6 +232,7 @@ def _new_partial(query: Tensor, splits: int) -> tuple[Tensor, Tensor]:
 
 def _merge(partial: Tensor, lse: Tensor, sinks: Tensor | None, out: Tensor) -> None:
     rows, heads, splits, head_dim = partial.shape
+    dim = padded(head_dim)
     _merge_splits[(rows, heads)](
         partial,
         lse,
@@ -239,8 +241,8 @@ def _merge(partial: Tensor, lse: Tensor, sinks: Tensor | None, out: Tensor) -> N
         row_stride(out),
         HEADS=heads,
         HEAD_DIM=head_dim,
-        DIM=padded(head_dim),
+        DIM=dim,
         SPLITS=splits,
         HAS_SINKS=sinks is not None,
-        num_warps=2,
+        num_warps=max(2, splits * dim // 2048),  # at most 64 elements of a tile in a thread
     )

@@ -47,8 +47,8 @@ def attend_tiles(
     """
     dims = tl.arange(0, DIM)
     is_dim = dims < HEAD_DIM
-    # A tile's block numbers are loaded one iteration early. Were they loaded with it, the compiler's
-    # pipeline would spend its stages on them, and keys and values would be waited for at once.
+    # A tile's block numbers are loaded one iteration early. Were they loaded with it, the pipeline
+    # would spend its stages on them, and keys and values would be waited for at once.
     ahead = first_tile * KEYS + tl.arange(0, KEYS)
     following = tl.load(table + ahead // BLOCK_SIZE, mask=ahead < end, other=0)
     for tile in range(first_tile, end_tile):
