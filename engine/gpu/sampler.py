@@ -64,7 +64,7 @@ class KernelSampler:
         skipped: Set[int] = frozenset(),
     ) -> Revision:
         """Sample again, in ``tokens`` and ``bests``, for the rows that need more than the kernel
-        does, except those of ``skipped`` (uids), whose tokens nobody wants."""
+        does, except those of ``skipped`` (uids), whose tokens are not used."""
         special = [
             row
             for row, sequence in enumerate(sequences)

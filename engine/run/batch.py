@@ -113,10 +113,8 @@ class BatchBuilder:
             blocks=[self._tables.array[np.arange(count), starts // self._block_size]],
         )
         pieces = []
-        every_row = False
         for place in chunks:
             item = plan.scheduled[place]
-            every_row = every_row or needs_every_row(item)
             pieces.append(self._append(parts, item, count))
             count += item.num_tokens
             items.append(item)
@@ -124,6 +122,7 @@ class BatchBuilder:
         offsets = positions % self._block_size
         sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
         last_rows = sizes.cumsum() - 1
+        every_row = any(needs_every_row(plan.scheduled[place]) for place in chunks)
         lookups = Lookups.of(items, last_rows, len(token_ids), places, every_row=every_row)
         rows = BatchRows(
             token_ids,
@@ -143,9 +142,7 @@ class BatchBuilder:
             tuple(items),
             (*decode, *chunks),
             last_rows,
-            tensors.token_ids,
-            tensors.positions,
-            tensors.layout,
+            *tensors[:3],
             fresh_blocks=blocks[offsets == 0],
             kept=kept,
             hidden_rows=lookups.hidden_rows,

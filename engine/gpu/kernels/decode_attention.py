@@ -187,9 +187,8 @@ def decode_attention(
     tiles = tiles or decode_tiles(head_dim, query.dtype)
     if splits is None:
         splits = num_splits(rows, kv_heads, num_sms(query.device), tiles.programs_per_sm)
-    if out is None:
-        out = query.new_empty(rows, heads * head_dim)
-    partial, lse = (out, out) if splits == 1 else _new_partial(query, splits)
+    out = query.new_empty(rows, heads * head_dim) if out is None else out
+    partial, lse = _new_partial(query, splits) if splits > 1 else (out, out)
     _attend_split[(rows, kv_heads, splits)](
         query,
         blocks,

@@ -4,7 +4,7 @@
 
 Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; Quire's
 functions are called with arrays on the CPU, and only the launches are left out. What this prints
-with two versions of triton is kept in ``resources``. Another version runs from a folder of its own:
+with two versions of triton is kept in ``resources``. Another version runs from a separate folder:
 ``pip install --no-deps --target DIR triton==VERSION``, and ``PYTHONPATH=DIR``.
 """
 
