@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.attention.mirror import MirrorPart
@@ -149,15 +150,16 @@ class PromptChunk:
     blocks: Int64Array  # the sequence's block table
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRows:
+class BatchRows(NamedTuple):
     """A step's rows on the host: first the decode rows, one per sequence, by decreasing context
     length, then those of ``chunks``. ``blocks`` and ``offsets``: the block that a row's keys and
     values are stored in, and the offset in it. ``sizes``: rows of each sequence.
 
     For the decode rows only: ``starts``, their positions; ``tables`` [sequences, blocks], block
     tables with arbitrary padding; ``row_key``, equal as long as the rows are the same sequences in
-    the same blocks and order (None: unknown)."""
+    the same blocks and order (None: unknown).
+
+    ``extras``: other arrays that the step needs on the device, to be sent with the rest."""
 
     token_ids: Int64Array
     positions: Int64Array
@@ -168,14 +170,16 @@ class BatchRows:
     tables: Int64Array
     chunks: Items[PromptChunk]
     row_key: Hashable
+    extras: Items[NDArray[Any]] = ()
 
 
 class BatchTensors(NamedTuple):
-    """Token ids and positions [rows], and the layout that attention needs."""
+    """Token ids and positions [rows], the layout that attention needs, and what was sent along."""
 
     token_ids: Tensor
     positions: Tensor
     layout: Layout
+    extras: list[Tensor]
 
 
 class LayoutBuilder(Protocol):

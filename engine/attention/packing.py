@@ -1,14 +1,11 @@
-"""Sends many small arrays to the device in one copy."""
+"""A batch's arrays as the kernels read them: int32, with aligned rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Items
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 Int64Array = NDArray[np.int64]
 Integers = NDArray[np.signedinteger[Any]]
@@ -24,17 +21,5 @@ def widened(table: Integers) -> Integers:
     return np.pad(table, ((0, 0), (0, missing))) if missing else table
 
 
-def sent_together(arrays: Items[Integers], device: torch.device) -> list[Tensor]:
-    """Return the ``arrays`` as int32 on ``device``, each aligned, after one copy that the host does
-    not wait for."""
-    ends = np.cumsum([-(-array.size // ALIGNMENT) * ALIGNMENT for array in arrays])
-    packed = torch.empty(int(ends[-1]), dtype=torch.int32, pin_memory=device.type == "cuda")
-    host = packed.numpy()
-    starts = [0, *ends[:-1].tolist()]
-    for start, array in zip(starts, arrays, strict=True):
-        host[start : start + array.size] = array.reshape(-1)
-    there = packed.to(device, non_blocking=True)
-    return [
-        there[start : start + array.size].view(array.shape)
-        for start, array in zip(starts, arrays, strict=True)
-    ]
+def int32(array: Integers) -> NDArray[np.int32]:
+    return array.astype(np.int32, copy=False)

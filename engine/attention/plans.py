@@ -22,6 +22,7 @@ from engine.attention.layout import (
 )
 from engine.attention.mirror import ContextMirror, MirrorPart
 from engine.attention.packing import Int64Array
+from engine.device.sending import sent, sent_one
 
 # Rows of a masked prefill tile. It bounds the mask to TILE x context elements.
 TILE = 256
@@ -63,14 +64,14 @@ class PlanBuilder:
         self._device = device
 
     def build(self, rows: BatchRows) -> BatchTensors:
-        return BatchTensors(
-            torch.from_numpy(rows.token_ids).to(self._device),
-            torch.from_numpy(rows.positions).to(self._device),
-            Plans(
-                self.slots(rows.blocks, rows.offsets),
-                self.plans(rows.starts + 1, rows.tables, rows.chunks, rows.row_key),
-            ),
+        token_ids, positions, *extras = sent(
+            (rows.token_ids, rows.positions, *rows.extras), self._device
         )
+        plans = Plans(
+            self.slots(rows.blocks, rows.offsets),
+            self.plans(rows.starts + 1, rows.tables, rows.chunks, rows.row_key),
+        )
+        return BatchTensors(token_ids, positions, plans, extras)
 
     def slots(self, blocks: Int64Array, offsets: Int64Array) -> Tensor:
         """Return each token's slot for ``PagedKVCache.store``, given its block number and offset
@@ -168,9 +169,9 @@ class PlanBuilder:
         return PrefillTile(row + offset, row + end, rows, low % size, last - low, mask)
 
     def _mask(self, hidden: NDArray[np.bool_]) -> Tensor:
-        mask = torch.zeros(hidden.shape, dtype=self._dtype)
-        mask.masked_fill_(torch.from_numpy(hidden), float("-inf"))
-        return mask.to(self._device, non_blocking=True)
+        there = sent_one(hidden, self._device)
+        mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
+        return mask.masked_fill_(there, float("-inf"))
 
     def _tensor(self, values: Int64Array) -> Tensor:
-        return torch.from_numpy(values).to(self._device, non_blocking=True)
+        return sent_one(values, self._device)

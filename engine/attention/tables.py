@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from engine.attention.layout import BatchRows, BatchTensors, Ragged, Rows
-from engine.attention.packing import Int64Array, sent_together, widened
+from engine.attention.packing import Int64Array, int32, widened
+from engine.device.sending import sent
 
 
 class RowsBuilder:
@@ -19,6 +20,7 @@ class RowsBuilder:
             torch.from_numpy(rows.token_ids),
             torch.from_numpy(rows.positions),
             Rows(torch.from_numpy(_all_tables(rows)), torch.from_numpy(sequences), longest),
+            [torch.from_numpy(array) for array in rows.extras],
         )
 
 
@@ -33,8 +35,8 @@ class RaggedBuilder:
         chunks = rows.chunks
         sizes = [chunk.num_tokens for chunk in chunks]
         width = max((len(chunk.blocks) for chunk in chunks), default=1)
-        tables = np.zeros((len(chunks), width), dtype=np.int32)
-        for table, chunk in zip(tables, chunks, strict=True):
+        chunk_blocks = np.zeros((len(chunks), width), dtype=np.int32)
+        for table, chunk in zip(chunk_blocks, chunks, strict=True):
             table[: len(chunk.blocks)] = chunk.blocks
         decoding = len(rows.starts)
         arrays = (
@@ -44,14 +46,22 @@ class RaggedBuilder:
             rows.starts + 1,
             widened(rows.tables[:decoding]),
             np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
-            widened(tables),
+            widened(chunk_blocks),
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
-        sent = sent_together(arrays, self._device)
+        there = sent([*map(int32, arrays), *rows.extras], self._device)
+        token_ids, positions, slots, lengths, tables, *chunk_parts = there[: len(arrays)]
+        chunk_lengths, chunk_tables, cu_seqlens = chunk_parts
         ragged = Ragged(
-            sent[2], sent[3], sent[4], sent[5], sent[6], sent[7], longest=max(sizes, default=0)
+            slots,
+            lengths,
+            tables,
+            chunk_lengths,
+            chunk_tables,
+            cu_seqlens,
+            longest=max(sizes, default=0),
         )
-        return BatchTensors(sent[0], sent[1], ragged)
+        return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
 
 
 def _all_tables(rows: BatchRows) -> Int64Array:

@@ -56,11 +56,15 @@ class MemoryProfile:
 
 
 def profiled(
-    device: torch.device, step: Callable[[], None], record: Callable[[], object] | None
+    device: torch.device,
+    prepare: Callable[[], Callable[[], None]],
+    record: Callable[[], object] | None,
 ) -> MemoryProfile:
-    """Run the largest ``step``, and ``record`` the graphs (None: no graphs); both are dropped
-    again."""
+    """Run the largest step, which ``prepare`` returns, and ``record`` the graphs (None: no graphs);
+    both are dropped again. What the preparation takes is not counted with the step."""
+    step = prepare()
     taken_by_step = peak_of(device, step)
+    del step
     taken_by_graphs = 0 if record is None else taken_while_kept(device, record)
     free, total = free_and_total(device)
     return MemoryProfile(total=total, free=free, step=taken_by_step, graphs=taken_by_graphs)

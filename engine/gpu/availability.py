@@ -1,4 +1,4 @@
-"""Whether the kernels can run here. Does not import triton."""
+"""Whether the kernels can run here. Imports triton only where they might."""
 
 from __future__ import annotations
 
@@ -11,23 +11,60 @@ from engine.architecture.config import ModelConfig
 
 # The widest head that fits a tile.
 _MAX_HEAD_DIM = 256
+# The first compute capability for which triton compiles 8-bit floats.
+_FIRST_WITH_FP8 = (8, 9)
+_INTERPRET = "TRITON_INTERPRET"
 
 
 class KernelsUnavailableError(RuntimeError):
     """The kernels cannot run; the message says why."""
 
 
-def require_triton(device: torch.device) -> None:
-    """Raise KernelsUnavailableError if kernels cannot run on ``device``. A GPU needs triton; a CPU
-    can only run them in triton's interpreter."""
+def require_kernels(device: torch.device, *, is_cache_fp8: bool = False) -> None:
+    """Raise KernelsUnavailableError if kernels cannot run on ``device``. A GPU needs triton and a C
+    compiler; a CPU can only run them in triton's interpreter."""
     if importlib.util.find_spec("triton") is None:
         raise KernelsUnavailableError("triton is not installed")
-    if device.type == "cuda":
+    # Triton's own reading: these are true, case does not matter.
+    interprets = os.environ.get(_INTERPRET, "").lower() in ("1", "true", "on", "yes", "y")
+    if device.type != "cuda":
+        if not interprets:
+            raise KernelsUnavailableError(
+                f"triton compiles for GPUs only ({_INTERPRET}=1 interprets, very slowly)"
+            )
         return
-    if os.environ.get("TRITON_INTERPRET") != "1":
+    if interprets:
         raise KernelsUnavailableError(
-            "triton compiles for GPUs only (TRITON_INTERPRET=1 interprets, very slowly)"
+            f"{_INTERPRET} is set, so kernels would be interpreted, not compiled; unset it"
         )
+    if is_cache_fp8:
+        _require_fp8(device)
+    _require_compiler(device)
+
+
+def _require_fp8(device: torch.device) -> None:
+    capability = torch.cuda.get_device_capability(device)
+    if capability < _FIRST_WITH_FP8:
+        first, own = (".".join(map(str, each)) for each in (_FIRST_WITH_FP8, capability))
+        raise KernelsUnavailableError(
+            f"with --kv-cache-dtype fp8 they need compute capability {first}, and this GPU has "
+            f"{own}; --kv-cache-dtype auto needs less"
+        )
+
+
+def _require_compiler(device: torch.device) -> None:
+    """Compile something: triton builds a launcher in C, and what is missing for that shows only
+    then."""
+    from engine.gpu.kernels.trial import run_trial
+
+    try:
+        run_trial(device)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        raise KernelsUnavailableError(
+            f"triton cannot compile a kernel here ({reason}); it needs a C compiler (gcc or clang) "
+            "and Python's headers (python3-dev)"
+        ) from error
 
 
 def kernels_fit(config: ModelConfig) -> bool:

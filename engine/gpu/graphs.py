@@ -21,27 +21,37 @@ def padded_sizes(largest: int) -> list[int]:
     return [*sizes, *coarse] if coarse else [*sizes, largest]
 
 
-def graph_replay(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
-    """Return ``step`` itself, or on a GPU a step that replays a recording of it for each of
+def graph_replays(
+    steps: Items[GraphStep], sizes: Items[int], device: torch.device
+) -> list[GraphStep]:
+    """Return ``steps`` themselves, or on a GPU steps that replay a recording of each for each of
     ``sizes``.
 
     ``step(size)`` must read and write the same memory on every call, and be harmless when called
-    to warm up. The largest size comes first, so that smaller ones fit into its memory.
+    to warm up. The largest size comes first, so that smaller ones fit into its memory. All share
+    it, so they may be replayed one after another only, and what one leaves for another must be
+    outside.
     """
     if device.type != "cuda":
-        return step
-    graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        return [*steps]
+    recorded: list[dict[int, torch.cuda.CUDAGraph]] = [{} for _ in steps]
     pool = torch.cuda.graph_pool_handle()
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for size in sorted(sizes, reverse=True):
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            step(size)  # compiles kernels and initialises libraries, which cannot be recorded
+            for step in steps:
+                step(size)  # compiles kernels and initialises libraries, which cannot be recorded
         torch.cuda.current_stream(device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            step(size)
-        graphs[size] = graph
+        for step, graphs in zip(steps, recorded, strict=True):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool):
+                step(size)
+            graphs[size] = graph
     # Free what the warm-up cached for that stream: no other stream can use it.
     torch.cuda.empty_cache()
+    return [_replaying(graphs) for graphs in recorded]
+
+
+def _replaying(graphs: dict[int, torch.cuda.CUDAGraph]) -> GraphStep:
     return lambda size: graphs[size].replay()

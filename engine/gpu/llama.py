@@ -97,10 +97,14 @@ class KernelLlama:
             for number in range(config.num_layers)
         ]
         self._norm = source.tensor(NORM)
-        head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
-        self._head = Projection(head, None, deterministic)
+        self._head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
         rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
         self._rotations = rotary.cosines_and_sines()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the states and of ``narrow_logits``."""
+        return self._head.dtype
 
     def hidden_states(
         self,
@@ -178,10 +182,12 @@ class KernelLlama:
     def logits(self, hidden: Tensor) -> Tensor:
         return self.narrow_logits(hidden).float()
 
-    def narrow_logits(self, hidden: Tensor) -> Tensor:
+    def narrow_logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
         """Return the logits before conversion to float32, [rows, vocabulary] in the model's
-        dtype."""
-        return self._head(hidden)
+        dtype, in ``out`` if given."""
+        if self._deterministic:
+            return product(hidden, self._head, out=out)
+        return torch.mm(hidden, self._head.t(), out=out)
 
 
 def _layer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from engine.attention.tables import RaggedBuilder, RowsBuilder
 from engine.config import EngineConfig, OnProgress
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.messages import SamplingParams
+from engine.model.decoder import Decoder
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
 from engine.run.launched import StepParts
@@ -31,10 +33,18 @@ from engine.step.sequence import Sequence
 from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
 
 if TYPE_CHECKING:
+    from engine.gpu.sampler import KernelSampler
     from engine.run.steady import SteadyDecode
 
 # Memory for ``ContextMirror`` as a share of the KV cache's.
 _MIRROR_SHARE = 1 / 3
+
+# What a trial's sequences require. All that one can require takes the most memory of a step.
+_TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
+_EVERYTHING = SamplingParams(
+    max_tokens=1, temperature=1.0, top_k=50, top_p=0.9, repetition_penalty=1.1, logprobs=20
+)
+_FEWER_TOKENS = "lower --max-num-batched-tokens"
 
 # Size of the cache used to record trial graphs, whose steps access none of it.
 _TRIAL_BLOCKS = 2
@@ -53,7 +63,9 @@ def load_model_runner(
     setup = set_up(config, collectives)
     on_progress("config", 1, 1)
     with torch.inference_mode():
-        assembly = Assembly(setup, _load(setup, on_progress))
+        with_kernels = has_kernels(setup)
+        loaded = _load(setup, on_progress, with_kernels=with_kernels)
+        assembly = Assembly(setup, loaded, with_kernels=with_kernels)
         on_progress("kv_cache", 0, 1)
         batches, cache = assembly.allocate()
         steady = assembly.record(cache)
@@ -64,7 +76,7 @@ def load_model_runner(
         return assembly.runner(batches, cache, steady)
 
 
-def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
+def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> LoadedDecoder:
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
     return load_decoder(
@@ -73,7 +85,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress) -> LoadedDecoder:
         DecoderOptions(
             setup.max_positions,
             compiled_library(setup),
-            has_kernels(setup),
+            with_kernels,
             setup.collectives,
             config.quantization,
             config.deterministic,
@@ -85,13 +97,13 @@ class Assembly:
     """Builds the parts of a runner around a loaded decoder. Its methods need
     ``torch.inference_mode``."""
 
-    def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder) -> None:
+    def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool) -> None:
         self._setup = setup
         self._config = setup.config
         self._device = setup.device
         self._loaded = loaded
         self._decoder = loaded.decoder
-        self._parts = _step_parts(setup, loaded)
+        self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
 
     def runner(
         self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None = None
@@ -190,17 +202,15 @@ class Assembly:
     def _profile(self) -> MemoryProfile:
         """Measure how much GPU memory a step and the graphs take, before there is a KV cache."""
 
-        def step() -> None:
-            tokens = self._config.max_num_batched_tokens
-            purpose = f"a step of {tokens} tokens next to the weights"
-            with explaining(self._device, purpose, "lower --max-num-batched-tokens"):
-                self._run_largest_step()
+        def prepare() -> Callable[[], None]:
+            with explaining(self._device, "a trial's KV cache next to the weights", _FEWER_TOKENS):
+                return self._largest_steps()
 
         def record() -> SteadyDecode | None:
             with self._graphs_explained("lower --max-num-seqs"):
                 return self._new_steady(self._new_cache(_TRIAL_BLOCKS))
 
-        return profiled(self._device, step, record if self._has_steady else None)
+        return profiled(self._device, prepare, record if self._has_steady else None)
 
     def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
         purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
@@ -208,9 +218,12 @@ class Assembly:
             self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
         )
 
-    def _run_largest_step(self) -> None:
-        """Prefill as many tokens as one step may have, in a temporary cache."""
+    def _largest_steps(self) -> Callable[[], None]:
+        """Return a function that prefills as many tokens as one step may have, and samples as many
+        as it may, with everything that a request can require. Their temporary cache lives as long
+        as the function."""
         limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
+        rows = min(self._config.max_num_seqs, tokens)
         sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
         per_sequence = [-(-size // self._config.block_size) for size in sizes]
         runner = self.runner(self._new_batches(None), self._new_cache(sum(per_sequence)))
@@ -219,7 +232,21 @@ class Assembly:
         for uid, (size, blocks) in enumerate(zip(sizes, per_sequence, strict=True)):
             items.append(_trial_item(-1 - uid, size, range(first, first + blocks)))
             first += blocks
-        runner.execute(StepPlan(tuple(items)))
+        # All of them write the same block, as nothing of it is used.
+        last = -len(items)
+        decodes = tuple(_trial_item(last - 1 - row, 1, [0], _EVERYTHING) for row in range(rows))
+
+        def steps() -> None:
+            purpose = f"a step of {tokens} tokens next to the weights"
+            with explaining(self._device, purpose, _FEWER_TOKENS):
+                runner.execute(StepPlan(tuple(items)))
+            purpose = f"sampling for {rows} sequences next to the weights"
+            with explaining(self._device, purpose, "lower --max-num-seqs"):
+                runner.execute(StepPlan(decodes))
+            for item in decodes:
+                runner.forget(item.sequence.uid)
+
+        return steps
 
     def _block_bytes(self) -> int:
         model = self._setup.model
@@ -239,10 +266,13 @@ class Assembly:
         from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
         from engine.run.steady import SteadyDecode
 
+        sampler = self._parts.kernel_sampler
         assert isinstance(self._decoder, KernelLlama)
+        assert sampler is not None
         return SteadyDecode(
             self._decoder,
             cache,
+            sampler,
             max_rows=self._config.max_num_seqs,
             max_positions=self._setup.max_positions,
             vocab_size=self._setup.model.vocab_size,
@@ -250,7 +280,12 @@ class Assembly:
         )
 
     def _new_batches(self, mirror: ContextMirror | None) -> BatchBuilder:
-        return BatchBuilder(self._new_layouts(mirror), block_size=self._config.block_size)
+        by_kernel = self._parts.kernel_sampler is not None
+        return BatchBuilder(
+            self._new_layouts(mirror),
+            block_size=self._config.block_size,
+            draws_from=self._setup.model.vocab_size if by_kernel else None,
+        )
 
     def _new_layouts(self, mirror: ContextMirror | None) -> LayoutBuilder:
         layout_type = self._decoder.layout_type
@@ -297,7 +332,7 @@ class Assembly:
         )
 
 
-def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
+def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool) -> StepParts:
     vocabulary = Vocabulary(setup.whole.vocab_size, setup.collectives)
     sampler = Sampler(
         vocab_size=setup.whole.vocab_size,
@@ -309,6 +344,7 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
         sampler
         if setup.ranks == 1
         else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=setup.runs_ahead),
+        _kernel_sampler(sampler, loaded.decoder) if with_kernels else None,
         vocabulary,
         Pooler(setup.pooling.pooling),
         setup.pooling,
@@ -316,13 +352,23 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder) -> StepParts:
     )
 
 
-def _trial_item(uid: int, num_tokens: int, blocks: range | list[int]) -> ScheduledSequence:
+def _kernel_sampler(sampler: Sampler, decoder: Decoder) -> KernelSampler:
+    from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
+    from engine.gpu.sampler import KernelSampler
+
+    logits = decoder.narrow_logits if isinstance(decoder, KernelLlama) else decoder.logits
+    return KernelSampler(sampler, logits)
+
+
+def _trial_item(
+    uid: int, num_tokens: int, blocks: range | list[int], params: SamplingParams = _TRIAL
+) -> ScheduledSequence:
     sequence = Sequence(
         uid=uid,
         request_id="trial",
         token_ids=[0] * num_tokens,
         num_prompt_tokens=num_tokens,
-        params=SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9),
+        params=params,
         block_table=list(blocks),
     )
     return ScheduledSequence(sequence, 0, num_tokens, completes=True)

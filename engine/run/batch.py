@@ -7,25 +7,34 @@ as in most steps, their order and block tables are kept and only patched.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from engine.attention.layout import BatchRows, Layout, LayoutBuilder, PromptChunk
 from engine.attention.packing import Int64Array
+from engine.run.lookups import Lookups
+from engine.sampling.device import Draws
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
 
 Key = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepBatch:
+class StepBatch(NamedTuple):
     """``order[i]`` is the index in the plan of the i-th item in batch order, ``last_rows[i]`` the
-    row of its last token. ``fresh_blocks``: blocks whose first slot is written in this step."""
+    row of its last token. ``fresh_blocks``: blocks whose first slot is written in this step.
+
+    ``kept``: the rows whose final states are needed (None: all); ``hidden_rows[i]``: the index
+    among them of item i's last token. ``sampling``: the items that get a token; ``sampling_rows``:
+    theirs (None: all that are kept, in order); ``draws``: for the sampling kernel, if it is used.
+    ``pending``: rows whose token only the device knows, and its place in ``NewestTokens``.
+    """
 
     items: tuple[ScheduledSequence, ...]  # in batch order
     order: tuple[int, ...]
@@ -34,6 +43,12 @@ class StepBatch:
     positions: Tensor  # the same
     layout: Layout
     fresh_blocks: Int64Array
+    kept: Tensor | None
+    hidden_rows: Int64Array
+    sampling: tuple[int, ...]
+    sampling_rows: Tensor | None
+    draws: Draws | None
+    pending: tuple[Tensor, Tensor] | None
 
 
 class BlockTables:
@@ -63,8 +78,12 @@ class BlockTables:
 class BatchBuilder:
     """Builds one step's batch after another. Building the same plan twice is harmless."""
 
-    def __init__(self, layouts: LayoutBuilder, *, block_size: int) -> None:
+    def __init__(
+        self, layouts: LayoutBuilder, *, block_size: int, draws_from: int | None = None
+    ) -> None:
+        """``draws_from``: the vocabulary's size, if tokens are sampled by the kernel."""
         self._layouts = layouts
+        self._draws_from = draws_from
         self._block_size = block_size
         self._key: Key = ()
         self._decode: list[int] = []  # places in the plan of the decode rows, in plan order
@@ -72,7 +91,15 @@ class BatchBuilder:
         self._row_key: Key = ()  # the decode rows in batch order
         self._tables = BlockTables(())
 
-    def build(self, plan: StepPlan) -> StepBatch:
+    def build(
+        self,
+        plan: StepPlan,
+        places: Mapping[int, int] | None = None,
+        needs_every_row: Callable[[ScheduledSequence], bool] = lambda item: False,
+    ) -> StepBatch:
+        """``places``: by uid, where ``NewestTokens`` has the tokens that are ``PENDING`` here; None
+        if none is. ``needs_every_row``: whether the final states of all of an item's rows are
+        needed, not only the last one's. Raises KeyError for a pending token without a place."""
         decode, chunks = self._split(plan)
         items = [plan.scheduled[place] for place in decode]
         count = len(items)
@@ -94,6 +121,9 @@ class BatchBuilder:
         token_ids, positions, blocks = parts.joined()
         offsets = positions % self._block_size
         sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
+        last_rows = sizes.cumsum() - 1
+        every_row = any(needs_every_row(plan.scheduled[place]) for place in chunks)
+        lookups = Lookups.of(items, last_rows, len(token_ids), places, every_row=every_row)
         rows = BatchRows(
             token_ids,
             positions,
@@ -104,13 +134,22 @@ class BatchBuilder:
             tables=self._tables.array,
             chunks=pieces,
             row_key=self._row_key,
+            extras=lookups.arrays(self._draws_from),
         )
+        tensors = self._layouts.build(rows)
+        kept, sampling_rows, pending, draws = lookups.sent(tensors.extras)
         return StepBatch(
             tuple(items),
             (*decode, *chunks),
-            sizes.cumsum() - 1,
-            *self._layouts.build(rows),
+            last_rows,
+            *tensors[:3],
             fresh_blocks=blocks[offsets == 0],
+            kept=kept,
+            hidden_rows=lookups.hidden_rows,
+            sampling=lookups.sampling,
+            sampling_rows=sampling_rows,
+            draws=draws,
+            pending=pending,
         )
 
     def _split(self, plan: StepPlan) -> tuple[tuple[int, ...], list[int]]:

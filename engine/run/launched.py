@@ -5,26 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.packing import Int64Array
 from engine.constraint.masks import wait_for_masks
+from engine.device.device import Readback
+from engine.device.sending import sent_one
 from engine.errors import RefusedError
-from engine.messages import TokenLogprobs
+from engine.messages import SamplingParams
 from engine.model.decoder import Decoder
 from engine.pooling.declared import PoolingRules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.run.batch import StepBatch
-from engine.sampling.logprobs import token_logprobs
+from engine.sampling.logprobs import LogprobRows, logprob_rows
 from engine.sampling.sampler import Choice, Sampler, SamplingError
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
 from engine.step.grammar_state import GrammarError
-from engine.step.step import PENDING, DeviceLostError, Sampled, StepResult, Withheld
+from engine.step.sequence import Sequence
+from engine.step.step import DeviceLostError, Sampled, StepResult, Withheld
+
+if TYPE_CHECKING:
+    from engine.gpu.sampler import KernelSampler
 
 # Rows of logits computed at a time for prompt_logprobs: bounds memory to this x vocabulary.
 _LOGPROB_ROWS = 256
+# Stands for a sequence whose row is computed, but not used.
+_NONE = Sequence(
+    uid=-1,
+    request_id="",
+    token_ids=[],
+    num_prompt_tokens=0,
+    params=SamplingParams(max_tokens=1, temperature=0.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,7 @@ class StepParts:
 
     decoder: Decoder
     sampler: Sampler | VocabularyParallelSampler
+    kernel_sampler: KernelSampler | None  # takes its place, if not None
     vocabulary: Vocabulary
     pooler: Pooler
     rules: PoolingRules
@@ -48,23 +64,12 @@ class NewestTokens:
     tokens: Tensor
 
     def fill(self, batch: StepBatch) -> None:
-        """Copy them to where a later ``batch`` has ``PENDING``."""
-        targets, sources = [], []
-        for item, row in zip(batch.items, batch.last_rows.tolist(), strict=True):
-            sequence = item.sequence
-            if sequence.token_ids[item.end - 1] == PENDING:
-                targets.append(row)
-                sources.append(self.places[sequence.uid])
-        if not targets:
+        """Copy them to where a later ``batch``, built with these ``places``, has ``PENDING``."""
+        if batch.pending is None:
             return
-        tokens = self.tokens
-        if sources != list(range(len(tokens))):
-            tokens = tokens[torch.tensor(sources, device=tokens.device)]
-        if targets == list(range(len(batch.token_ids))):
-            batch.token_ids.copy_(tokens)
-        else:
-            rows = torch.tensor(targets, device=tokens.device)
-            batch.token_ids[rows] = tokens.to(batch.token_ids.dtype)
+        targets, sources = batch.pending
+        tokens = self.tokens.index_select(0, sources).to(batch.token_ids.dtype)
+        batch.token_ids.index_copy_(0, targets, tokens)
 
 
 @contextmanager
@@ -85,21 +90,21 @@ class LaunchedStep:
         parts: StepParts,
         batch: StepBatch,
         hidden: Tensor,
-        last_rows: Int64Array,
         on_bad_numbers: Callable[[], None],
     ) -> None:
-        """``last_rows[i]``: the row of ``hidden`` for batch item i's last token. ``on_bad_numbers``
-        is called when a result shows that the model computed NaN or infinity."""
+        """``hidden``: the final states that ``batch`` keeps. ``on_bad_numbers`` is called when a
+        result shows that the model computed NaN or infinity."""
         self._parts = parts
         self._batch = batch
         self._hidden = hidden
-        self._last_rows = last_rows
         self._on_bad_numbers = on_bad_numbers
-        self._sampling: list[int] = []  # batch items that get a token
+        self._skipped: Set[int] = frozenset()  # uids
         self._choice: Choice | None = None
         self._withheld: dict[int, Withheld | GrammarError] = {}  # by row of the choice
         self._sampled: list[Sampled] = [None] * len(batch.items)  # in the plan's order
-        self._prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
+        self._prompt_logprobs: dict[int, list[LogprobRows]] = {}  # by index in the plan
+        self._pooled: list[int] = []  # batch items whose vectors are being copied
+        self._vectors: Readback | None = None
 
     def sample(self, skipped: Set[int]) -> None:
         with on_device(self._parts.device):
@@ -110,39 +115,54 @@ class LaunchedStep:
     def result(self) -> StepResult:
         with on_device(self._parts.device):
             chosen: list[Sampled] = [] if self._choice is None else [*self._choice.read()]
+            prompt_logprobs = {
+                index: [one for rows in parts for one in rows.read()]
+                for index, parts in self._prompt_logprobs.items()
+            }
+            self._read_vectors()
         for row, why in self._withheld.items():
             chosen[row] = why
-        for i, sampled in zip(self._sampling, chosen, strict=True):
-            self._sampled[self._batch.order[i]] = sampled
+        batch, skipped = self._batch, self._skipped
+        for item, sampled in zip(batch.sampling if chosen else (), chosen, strict=True):
+            if skipped and batch.items[item].sequence.uid in skipped:
+                continue
+            self._sampled[batch.order[item]] = sampled
             if isinstance(sampled, SamplingError) and not isinstance(sampled, RefusedError):
                 self._on_bad_numbers()
-        return StepResult(self._sampled, self._prompt_logprobs)
+        return StepResult(self._sampled, prompt_logprobs)
 
     def newest(self) -> NewestTokens | None:
         """Return the tokens that this step samples; None if there are none."""
         if self._choice is None:
             return None
-        places = {self._batch.items[i].sequence.uid: row for row, i in enumerate(self._sampling)}
+        uids = [self._batch.items[item].sequence.uid for item in self._batch.sampling]
+        places = {uid: row for row, uid in enumerate(uids) if uid not in self._skipped}
         return NewestTokens(places, self._choice.tokens)
 
     def _begin_sampling(self, skipped: Set[int]) -> None:
-        items = self._batch.items
-        self._sampling = [
-            i
-            for i, item in enumerate(items)
-            if item.completes and item.sequence.embed is None and item.sequence.uid not in skipped
-        ]
-        if not self._sampling:
+        """Sample for all rows that were prepared for it; those of skipped sequences, which may have
+        ended meanwhile, without regard to their parameters."""
+        batch, parts = self._batch, self._parts
+        sequences = [batch.items[item].sequence for item in batch.sampling]
+        if skipped:
+            self._skipped = frozenset(skipped)
+            sequences = [_NONE if each.uid in skipped else each for each in sequences]
+            if all(each is _NONE for each in sequences):
+                return
+        if not sequences:
             return
         hidden = self._hidden
-        if len(self._sampling) < hidden.shape[0]:
-            rows = torch.from_numpy(self._last_rows[self._sampling]).to(self._parts.device)
-            hidden = hidden.index_select(0, rows)
-        logits = self._parts.decoder.logits(hidden)
-        sequences = [items[i].sequence for i in self._sampling]
-        masks = wait_for_masks(sequences)
+        if batch.sampling_rows is not None:
+            hidden = hidden.index_select(0, batch.sampling_rows)
+        if parts.kernel_sampler is None or batch.draws is None:
+            logits = parts.decoder.logits(hidden)
+            masks = wait_for_masks(sequences)
+            self._choice = parts.sampler.choose(logits, sequences, masks.ready)
+        else:
+            logits = parts.kernel_sampler.logits(hidden)
+            masks = wait_for_masks(sequences)
+            self._choice = parts.kernel_sampler.choose(logits, sequences, masks.ready, batch.draws)
         self._withheld = masks.withheld
-        self._choice = self._parts.sampler.choose(logits, sequences, masks.ready)
 
     def _report_prompts(self, skipped: Set[int]) -> None:
         for i, item in enumerate(self._batch.items):
@@ -153,43 +173,52 @@ class LaunchedStep:
             end = min(item.end, item.sequence.num_prompt_tokens - 1)
             if end <= item.start:
                 continue
-            first_row = int(self._last_rows[i]) + 1 - item.num_tokens
+            first_row = int(self._batch.hidden_rows[i]) + 1 - item.num_tokens
             rows = self._hidden[first_row : first_row + end - item.start]
             targets = item.sequence.token_ids[item.start + 1 : end + 1]
             self._prompt_logprobs[self._batch.order[i]] = self._logprobs_of(rows, targets, top)
 
-    def _logprobs_of(self, hidden: Tensor, targets: list[int], top: int) -> list[TokenLogprobs]:
+    def _logprobs_of(self, hidden: Tensor, targets: list[int], top: int) -> list[LogprobRows]:
         """Return the logprobs of ``targets[i]`` after ``hidden[i]``, computing a limited number of
         rows at a time."""
-        logprobs: list[TokenLogprobs] = []
+        logprobs: list[LogprobRows] = []
         for first in range(0, len(targets), _LOGPROB_ROWS):
             part = targets[first : first + _LOGPROB_ROWS]
             own = self._parts.decoder.logits(hidden[first : first + len(part)])
             logits = self._parts.vocabulary.whole(own)
-            logprobs += token_logprobs(logits, part, [top] * len(part))
+            tokens = sent_one(np.array(part), self._parts.device)
+            logprobs.append(logprob_rows(logits, tokens, [top] * len(part)))
         return logprobs
 
     def _pool(self, skipped: Set[int]) -> None:
-        """Add the vectors of pooled sequences that are complete to the results."""
-        pooler, rules = self._parts.pooler, self._parts.rules
-        whole: list[tuple[int, Tensor]] = []
+        """Start copying the vectors of pooled sequences that are complete."""
+        pooler = self._parts.pooler
+        whole: list[Tensor] = []
         for i, item in enumerate(self._batch.items):
             if item.sequence.embed is None or item.sequence.uid in skipped:
                 continue
-            end = int(self._last_rows[i]) + 1
+            end = int(self._batch.hidden_rows[i]) + 1
             first = end - (item.num_tokens if pooler.needs_every_token else 1)
             vector = pooler.take(item, self._hidden[first:end])
             if vector is not None:
-                whole.append((i, vector))
-        if not whole:
+                self._pooled.append(i)
+                whole.append(vector)
+        if whole:
+            self._vectors = Readback(torch.stack(whole))
+
+    def _read_vectors(self) -> None:
+        """Add them to the results."""
+        if self._vectors is None:
             return
-        vectors = torch.stack([vector for _, vector in whole]).cpu().numpy()
-        for (i, _), values in zip(whole, vectors, strict=True):
+        [vectors] = self._vectors.wait()
+        for i, values in zip(self._pooled, vectors.numpy(), strict=True):
             embed = self._batch.items[i].sequence.embed
             assert embed is not None
             try:
                 self._sampled[self._batch.order[i]] = shape_vector(
-                    values, dimensions=embed.dimensions, normalize=rules.normalizes_for(embed)
+                    values,
+                    dimensions=embed.dimensions,
+                    normalize=self._parts.rules.normalizes_for(embed),
                 )
             except PoolingError as error:
                 self._sampled[self._batch.order[i]] = error

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-
 from engine.attention.cache import PagedKVCache
-from engine.attention.packing import Int64Array
-from engine.run.batch import BatchBuilder, StepBatch
+from engine.device.sending import sent_one
+from engine.run.batch import BatchBuilder
 from engine.run.launched import LaunchedStep, NewestTokens, StepParts, on_device
-from engine.step.step import ModelInfo, StepPlan, StepResult, StepUnderWay
+from engine.step.step import ModelInfo, ScheduledSequence, StepPlan, StepResult, StepUnderWay
 
 if TYPE_CHECKING:
     from engine.run.steady import SteadyDecode, SteadyStep
@@ -95,29 +92,22 @@ class ModelRunner:
         return self._forward(plan, newest)
 
     def _forward(self, plan: StepPlan, newest: NewestTokens | None) -> LaunchedStep:
-        batch = self._batches.build(plan)
+        places = None if newest is None else newest.places
+        batch = self._batches.build(plan, places, self._needs_every_row)
         if self._has_bad_blocks:
-            self._cache.clear(torch.from_numpy(batch.fresh_blocks).to(self._device))
+            self._cache.clear(sent_one(batch.fresh_blocks, self._device))
         if newest is not None:
             newest.fill(batch)
-        rows = self._wanted_rows(batch)
-        kept = None if rows is None else torch.from_numpy(rows).to(self._device)
         hidden = self._decoder.hidden_states(
-            batch.token_ids, batch.positions, self._cache, batch.layout, kept
+            batch.token_ids, batch.positions, self._cache, batch.layout, batch.kept
         )
-        last_rows = batch.last_rows if rows is None else np.arange(len(batch.items))
-        return LaunchedStep(self._parts, batch, hidden, last_rows, self._on_bad_numbers)
+        return LaunchedStep(self._parts, batch, hidden, self._on_bad_numbers)
 
-    def _wanted_rows(self, batch: StepBatch) -> Int64Array | None:
-        """Return the rows whose final states are needed; None: all."""
-        needs_every_row = any(
-            item.sequence.params.prompt_logprobs is not None
-            or (item.sequence.embed is not None and self._parts.pooler.needs_every_token)
-            for item in batch.items
+    def _needs_every_row(self, item: ScheduledSequence) -> bool:
+        sequence = item.sequence
+        return sequence.params.prompt_logprobs is not None or (
+            sequence.embed is not None and self._parts.pooler.needs_every_token
         )
-        if needs_every_row or len(batch.items) == batch.token_ids.shape[0]:
-            return None
-        return batch.last_rows
 
     def _on_bad_numbers(self) -> None:
         # NaN or infinity may have reached the cache. Zero blocks before reuse from now on, because

@@ -104,7 +104,7 @@ def has_kernels(setup: RunnerSetup) -> bool:
             raise ModelError("--gpu-path triton: not yet with --tensor-parallel-size above 1")
         return False
     try:
-        availability.require_triton(setup.device)
+        availability.require_kernels(setup.device, is_cache_fp8=setup.is_cache_quantised)
     except availability.KernelsUnavailableError as error:
         if path == "triton":
             raise ModelError(f"--gpu-path triton: {error}") from error

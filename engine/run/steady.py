@@ -1,18 +1,23 @@
 """Decode steps that keep their whole state on the device.
 
 Most steps compute one token for each of the same sequences as the previous step. Tokens, positions,
-lengths, block tables and sampling parameters then stay on the device: a kernel increments counters,
-the forward pass and sampling follow, all in one CUDA graph per padded batch size, and only newly
-added blocks are sent. A step can be launched before the last one's tokens have reached the host.
-When rows are added, removed or moved, one copy and one kernel update the state.
+lengths, block tables and sampling parameters then stay on the device. Per padded batch size there
+are two CUDA graphs: in one, a kernel increments counters and the forward pass follows, up to the
+logits; the other samples. Only newly added blocks are sent. A step can be launched before the last
+one's tokens have reached the host. When rows are added, removed or moved, one copy and one kernel
+update the state.
+
+Rows that need more than the sampling kernel does (see ``samples_on_device``) are sampled again, by
+themselves, once the host knows their last tokens; the others' tokens are not touched.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,14 +27,18 @@ from torch import Tensor
 
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Ragged
-from engine.attention.packing import ALIGNMENT, sent_together
-from engine.gpu.graphs import graph_replay, padded_sizes
+from engine.attention.packing import ALIGNMENT
+from engine.constraint.masks import RowMasks, wait_for_masks
+from engine.device.sending import sent, sent_one
+from engine.gpu.graphs import graph_replays, padded_sizes
 from engine.gpu.kernels import advance as state
 from engine.gpu.kernels.sampling import sample
+from engine.gpu.sampler import KernelSampler, Revision
 from engine.run.launched import NewestTokens, on_device
-from engine.sampling.device import SamplingTensors, samples_on_device, sampling_columns
+from engine.sampling.device import Draws, SamplingTensors, samples_on_device, sampling_columns
 from engine.sampling.sampler import Choice
-from engine.step.step import PENDING, ScheduledSequence, StepResult
+from engine.step.sequence import Sequence
+from engine.step.step import PENDING, Sampled, ScheduledSequence, StepResult
 
 if TYPE_CHECKING:
     from engine.gpu.llama import KernelLlama
@@ -41,24 +50,44 @@ Identity = tuple[int, int]
 
 
 class SteadyStep:
-    """See ``engine.step.step.StepUnderWay``. Its tokens were sampled when it was launched: they
-    depend only on earlier tokens, which are on the device."""
+    """See ``engine.step.step.StepUnderWay``. The tokens of plain rows alone are sampled when it is
+    launched: they depend only on earlier tokens, which are on the device."""
 
-    def __init__(self, uids: Items[int], choice: Choice, device: torch.device) -> None:
-        self._uids = uids
-        self._choice = choice
+    def __init__(
+        self,
+        sequences: Items[Sequence],
+        device: torch.device,
+        choose: Callable[[Set[int]], tuple[Choice, RowMasks]],
+        choice: Choice | None,
+    ) -> None:
+        """``choice`` None: it is made by ``choose``, given the uids of sequences to skip."""
+        self._sequences = sequences
         self._device = device
+        self._choose = choose
+        self._choice = choice
+        self._masks = RowMasks()
 
     def sample(self, skipped: Set[int]) -> None:
-        """Do nothing: the caller ignores the tokens of sequences in ``skipped``."""
+        """The caller ignores the tokens of sequences in ``skipped``."""
+        if self._choice is None:
+            with on_device(self._device):
+                self._choice, self._masks = self._choose(skipped)
 
     def result(self) -> StepResult:
+        assert self._choice is not None
         with on_device(self._device):
-            return StepResult([*self._choice.read()])
+            sampled: list[Sampled] = [*self._choice.read()]
+        for row, why in self._masks.withheld.items():
+            sampled[row] = why
+        return StepResult(sampled)
 
-    def newest(self) -> NewestTokens:
-        """The result is valid until the step after the next is launched."""
-        return NewestTokens({uid: row for row, uid in enumerate(self._uids)}, self._choice.tokens)
+    def newest(self) -> NewestTokens | None:
+        """The result is valid until the step after the next is launched. None: nothing was
+        sampled."""
+        if self._choice is None:
+            return None
+        places = {sequence.uid: row for row, sequence in enumerate(self._sequences)}
+        return NewestTokens(places, self._choice.tokens)
 
 
 @dataclass(slots=True)
@@ -77,6 +106,7 @@ class SteadyDecode:
         self,
         decoder: KernelLlama,
         cache: PagedKVCache,
+        sampler: KernelSampler,
         *,
         max_rows: int,
         max_positions: int,
@@ -86,6 +116,7 @@ class SteadyDecode:
         """``max_positions``: tokens of the longest sequence."""
         self._decoder = decoder
         self._cache = cache
+        self._sampler = sampler
         self._vocab_size = vocab_size
         self._device = device
         self._sizes = padded_sizes(max_rows)
@@ -107,14 +138,17 @@ class SteadyDecode:
             top_p=ints(2 * largest).view(torch.float64),
             seeds=ints(2 * largest).view(torch.int64),
         )
+        self._logits = torch.zeros(largest, vocab_size, dtype=decoder.dtype, device=device)
         self._rows: list[_Row] = []  # empty: the state on the device is invalid
         with torch.inference_mode():
-            self._replay = graph_replay(self._step, self._sizes, device)
+            self._compute, self._draw = graph_replays(
+                [self._compute_logits, self._sample_rows], self._sizes, device
+            )
 
     def accepts(self, items: Items[ScheduledSequence]) -> bool:
-        """True if all ``items`` compute and sample one token each, with plain sampling."""
+        """True if all ``items`` compute and sample one token each."""
         return 0 < len(items) <= self._sizes[-1] and all(
-            item.num_tokens == 1 and item.completes and samples_on_device(item.sequence)
+            item.num_tokens == 1 and item.completes and item.sequence.embed is None
             for item in items
         )
 
@@ -132,15 +166,22 @@ class SteadyDecode:
                 self._add_blocks(items)
             else:
                 self._arrange(items, newest)
+            sequences = [item.sequence for item in items]
+            is_plain = all(map(samples_on_device, sequences))
+            size = self._sizes[bisect_left(self._sizes, len(items))]
             try:
-                self._replay(self._sizes[bisect_left(self._sizes, len(items))])
+                self._compute(size)
+                self._draw(size)
             except BaseException:
                 self.forget()
                 raise
             for row in self._rows:
                 row.start += 1
             return SteadyStep(
-                [item.sequence.uid for item in items], self._choice(len(items)), self._device
+                sequences,
+                self._device,
+                partial(self._choose, sequences),
+                self._choice(len(items), Revision()) if is_plain else None,
             )
 
     def forget(self) -> None:
@@ -149,8 +190,8 @@ class SteadyDecode:
 
     # --- the step ------------------------------------------------------------------------------
 
-    def _step(self, size: int) -> None:
-        """Run one step for the first ``size`` rows; this is what a graph records."""
+    def _compute_logits(self, size: int) -> None:
+        """Compute the logits of the first ``size`` rows; this is what a graph records."""
         tables, lengths, slots = self._tables[:size], self._lengths[:size], self._slots[:size]
         positions = self._positions[:size]
         state.advance(
@@ -163,24 +204,49 @@ class SteadyDecode:
         )
         nothing = lengths[:0]
         ragged = Ragged(slots, lengths, tables, nothing, nothing, nothing, longest=0)
-        tokens = self._tokens[:size]
-        hidden = self._decoder.hidden_states(tokens, positions, self._cache, ragged)
-        logits = self._decoder.narrow_logits(hidden)
-        # A token's position equals the context length of its predecessor.
+        hidden = self._decoder.hidden_states(self._tokens[:size], positions, self._cache, ragged)
+        self._decoder.narrow_logits(hidden, self._logits[:size])
+
+    def _sample_rows(self, size: int) -> None:
+        """Sample for them; this is recorded, too."""
+        draws = self._draws(size)
         sample(
-            logits,
-            self._sampling.rows(size),
-            lengths,
-            tokens=tokens,
+            self._logits[:size],
+            draws.params,
+            draws.positions,
+            tokens=self._tokens[:size],
             bests=self._bests[:size],
         )
 
-    def _choice(self, rows: int) -> Choice:
+    def _draws(self, rows: int) -> Draws:
+        # A token's position equals the context length of its predecessor.
+        return Draws(self._sampling.rows(rows), self._lengths[:rows])
+
+    def _choose(self, sequences: Items[Sequence], skipped: Set[int]) -> tuple[Choice, RowMasks]:
+        """Sample the last step's special rows again. No other step has been launched since."""
+        rows = len(sequences)
+        masks = wait_for_masks(sequences)
+        try:
+            revision = self._sampler.revise(
+                self._logits[:rows],
+                sequences,
+                masks.ready,
+                self._draws(rows),
+                self._tokens[:rows],
+                self._bests[:rows],
+                skipped=skipped,
+            )
+            return self._choice(rows, revision), masks
+        except BaseException:
+            self.forget()
+            raise
+
+    def _choice(self, rows: int, revision: Revision) -> Choice:
         """Return the choice, to be copied to the host before the next step overwrites it."""
         tokens, bests = self._tokens[:rows], self._bests[:rows]
         if self._device.type != "cuda":
             tokens, bests = tokens.clone(), bests.clone()
-        return Choice(tokens, bests)
+        return Choice(tokens, bests, *revision)
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -202,18 +268,17 @@ class SteadyDecode:
                 blocks += table[row.num_blocks :]
                 row.num_blocks = len(table)
         if places:
-            arrays = [np.array(values, dtype=np.int32) for values in (places, blocks)]
-            index, values = sent_together(arrays, self._device)
-            self._tables.view(-1).index_copy_(0, index.long(), values)
+            index, values = sent([np.array(places), np.array(blocks, np.int32)], self._device)
+            self._tables.view(-1).index_copy_(0, index, values)
 
     def _arrange(self, items: Items[ScheduledSequence], newest: NewestTokens | None) -> None:
         places = {} if newest is None else newest.places
-        [sent] = sent_together([self._records(items, places)], self._device)
+        records = sent_one(self._records(items, places), self._device)
         # A copy, because rows may change places.
         before = self._tokens if newest is None else newest.tokens.to(torch.int32, copy=True)
         sampling = self._sampling
         state.place_rows(
-            sent,
+            records,
             before,
             self._tokens,
             self._counters,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from engine.device.sending import sent_one
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class BadWords:
                 node = node.following.setdefault(token, _Node())
             node.banned.append(last)
         alone = sorted(set(self._root.banned))
-        self.alone = torch.tensor(alone, dtype=torch.int64, device=device)
+        self.alone = sent_one(np.array(alone, np.int64), device)
 
     def ending(self, token_ids: Items[int]) -> Tensor | None:
         """Return, as int64, the last tokens of longer words whose other tokens end
@@ -51,4 +54,4 @@ class BadWords:
             banned += node.banned
         if not banned:
             return None
-        return torch.tensor(banned, dtype=torch.int64, device=self._device)
+        return sent_one(np.array(banned, np.int64), self._device)

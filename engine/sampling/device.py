@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.device.sending import sent
 from engine.messages import SamplingParams
 from engine.sampling.params import is_greedy, is_penalised
 from engine.step.sequence import Sequence
@@ -38,6 +39,22 @@ class SamplingTensors:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What the sampling kernel reads: a row for each token to be sampled. ``positions``: int32
+    [rows], those that the tokens will have in their sequences."""
+
+    params: SamplingTensors
+    positions: Tensor
+
+    def select(self, rows: Tensor) -> Draws:
+        """Return a copy of these ``rows`` (int64)."""
+        params = self.params
+        columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
+        chosen = (column.index_select(0, rows) for column in columns)
+        return Draws(SamplingTensors(*chosen), self.positions.index_select(0, rows))
+
+
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
@@ -58,8 +75,7 @@ def sampling_columns(params: Items[SamplingParams], vocab_size: int) -> Columns:
 def sampling_tensors(
     params: Items[SamplingParams], vocab_size: int, device: torch.device
 ) -> SamplingTensors:
-    columns = sampling_columns(params, vocab_size)
-    return SamplingTensors(*(torch.from_numpy(column).to(device) for column in columns))
+    return SamplingTensors(*sent(sampling_columns(params, vocab_size), device))
 
 
 def samples_on_device(sequence: Sequence) -> bool:

@@ -32,8 +32,10 @@ def keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
 def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
     """Hide all but the most likely tokens that together reach ``top_p`` [rows, 1] (1904.09751)."""
     total = logits.logsumexp(dim=-1, keepdim=True)
-    threshold, found = _top_p_threshold(logits, total, top_p, _FIRST_CANDIDATES)
-    if not found.all():
+    # Only the device knows whether the first candidates suffice, and a GPU is not waited for.
+    candidates = logits.shape[-1] if logits.is_cuda else _FIRST_CANDIDATES
+    threshold, found = _top_p_threshold(logits, total, top_p, candidates)
+    if candidates < logits.shape[-1] and not found.all():
         rest = (~found).nonzero().squeeze(1)
         threshold[rest], _ = _top_p_threshold(
             logits[rest], total[rest], top_p[rest], logits.shape[-1]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.device.device import Readback
+from engine.device.sending import sent_one
 from engine.messages import TokenLogprobs
 
 # The layout of ``TokenLogprobs.packed``.
@@ -20,14 +21,12 @@ class LogprobRows:
 
     __slots__ = ("_readback", "_top")
 
-    def __init__(self, logits: Tensor, tokens: Tensor, top: Items[int]) -> None:
-        """For each row of float32 ``logits`` [rows, vocabulary]: the log-probability and rank of
-        ``tokens[row]`` (int64) under their softmax, and the ``top[row]`` most likely tokens."""
-        logprobs = torch.log_softmax(logits, dim=-1)
-        values = logprobs.gather(1, tokens.unsqueeze(1))
-        ranks = (logprobs > values).sum(1).add_(1)
-        most = min(max(top, default=0), logits.shape[1])
-        self._readback = Readback(values.squeeze(1), ranks, *logprobs.topk(most, dim=1))
+    def __init__(
+        self, values: Tensor, ranks: Tensor, best: Tensor, ids: Tensor, top: Items[int]
+    ) -> None:
+        """``values`` and ``ranks`` [rows]: the tokens' log-probabilities and ranks; ``best`` and
+        ``ids`` [rows, most]: the most likely tokens, of which row i reports ``top[i]``."""
+        self._readback = Readback(values, ranks, best, ids)
         self._top = top
 
     def read(self) -> list[TokenLogprobs]:
@@ -43,7 +42,17 @@ class LogprobRows:
         ]
 
 
+def logprob_rows(logits: Tensor, tokens: Tensor, top: Items[int]) -> LogprobRows:
+    """For each row of float32 ``logits`` [rows, vocabulary]: the log-probability and rank of
+    ``tokens[row]`` (int64) under their softmax, and the ``top[row]`` most likely tokens."""
+    logprobs = torch.log_softmax(logits, dim=-1)
+    values = logprobs.gather(1, tokens.unsqueeze(1))
+    ranks = (logprobs > values).sum(1).add_(1)
+    most = min(max(top, default=0), logits.shape[1])
+    return LogprobRows(values.squeeze(1), ranks, *logprobs.topk(most, dim=1), top)
+
+
 def token_logprobs(logits: Tensor, tokens: Items[int], top: Items[int]) -> list[TokenLogprobs]:
-    """Compute ``LogprobRows`` and wait for the result."""
-    chosen = torch.tensor(tokens, dtype=torch.int64, device=logits.device)
-    return LogprobRows(logits, chosen, top).read()
+    """Compute ``logprob_rows`` of tokens that the host knows, and wait for the result."""
+    chosen = sent_one(np.array(tokens, np.int64), logits.device)
+    return logprob_rows(logits, chosen, top).read()

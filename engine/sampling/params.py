@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.device.sending import sent, sent_one
 from engine.messages import SamplingParams
 from engine.sampling.bad_words import BadWords
 from engine.step.sequence import Sequence
@@ -32,10 +33,9 @@ class SequenceTables:
 
 @dataclass(frozen=True, slots=True)
 class SparseBias:
-    """Values to add at (row, token) positions of the logits: int64, int64, float32, each [n]."""
+    """Values to add to the logits, counted row after row: int64 and float32, each [n]."""
 
-    rows: Tensor
-    tokens: Tensor
+    places: Tensor
     values: Tensor
 
 
@@ -65,7 +65,7 @@ class SamplingBatch:
     allowed: tuple[tuple[int, Tensor], ...]  # row, bool [vocabulary]: what is hidden
     bad_words: tuple[tuple[int, BadWords], ...]
     min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids not allowed yet
-    random: RandomRows | None  # None: all rows are greedy
+    random: RandomRows | None  # None: all rows are greedy, or the caller draws
     logprobs: tuple[int, ...]
 
     @property
@@ -146,21 +146,23 @@ def build_batch(
     *,
     vocab_size: int,
     device: torch.device,
+    draws: bool = True,
 ) -> SamplingBatch:
-    """``sequences``: in batch order, each with its tables if ``has_tables``."""
+    """``sequences``: in batch order, each with its tables if ``has_tables``. ``draws`` False: the
+    caller draws tokens itself, so that ``random`` is not needed."""
     params = [sequence.params for sequence in sequences]
     rows = range(len(params))
     listed = [(row, table) for row, table in enumerate(tables) if table is not None]
     return SamplingBatch(
         uids=tuple(sequence.uid for sequence in sequences),
-        bias=_bias(listed),
+        bias=_bias(listed, vocab_size),
         penalised=tuple(row for row in rows if is_penalised(params[row])),
         allowed=tuple((row, table.hidden) for row, table in listed if table.hidden is not None),
         bad_words=tuple(
             (row, table.bad_words) for row, table in listed if table.bad_words is not None
         ),
         min_tokens=tuple((row, table.stops) for row, table in listed if table.stops is not None),
-        random=_random_rows(params, vocab_size, device),
+        random=_random_rows(params, vocab_size, device) if draws else None,
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
     )
 
@@ -174,12 +176,12 @@ def _hidden(mask: bytes, vocab_size: int, device: torch.device) -> Tensor:
     bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[:vocab_size]
     hidden = np.ones(vocab_size, dtype=np.bool_)
     hidden[: len(bits)] = bits == 0
-    return torch.from_numpy(hidden).to(device)
+    return sent_one(hidden, device)
 
 
 def _ids(ids: Items[int], vocab_size: int, device: torch.device) -> Tensor:
     kept = [token for token in ids if token < vocab_size]
-    return torch.tensor(kept, dtype=torch.int64, device=device)
+    return sent_one(np.array(kept, np.int64), device)
 
 
 def _bias_of(
@@ -188,19 +190,17 @@ def _bias_of(
     kept = {token: value for token, value in bias.items() if token < vocab_size}
     if not kept:
         return None
-    return (
-        torch.tensor(list(kept), dtype=torch.int64, device=device),
-        torch.tensor(list(kept.values()), dtype=torch.float32, device=device),
-    )
+    tokens = np.array(list(kept), np.int64)
+    tokens_there, values = sent([tokens, np.array(list(kept.values()), np.float32)], device)
+    return tokens_there, values
 
 
-def _bias(listed: Items[tuple[int, SequenceTables]]) -> SparseBias | None:
+def _bias(listed: Items[tuple[int, SequenceTables]], vocab_size: int) -> SparseBias | None:
     entries = [(row, *table.bias) for row, table in listed if table.bias is not None]
     if not entries:
         return None
     return SparseBias(
-        rows=torch.cat([torch.full_like(tokens, row) for row, tokens, _ in entries]),
-        tokens=torch.cat([tokens for _, tokens, _ in entries]),
+        places=torch.cat([tokens + row * vocab_size for row, tokens, _ in entries]),
         values=torch.cat([values for _, _, values in entries]),
     )
 
@@ -212,25 +212,23 @@ def _random_rows(
     if not indices:
         return None
     chosen = [params[row] for row in indices]
-
-    def column(values: list[float] | list[int], dtype: torch.dtype) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
-
     top_ks = [min(p.top_k, vocab_size) or vocab_size for p in chosen]
     limited = [k for k in top_ks if k < vocab_size]
+    columns = (
+        np.array([p.temperature for p in chosen], np.float32),
+        np.array(top_ks, np.int64),
+        np.array([p.top_p for p in chosen], np.float64),
+        np.array([p.min_p for p in chosen], np.float32),
+    )
+    rows, *there = sent([np.array(indices, np.int64), *columns], device)
+    temperature, top_k, top_p, min_p = (column.unsqueeze(1) for column in there)
     return RandomRows(
-        rows=None
-        if len(indices) == len(params)
-        else torch.tensor(indices, dtype=torch.int64, device=device),
+        rows=None if len(indices) == len(params) else rows,
         indices=tuple(indices),
         seeds=np.array([p.seed for p in chosen], dtype=np.uint64),
-        temperature=column([p.temperature for p in chosen], torch.float32),
-        top_k=column(top_ks, torch.int64) if limited else None,
+        temperature=temperature,
+        top_k=top_k if limited else None,
         max_top_k=max(limited, default=0),
-        top_p=column([p.top_p for p in chosen], torch.float64)
-        if any(p.top_p < 1 for p in chosen)
-        else None,
-        min_p=column([p.min_p for p in chosen], torch.float32)
-        if any(p.min_p > 0 for p in chosen)
-        else None,
+        top_p=top_p if any(p.top_p < 1 for p in chosen) else None,
+        min_p=min_p if any(p.min_p > 0 for p in chosen) else None,
     )

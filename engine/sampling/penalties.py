@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.device.sending import sent
 from engine.step.sequence import Sequence
 
 
@@ -61,18 +62,23 @@ def apply_penalties(
     sizes = [len(state.tokens) for state in states]
     params = [sequence.params for sequence in sequences]
 
-    def spread(values: list[float]) -> Tensor:
-        return torch.from_numpy(np.repeat(np.array(values, np.float32), sizes)).to(logits.device)
+    def spread(values: list[float]) -> NDArray[np.float32]:
+        return np.repeat(np.array(values, np.float32), sizes)
 
-    place = (
-        torch.from_numpy(np.repeat(np.array(rows, np.int64), sizes)).to(logits.device),
-        torch.from_numpy(np.concatenate([state.tokens for state in states])).to(logits.device),
+    first = np.repeat(np.array(rows, np.int64) * logits.shape[1], sizes)
+    place, counts, repetition, frequency, presence = sent(
+        [
+            first + np.concatenate([state.tokens for state in states]),
+            np.concatenate([state.counts for state in states]),
+            spread([p.repetition_penalty for p in params]),
+            spread([p.frequency_penalty for p in params]),
+            spread([p.presence_penalty for p in params]),
+        ],
+        logits.device,
     )
-    counts = torch.from_numpy(np.concatenate([state.counts for state in states]))
-    counts = counts.to(logits.device)
-    values = logits[place]
-    repetition = spread([p.repetition_penalty for p in params])
+    flat = logits.view(-1)
+    values = flat.index_select(0, place)
     values = torch.where(values > 0, values / repetition, values * repetition)
-    values -= spread([p.frequency_penalty for p in params]) * counts
-    values -= spread([p.presence_penalty for p in params]) * (counts > 0)
-    logits.index_put_(place, values)
+    values -= frequency * counts
+    values -= presence * (counts > 0)
+    flat.index_copy_(0, place, values)

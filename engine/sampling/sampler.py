@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from engine.device.device import Readback
+from engine.device.sending import sent_one
 from engine.errors import RefusedError, TellableError
 from engine.messages import TokenLogprobs
 from engine.sampling.allowed import forbid_others
 from engine.sampling.filters import keep_min_p, keep_top_k, keep_top_p
-from engine.sampling.logprobs import LogprobRows
+from engine.sampling.logprobs import LogprobRows, logprob_rows
 from engine.sampling.params import (
     RandomRows,
     SamplingBatch,
@@ -131,14 +132,13 @@ class Sampler:
         masks: Mapping[int, TokenMask] = _NO_MASKS,
     ) -> Choice:
         """Like ``sample``, without waiting for the device: ``read`` the choice later."""
-        batch = self._batch_of(sequences)
+        batch = self._batch_of(sequences, draws=True)
         if batch.plain_greedy and not masks:
             best, tokens = most_likely(logits)
             return Choice(tokens, best)
-        raw = logits[list(batch.logprobs)] if batch.logprobs else None
-        if masks:
-            forbid_others(logits, list(masks), np.stack(list(masks.values())))
-        self._process(logits, sequences, batch)
+        reported = self._reported(batch)
+        raw = None if reported is None else logits.index_select(0, reported)
+        self._edit(logits, sequences, masks, batch)
         best, tokens = most_likely(logits)
         if batch.random is not None:
             drawn = self._draw(logits, sequences, batch.random)
@@ -147,12 +147,9 @@ class Sampler:
             else:
                 tokens = tokens.index_copy(0, batch.random.rows, drawn)
         logprobs = None
-        if raw is not None:
-            logprobs = LogprobRows(
-                raw,
-                tokens if len(batch.logprobs) == len(tokens) else tokens[list(batch.logprobs)],
-                [sequences[row].params.logprobs or 0 for row in batch.logprobs],
-            )
+        if raw is not None and reported is not None:
+            tops = [sequences[row].params.logprobs or 0 for row in batch.logprobs]
+            logprobs = logprob_rows(raw, tokens.index_select(0, reported), tops)
         return Choice(
             tokens,
             best,
@@ -161,7 +158,33 @@ class Sampler:
             lambda row: row in masks or batch.restricts(row),
         )
 
-    def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:
+    def edit(
+        self, logits: Tensor, sequences: Items[Sequence], masks: Mapping[int, TokenMask]
+    ) -> SamplingBatch:
+        """Apply, in place, everything to float32 ``logits`` [rows, vocabulary] that comes before
+        the temperature, for a caller that draws the tokens itself. Return what was applied."""
+        batch = self._batch_of(sequences, draws=False)
+        self._edit(logits, sequences, masks, batch)
+        return batch
+
+    def _edit(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask],
+        batch: SamplingBatch,
+    ) -> None:
+        if masks:
+            forbid_others(logits, list(masks), np.stack(list(masks.values())))
+        self._process(logits, sequences, batch)
+
+    def _reported(self, batch: SamplingBatch) -> Tensor | None:
+        """Return the rows with logprobs, on the device."""
+        if not batch.logprobs:
+            return None
+        return sent_one(np.array(batch.logprobs, np.int64), self._device)
+
+    def _batch_of(self, sequences: Items[Sequence], *, draws: bool) -> SamplingBatch:
         uids = tuple(sequence.uid for sequence in sequences)
         if self._batch is None or self._batch.uids != uids:
             self._batch = build_batch(
@@ -169,6 +192,7 @@ class Sampler:
                 [self._tables_of(sequence) for sequence in sequences],
                 vocab_size=self._vocab_size,
                 device=self._device,
+                draws=draws,
             )
         return self._batch
 
@@ -196,10 +220,9 @@ class Sampler:
                 logits[row].index_fill_(0, banned, _HIDDEN)
         for row, stops in batch.min_tokens:
             if sequences[row].num_output_tokens < sequences[row].params.min_tokens:
-                logits[row, stops] = _HIDDEN
+                logits[row].index_fill_(0, stops, _HIDDEN)
         if batch.bias is not None:
-            place = (batch.bias.rows, batch.bias.tokens)
-            logits.index_put_(place, batch.bias.values, accumulate=True)
+            logits.view(-1).index_add_(0, batch.bias.places, batch.bias.values)
         if batch.penalised:
             rows = [sequences[row] for row in batch.penalised]
             states = [self._counted(sequence) for sequence in rows]
@@ -217,9 +240,9 @@ class Sampler:
         """Draw tokens, int64 [random rows]."""
         positions = np.array([sequences[row].num_tokens for row in random.indices], np.uint64)
         return draw(
-            logits if random.rows is None else logits[random.rows],
+            logits if random.rows is None else logits.index_select(0, random.rows),
             random,
-            torch.from_numpy(uniforms(random.seeds, positions)).to(self._device),
+            sent_one(uniforms(random.seeds, positions), self._device),
         )
 
 

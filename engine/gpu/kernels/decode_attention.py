@@ -39,24 +39,30 @@ def _merge_head(
 ):
     """Merge the splits of one row and head, weighted by their sums of exponentials. ``slot``: of
     the first split; ``out``: the head's place."""
-    slots = slot + tl.arange(0, SPLITS)
+    CHUNK: tl.constexpr = 16 if SPLITS > 16 else SPLITS
+    splits = tl.arange(0, SPLITS)
+    members = tl.arange(0, CHUNK)
     dims = tl.arange(0, DIM)
     # Other programs have just written these: past the L1 cache.
-    lse = tl.load(partial_lse + slots, cache_modifier=".cg")
+    lse = tl.load(partial_lse + slot + splits, cache_modifier=".cg")
     top = tl.max(lse, 0)
     if HAS_SINKS:
         sink = tl.load(sinks + head).to(tl.float32) * LOG2E
         top = tl.maximum(top, sink)
     top = tl.where(top == float("-inf"), 0.0, top)
-    weights = tl.exp2(lse - top)
-    mass = tl.sum(weights, 0)
+    mass = tl.sum(tl.exp2(lse - top), 0)
     if HAS_SINKS:
         mass = mass + tl.exp2(sink - top)
-    # An empty split holds zeros, but need not be read: its weight is zero.
-    loads = (lse > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
-    places = partial + slots[:, None] * HEAD_DIM + dims[None, :]
-    parts = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
-    result = tl.sum(parts * weights[:, None], 0) / tl.where(mass > 0, mass, 1.0)
+    total = tl.zeros([DIM], tl.float32)
+    for first in range(0, SPLITS, CHUNK):  # a tile of all of them would not fit the registers
+        slots = slot + first + members
+        some = tl.load(partial_lse + slots, cache_modifier=".cg")
+        # An empty split holds zeros, but need not be read: its weight is zero.
+        loads = (some > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
+        places = partial + slots[:, None] * HEAD_DIM + dims[None, :]
+        parts = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
+        total += tl.sum(parts * tl.exp2(some - top)[:, None], 0)
+    result = total / tl.where(mass > 0, mass, 1.0)
     tl.store(out + dims, result.to(out.dtype.element_ty), mask=dims < HEAD_DIM)
 
 
@@ -208,9 +214,8 @@ def decode_attention(
     tiles = tiles or decode_tiles(head_dim, query.dtype)
     if splits is None:
         splits = num_splits(rows, kv_heads, num_sms(query.device), tiles.programs_per_sm)
-    if out is None:
-        out = query.new_empty(rows, heads * head_dim)
-    partial, lse = (out, out) if splits == 1 else _new_partial(query, splits)
+    out = query.new_empty(rows, heads * head_dim) if out is None else out
+    partial, lse = _new_partial(query, splits) if splits > 1 else (out, out)
     _attend_split[(rows, kv_heads, splits)](
         query,
         blocks,
@@ -233,6 +238,7 @@ def decode_attention(
         SPLITS=splits,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
+        maxnreg=tiles.registers,
         **attention_constants(
             query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
         ),

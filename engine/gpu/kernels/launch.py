@@ -26,12 +26,15 @@ _INTERPRETED_SMS = 1
 @dataclass(frozen=True, slots=True)
 class DecodeTiles:
     """``keys``: keys per tile. ``programs_per_sm``: the most programs per multiprocessor that the
-    splits may create: more balance unequal contexts better, fewer need less merging."""
+    splits may create: more balance unequal contexts better, fewer need less merging. ``registers``:
+    the most that a thread may take; with 128, four programs of four warps run on a multiprocessor
+    at a time. None: no limit."""
 
     keys: int
     warps: int
     stages: int
     programs_per_sm: int = 6
+    registers: int | None = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +63,20 @@ class ProductTiles:
 DECODE: dict[tuple[int, int], DecodeTiles] = {
     (16, 2): DecodeTiles(128, 4, 3),
     (32, 2): DecodeTiles(128, 4, 3),
-    (64, 2): DecodeTiles(128, 4, 3),
-    (128, 2): DecodeTiles(64, 4, 3),
-    (256, 2): DecodeTiles(32, 4, 3),
-    (16, 4): DecodeTiles(64, 4, 2),
-    (32, 4): DecodeTiles(64, 4, 2),
-    (64, 4): DecodeTiles(64, 4, 2),
-    (128, 4): DecodeTiles(32, 4, 2),
-    (256, 4): DecodeTiles(16, 4, 2),
+    (64, 2): DecodeTiles(64, 4, 3),
+    (128, 2): DecodeTiles(32, 4, 3),
+    (256, 2): DecodeTiles(16, 4, 3),
+    (16, 4): DecodeTiles(64, 4, 2, registers=None),
+    (32, 4): DecodeTiles(64, 4, 2, registers=None),
+    (64, 4): DecodeTiles(64, 4, 2, registers=None),
+    (128, 4): DecodeTiles(32, 4, 2, registers=None),
+    (256, 4): DecodeTiles(16, 4, 2, registers=None),
 }
 RAGGED: dict[tuple[int, int], RaggedTiles] = {
     (16, 2): RaggedTiles(128, 64, 4, 3),
     (32, 2): RaggedTiles(128, 64, 4, 3),
     (64, 2): RaggedTiles(128, 64, 4, 3),
-    (128, 2): RaggedTiles(128, 64, 8, 3),
+    (128, 2): RaggedTiles(128, 64, 8, 2),
     (256, 2): RaggedTiles(64, 32, 8, 2),
     (16, 4): RaggedTiles(64, 32, 4, 2),
     (32, 4): RaggedTiles(64, 32, 4, 2),

@@ -57,14 +57,17 @@ def _product(
     tl.store(places, total.to(out.dtype.element_ty), mask=is_row[:, None] & is_column[None, :])
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``x @ weight.T + bias``, [rows, out] in x's dtype. ``x`` [rows, in], ``weight``
-    [out, in], ``bias`` [out]. A row's result is the same to the bit whatever the other rows are and
-    however many."""
+def product(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """Return ``x @ weight.T + bias``, [rows, out] in x's dtype, in ``out`` if given. ``x``
+    [rows, in], ``weight`` [out, in], ``bias`` [out]. A row's result is the same to the bit whatever
+    the other rows are and however many."""
     count, inputs = x.shape
     outputs = weight.shape[0]
     tiles = PRODUCT[x.dtype.itemsize]
-    out = torch.empty(count, outputs, dtype=x.dtype, device=x.device)
+    if out is None:
+        out = torch.empty(count, outputs, dtype=x.dtype, device=x.device)
     grid = (triton.cdiv(max(count, MIN_ROWS), tiles.rows), triton.cdiv(outputs, tiles.columns))
     _product[grid](
         x,
@@ -74,7 +77,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         count,
         row_stride(x),
         row_stride(weight),
-        out.stride(0),
+        row_stride(out),
         INPUTS=inputs,
         OUTPUTS=outputs,
         ROWS=tiles.rows,

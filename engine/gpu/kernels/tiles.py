@@ -47,24 +47,31 @@ def attend_tiles(
     """
     dims = tl.arange(0, DIM)
     is_dim = dims < HEAD_DIM
+    # A tile's block numbers are loaded one iteration early. Were they loaded with it, the pipeline
+    # would spend its stages on them, and keys and values would be waited for at once.
+    ahead = first_tile * KEYS + tl.arange(0, KEYS)
+    following = tl.load(table + ahead // BLOCK_SIZE, mask=ahead < end, other=0)
     for tile in range(first_tile, end_tile):
         keys = tile * KEYS + tl.arange(0, KEYS)
+        blocks = following
+        ahead = keys + KEYS
+        following = tl.load(table + ahead // BLOCK_SIZE, mask=ahead < end, other=0)
         if MASKED:
             exists = keys < end
             loads = exists[:, None] & is_dim[None, :]
-            blocks = tl.load(table + keys // BLOCK_SIZE, mask=exists, other=0)
         else:
             loads = (keys >= 0)[:, None] & is_dim[None, :]
-            blocks = tl.load(table + keys // BLOCK_SIZE)
         places = blocks.to(tl.int64) * block_stride + head_offset
         places = places + (keys % BLOCK_SIZE) * HEAD_DIM
         offsets = places[:, None] + dims[None, :]
         key = tl.load(cache + offsets, mask=loads, other=0.0).to(DTYPE)
-        scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
+        scores = tl.dot(query, tl.trans(key), input_precision="ieee")
         if HAS_CAP:
             # cap * tanh(score / cap), with tanh(x) = 1 - 2 / (1 + e^2x).
-            scores = soft_cap * (1.0 - 2.0 / (1.0 + tl.exp(2.0 * scores / soft_cap)))
-        scores = scores * LOG2E
+            scores = scores * scale
+            scores = soft_cap * (1.0 - 2.0 / (1.0 + tl.exp(2.0 * scores / soft_cap))) * LOG2E
+        else:
+            scores = scores * (scale * LOG2E)
         if MASKED:
             seen = (keys[None, :] <= positions[:, None]) & exists[None, :]
             if WINDOW > 0:

@@ -4,6 +4,7 @@ the memory was for. Needs no GPU: a fake device counts memory."""
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,11 @@ def test_a_profile_counts_step_and_graphs_and_keeps_neither(
     device = AccountedDevice(80 * GIB, weights=16 * GIB)
     device.patch(monkeypatch)
 
-    def step() -> None:
+    def prepare() -> Callable[[], None]:
+        cache = Allocation(device, 5 * GIB, by_torch=True)  # not the step's
+        return lambda: step(cache)
+
+    def step(_cache: Allocation) -> None:
         first = Allocation(device, 3 * GIB, by_torch=True)
         Allocation(device, 1 * GIB, by_torch=True)  # its peak, and gone
         del first
@@ -104,7 +109,7 @@ def test_a_profile_counts_step_and_graphs_and_keeps_neither(
             *(Allocation(device, GIB // 8, by_torch=False) for _ in range(8)),  # the driver's
         ]
 
-    profile = profiled(torch.device("cuda", 0), step, record)
+    profile = profiled(torch.device("cuda", 0), prepare, record)
     assert profile == MemoryProfile(total=80 * GIB, free=64 * GIB, step=4 * GIB, graphs=3 * GIB)
     assert profile.for_blocks(0.9) == (72 - 16 - 4 - 3) * GIB
 
@@ -112,7 +117,7 @@ def test_a_profile_counts_step_and_graphs_and_keeps_neither(
 def test_without_graphs_none_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     device = AccountedDevice(80 * GIB, weights=16 * GIB)
     device.patch(monkeypatch)
-    profile = profiled(torch.device("cuda", 0), lambda: None, None)
+    profile = profiled(torch.device("cuda", 0), lambda: lambda: None, None)
     assert profile == MemoryProfile(total=80 * GIB, free=64 * GIB, step=0, graphs=0)
 
 

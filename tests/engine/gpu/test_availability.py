@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
-from engine.gpu.availability import KernelsUnavailableError, kernels_fit, require_triton
+from engine.gpu.availability import KernelsUnavailableError, kernels_fit, require_kernels
 
 CONFIG = """{
     "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 512,
@@ -29,18 +30,70 @@ def test_without_triton_no_device_has_kernels(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     for device in ("cpu", "cuda"):
         with pytest.raises(KernelsUnavailableError, match="not installed"):
-            require_triton(torch.device(device))
+            require_kernels(torch.device(device))
 
 
 def test_a_cpu_has_kernels_only_where_they_are_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    require_triton(torch.device("cpu"))
+    require_kernels(torch.device("cpu"), is_cache_fp8=True)
     for value in ("0", ""):
         monkeypatch.setenv("TRITON_INTERPRET", value)
-        require_triton(torch.device("cuda"))
         with pytest.raises(KernelsUnavailableError, match="for GPUs only"):
-            require_triton(torch.device("cpu"))
+            require_kernels(torch.device("cpu"))
+
+
+class Gpu:
+    """A GPU on which the trial kernel runs, or fails as said."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+        trial = pytest.importorskip("engine.gpu.kernels.trial")
+        self.device = torch.device("cuda", 0)
+        self.failure: Exception | None = None
+        monkeypatch.setenv("TRITON_INTERPRET", "0")
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(trial, "run_trial", self._run)
+
+    def _run(self, device: torch.device) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def test_a_gpu_without_a_c_compiler_or_python_s_headers_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = Gpu(monkeypatch, (9, 0))
+    require_kernels(gpu.device)
+    for failure in (
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
+        subprocess.CalledProcessError(1, ["gcc", "cuda_utils.c", "-lcuda"]),
+        AssertionError(),
+    ):
+        gpu.failure = failure
+        with pytest.raises(KernelsUnavailableError, match=r"C compiler .*python3-dev") as caught:
+            require_kernels(gpu.device)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("capability", "fits"), [((8, 0), False), ((8, 9), True), ((9, 0), True)])
+def test_an_8_bit_cache_needs_a_gpu_that_has_8_bit_floats(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], fits: bool
+) -> None:
+    gpu = Gpu(monkeypatch, capability)
+    require_kernels(gpu.device)
+    if fits:
+        require_kernels(gpu.device, is_cache_fp8=True)
+    else:
+        with pytest.raises(KernelsUnavailableError, match=r"8\.9, and this GPU has 8\.0"):
+            require_kernels(gpu.device, is_cache_fp8=True)
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_a_gpu_s_kernels_are_not_interpreted(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    gpu = Gpu(monkeypatch, (9, 0))
+    monkeypatch.setenv("TRITON_INTERPRET", value)
+    with pytest.raises(KernelsUnavailableError, match="unset it"):
+        require_kernels(gpu.device)
 
 
 def test_kernels_know_rotary_models_with_heads_that_fit_into_a_tile(config: ModelConfig) -> None:

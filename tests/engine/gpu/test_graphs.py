@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.gpu.graphs import graph_replay, padded_sizes
+from engine.gpu.graphs import graph_replays, padded_sizes
 
 
 @given(st.integers(1, 2000))
@@ -30,7 +30,33 @@ def test_sizes_are_as_documented(largest: int, sizes: list[int]) -> None:
 
 def test_on_a_cpu_a_step_is_run_as_it_is_and_not_before_it_is_wanted() -> None:
     ran: list[int] = []
-    step = graph_replay(ran.append, [1, 2, 4], torch.device("cpu"))
+    also: list[int] = []
+    first, second = graph_replays([ran.append, also.append], [1, 2, 4], torch.device("cpu"))
     assert not ran
-    step(2)
-    assert ran == [2]
+    first(2)
+    assert (ran, also) == ([2], [])
+    second(4)
+    assert (ran, also) == ([2], [4])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_recorded_steps_hand_each_other_what_lies_outside_their_common_memory(
+    device: torch.device,
+) -> None:
+    given, between, result = (torch.zeros(8, device=device) for _ in range(3))
+
+    def first(size: int) -> None:
+        between[:size].copy_((given[:size] + 1) * 2)
+
+    def second(size: int) -> None:
+        scratch = torch.full((4, size), 100.0, device=device)
+        result[:size].copy_(between[:size] + scratch.sum(0))
+
+    compute, finish = graph_replays([first, second], [2, 8], device)
+    for size in (8, 2, 8):
+        given.copy_(torch.arange(8.0))
+        result.zero_()
+        compute(size)
+        finish(size)
+        expected = [(number + 1) * 2 + 400.0 for number in range(size)]
+        assert result.tolist() == expected + [0.0] * (8 - size)

@@ -16,6 +16,8 @@ import engine.run.steady
 from engine.device.memory import MemoryProfile
 from engine.gpu.graphs import GraphStep, padded_sizes
 from engine.run.assembly import Assembly
+from engine.run.model_runner import ModelRunner
+from engine.step.step import StepPlan
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -31,18 +33,32 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     )
     recorded: list[list[int]] = []
 
-    def run_once(step: GraphStep, sizes: Items[int], device: torch.device) -> GraphStep:
+    def run_once(
+        steps: Items[GraphStep], sizes: Items[int], device: torch.device
+    ) -> list[GraphStep]:
         recorded.append(list(sizes))
         for size in sizes:
-            step(size)
-        return step
+            for step in steps:
+                step(size)
+        return [*steps]
 
     caches: list[int] = []
 
-    def profile_of(device: torch.device, step: object, record: object) -> MemoryProfile:
-        assert callable(step)
+    executed: list[StepPlan] = []
+    execute = ModelRunner.execute
+
+    def profile_of(device: torch.device, prepare: object, record: object) -> MemoryProfile:
+        assert callable(prepare)
         assert callable(record)
-        step()
+        steps = prepare()
+        assert not executed, "the preparation's memory is not the step's"
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                ModelRunner,
+                "execute",
+                lambda self, plan: (executed.append(plan), execute(self, plan))[1],
+            )
+            steps()
         kept = record()
         caches.append(kept._cache.num_blocks)
         assert kept._cache.layer(0).isfinite().all()
@@ -51,7 +67,7 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
         return assembly._profile().for_blocks(0.9), ""
 
-    monkeypatch.setattr(engine.run.steady, "graph_replay", run_once)
+    monkeypatch.setattr(engine.run.steady, "graph_replays", run_once)
     monkeypatch.setattr(engine.run.assembly, "profiled", profile_of)
     monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
     runner = load_runner(
@@ -66,4 +82,9 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     # Once for trial, once to be kept.
     assert recorded == [padded_sizes(ROWS)] * 2
     assert caches == [2]
+    # As many tokens as a step may have, and as many sequences, asking for everything.
+    prefill, decodes = executed
+    assert prefill.num_tokens == 16
+    assert len(decodes.scheduled) == decodes.num_tokens == ROWS
+    assert {item.sequence.params.logprobs for item in decodes.scheduled} == {20}
     assert runner.info.num_kv_blocks == 80 // 8 * ROWS

@@ -64,8 +64,9 @@ def test_newest_tokens_go_where_a_later_batch_waits_for_them() -> None:
     items = [ScheduledSequence(rows[uid], 2, 1, completes=True) for uid in (6, 4)]
     items += [ScheduledSequence(known, 0, 2, completes=True)]
     items += [ScheduledSequence(rows[5], 0, 3, completes=True)]
-    batch = BatchBuilder(RowsBuilder(), block_size=4).build(StepPlan(tuple(items)))
-    NewestTokens({4: 0, 5: 1, 6: 2, 99: 3}, torch.tensor([40, 50, 60, 990])).fill(batch)
+    newest = NewestTokens({4: 0, 5: 1, 6: 2, 99: 3}, torch.tensor([40, 50, 60, 990]))
+    batch = BatchBuilder(RowsBuilder(), block_size=4).build(StepPlan(tuple(items)), newest.places)
+    newest.fill(batch)
     assert [batch.items[place].sequence.uid for place in (0, 1)] == [6, 4]
     assert batch.token_ids.tolist() == [60, 40, 8, 9, 1, 2, 50]
 
@@ -75,9 +76,16 @@ def test_a_batch_of_pending_tokens_alone_takes_them_all_in_its_own_order() -> No
         ScheduledSequence(sequence(uid, [1] * length + [PENDING], [uid]), length, 1, completes=True)
         for uid, length in ((4, 1), (5, 3), (6, 2))
     ]
-    batch = BatchBuilder(RowsBuilder(), block_size=4).build(StepPlan(tuple(items)))
-    NewestTokens({4: 0, 5: 1, 6: 2}, torch.tensor([40, 50, 60], dtype=torch.int32)).fill(batch)
+    newest = NewestTokens({4: 0, 5: 1, 6: 2}, torch.tensor([40, 50, 60], dtype=torch.int32))
+    batch = BatchBuilder(RowsBuilder(), block_size=4).build(StepPlan(tuple(items)), newest.places)
+    newest.fill(batch)
     assert batch.token_ids.tolist() == [50, 60, 40]
+
+
+def test_a_pending_token_that_no_step_samples_is_an_error() -> None:
+    item = ScheduledSequence(sequence(4, [8, PENDING], [4]), 1, 1, completes=True)
+    with pytest.raises(KeyError):
+        BatchBuilder(RowsBuilder(), block_size=4).build(StepPlan((item,)), {99: 0})
 
 
 def test_a_batch_that_waits_for_nothing_is_left_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
+from engine.gpu import availability
+from engine.gpu.availability import KernelsUnavailableError
 from engine.run.setup import compiled_library, has_kernels, set_up
 from engine.sharding.collectives import ALONE
 from tests.engine.driving import load_runner
@@ -83,6 +86,22 @@ def test_models_that_the_compiled_code_does_not_support_run_in_torch(
 ) -> None:
     config = EngineConfig(model=str(model), device="cpu", threads=1, **settings)
     assert compiled_library(set_up(config, ALONE)) is None
+
+
+def test_a_gpu_that_cannot_run_kernels_computes_in_torch_and_says_why(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(device: torch.device, *, is_cache_fp8: bool) -> None:
+        raise KernelsUnavailableError(f"no compiler, {is_cache_fp8}")
+
+    monkeypatch.setattr(availability, "require_kernels", unavailable)
+    config = EngineConfig(model=str(model), device="cpu", threads=1, kv_cache_dtype="fp8")
+    on_gpu = dataclasses.replace(set_up(config, ALONE), device=torch.device("cuda", 0))
+    assert not has_kernels(on_gpu)
+    assert "slower: no compiler, True" in caplog.text
+    demanded = msgspec.structs.replace(config, gpu_path="triton")
+    with pytest.raises(ModelError, match="--gpu-path triton: no compiler"):
+        has_kernels(dataclasses.replace(on_gpu, config=demanded))
 
 
 def test_kernels_are_for_a_gpu_unless_demanded(model: Path) -> None:

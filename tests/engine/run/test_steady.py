@@ -9,22 +9,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
 from engine.gpu.graphs import padded_sizes
-from engine.messages import (
-    SamplingParams,
-    token_mask,
-)
+from engine.gpu.llama import KernelLlama
+from engine.messages import Embed, SamplingParams, token_mask
 from engine.run.launched import LaunchedStep
 from engine.run.model_runner import ModelRunner
 from engine.run.steady import SteadyDecode, SteadyStep
-from engine.sampling.sampler import SamplingError
+from engine.sampling.sampler import Sampler, SamplingError
+from engine.step.grammar_state import GrammarState
+from engine.step.mask import Allowed, TokenMask
 from engine.step.sequence import Sequence
-from engine.step.step import PENDING, Sampled, SampledToken, ScheduledSequence, StepPlan
+from engine.step.step import (
+    PENDING,
+    Sampled,
+    SampledToken,
+    ScheduledSequence,
+    StepPlan,
+    Withheld,
+)
 from tests.engine.driving import Engine, load_runner
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
@@ -233,37 +241,136 @@ def test_a_row_that_broke_fails_alone(
     items = [stream.next() for stream in streams]
     if steady._device.type == "cuda":
         pytest.skip("a recorded step does not call Python")
-    whole = steady._decoder.narrow_logits
+    whole = type(steady._decoder).narrow_logits
 
-    def broken(hidden: torch.Tensor) -> torch.Tensor:
-        logits = whole(hidden)
-        logits[0] = math.nan
-        return logits
+    def broken(decoder: KernelLlama, hidden: torch.Tensor, out: torch.Tensor) -> None:
+        whole(decoder, hidden, out)
+        out[0] = math.nan
 
-    monkeypatch.setattr(type(steady._decoder), "narrow_logits", lambda _, hidden: broken(hidden))
+    monkeypatch.setattr(type(steady._decoder), "narrow_logits", broken)
     failed, sampled = steady.launch(items).result().sampled
     assert isinstance(failed, SamplingError)
     streams[1].take(sampled)
     check(streams[1:], reference)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"logprobs": 0},
-        {"repetition_penalty": 1.1},
-        {"presence_penalty": 0.1},
-        {"frequency_penalty": 0.1},
-        {"logit_bias": {3: 1.0}},
-        {"bad_words_token_ids": ((3,),)},
-        {"allowed_tokens": token_mask([3, 4])},
-        {"min_tokens": 9},
-    ],
-    ids=lambda asked: next(iter(asked)),
-)
-def test_rows_that_ask_for_more_than_plain_sampling_are_not_accepted(
-    runner: ModelRunner, asked: dict[str, object]
+SPECIAL: dict[str, dict[str, Any]] = {
+    "logprobs": {"logprobs": 2},
+    "repetition_penalty": {"repetition_penalty": 1.6},
+    "presence_penalty": {"presence_penalty": 1.5, "temperature": 0.0},
+    "frequency_penalty": {"frequency_penalty": 1.1},
+    "logit_bias": {"logit_bias": {3: 5.0, 9: -100.0}},
+    "bad_words": {"bad_words_token_ids": ((3,), (9, 10))},
+    "allowed_tokens": {"allowed_tokens": token_mask(range(3, 40))},
+    "min_tokens": {"min_tokens": 5, "stop_token_ids": frozenset(range(0, VOCABULARY, 2))},
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_row_that_asks_for_more_than_plain_sampling_leaves_the_others_on_recorded_steps(
+    model: Path, runner: ModelRunner, reference: dict[int, list[int]], kind: str
 ) -> None:
+    """Each row's tokens are those it gets alone by torch, also when a step is launched while the
+    host has only the tokens of the one before last."""
+    steady = steady_of(runner)
+    asked = SPECIAL[kind]
+    params = SamplingParams(max_tokens=8, seed=5, ignore_eos=True, **asked)
+    uid = 8 + 6 * list(SPECIAL).index(kind)  # another one each time, as in an engine
+    prompt = random.Random(uid).choices(range(VOCABULARY), k=7)
+    [expected] = Engine(model, cpu_path="torch").generate([prompt], params)
+    a, b = plain = start(runner, [0, 1])
+    special = Stream(runner, uid, 7, params)
+    logprobs = []
+    before: tuple[list[Stream], SteadyStep] | None = None
+    for company in ([a, special, b], [a, special, b], [special, b], [b, special], [special], []):
+        step = None
+        if company:
+            items = [stream.next() for stream in company]
+            assert steady.accepts(items)
+            step = steady.launch(items, None if before is None else before[1].newest())
+        if before is not None:
+            result = before[1].result()
+            for stream, sampled in zip(before[0], result.sampled, strict=True):
+                stream.take(sampled)
+                if stream is special and isinstance(sampled, SampledToken):
+                    logprobs.append(sampled.logprobs)
+        if step is not None:
+            step.sample(frozenset())
+            before = (company, step)
+    assert special.output == expected.token_ids[:6]
+    assert [len(stream.output) for stream in plain] == [3, 5]
+    check(plain, reference)
+    assert all((one is not None) == ("logprobs" in asked) for one in logprobs)
+    for one, other in zip(logprobs, expected.logprobs[1:6], strict=False):
+        assert one is not None
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+        assert [top.token_id for top in one.top] == [top.token_id for top in other.top]
+    runner.forget(uid)
+
+
+def mask_of(*tokens: int) -> TokenMask:
+    words = np.zeros(-(-VOCABULARY // 32), np.uint32)
+    for token in tokens:
+        words[token // 32] |= np.uint32(1 << token % 32)
+    return words
+
+
+def guided(stream: Stream, mask: TokenMask | None) -> Stream:
+    """Let only the tokens in ``mask`` follow; None: nothing may."""
+    state = GrammarState("", frozenset())
+    state.begin_work()
+    if mask is None:
+        state.complete()
+    else:
+        state.allow(Allowed(mask, ends=False), mask)
+    stream.sequence.grammar_state = state
+    return stream
+
+
+def test_a_grammar_s_mask_holds_for_its_row_alone_and_a_complete_text_gets_no_token(
+    runner: ModelRunner, reference: dict[int, list[int]]
+) -> None:
+    steady = steady_of(runner)
+    a, b, c = start(runner, range(3))
+    guided(b, mask_of(17))
+    guided(c, None)
+    step = steady.launch([stream.next() for stream in (a, b, c)])
+    assert step.newest() is None
+    step.sample(frozenset())
+    newest = step.newest()
+    assert newest is not None
+    # The next step takes the token that the mask left from the device.
+    b.sequence.grammar_state = None
+    after = steady.launch([a.next(), b.next()], newest)
+    first, second, third = step.result().sampled
+    a.take(first)
+    b.take(second)
+    assert third is Withheld.COMPLETE
+    assert b.output[-1] == 17
+    take_all([a, b], after)
+    check([a], reference)
+    whole = runner.execute(
+        StepPlan((ScheduledSequence(b.sequence, 0, len(b.sequence.token_ids) - 1, True),))
+    )
+    [again] = whole.sampled
+    assert isinstance(again, SampledToken)
+    assert again.token_id == b.output[-1]
+
+
+def test_a_special_row_that_is_skipped_is_not_edited(
+    runner: ModelRunner, reference: dict[int, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steady = steady_of(runner)
+    a, b = start(runner, [0, 1])
+    b.sequence.params = SamplingParams(max_tokens=9, repetition_penalty=2.0)
+    step = steady.launch([a.next(), b.next()])
+    monkeypatch.setattr(Sampler, "edit", lambda *_: pytest.fail("edited"))
+    step.sample({b.sequence.uid})
+    a.take(step.result().sampled[0])
+    check([a], reference)
+
+
+def test_prompts_and_too_many_rows_are_not_accepted(runner: ModelRunner) -> None:
     def item(params: SamplingParams, count: int = 1, completes: bool = True) -> ScheduledSequence:
         sequence = Sequence(0, "", [1, 2, 3], 3, params, block_table=[0])
         return ScheduledSequence(sequence, 3 - count, count, completes)
@@ -271,7 +378,10 @@ def test_rows_that_ask_for_more_than_plain_sampling_are_not_accepted(
     steady = steady_of(runner)
     plain = item(PARAMS[2])
     assert steady.accepts([plain] * 3)
-    assert not steady.accepts([plain, item(SamplingParams(max_tokens=9, **asked))])  # type: ignore[arg-type]
+    assert steady.accepts([plain, item(SamplingParams(max_tokens=9, logprobs=0))])
+    pooled = item(PARAMS[2])
+    pooled.sequence.embed = Embed()
+    assert not steady.accepts([plain, pooled])
     assert not steady.accepts([plain, item(PARAMS[2], count=2)])
     assert not steady.accepts([item(PARAMS[2], completes=False)])
     assert not steady.accepts([])
@@ -282,8 +392,7 @@ def test_rows_that_ask_for_more_than_plain_sampling_are_not_accepted(
 def test_the_engine_goes_from_whole_steps_to_steady_ones_and_back(
     model: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
-    """min_tokens keeps a request off the steady path until it has them; a third request comes when
-    the shorter of the others has ended."""
+    """A third request comes when the shorter of the others has ended."""
     engine = Engine(
         model,
         device=device.type,

@@ -1,0 +1,106 @@
+"""Samples with the sampling kernel, also in steps in which some rows need more than it does.
+
+Such rows (penalties, grammars, biases, banned words, logprobs) are copied, edited by the sampler in
+torch and sampled again by the same kernel, so that they cost the other rows nothing. The host waits
+for no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from collections.abc import Sequence as Items
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from engine.device.sending import sent
+from engine.gpu.kernels.logprobs import gather_logprobs
+from engine.gpu.kernels.sampling import sample
+from engine.sampling.device import Draws, samples_on_device
+from engine.sampling.logprobs import LogprobRows
+from engine.sampling.sampler import Choice, Sampler
+from engine.step.mask import TokenMask
+from engine.step.sequence import Sequence
+
+
+class Revision(NamedTuple):
+    """What ``Choice`` reports besides the tokens."""
+
+    reported: Items[int] = ()
+    logprobs: LogprobRows | None = None
+    restricts: Callable[[int], bool] = lambda row: False
+
+
+class KernelSampler:
+    """Replaces ``Sampler.choose`` where kernels run. ``logits``: computes them from hidden states,
+    in any float dtype."""
+
+    def __init__(self, sampler: Sampler, logits: Callable[[Tensor], Tensor]) -> None:
+        self._sampler = sampler
+        self.logits = logits
+
+    def choose(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask],
+        draws: Draws,
+    ) -> Choice:
+        """See ``Sampler.choose``; ``draws`` has a row for each of ``sequences``."""
+        tokens, bests = sample(logits, draws.params, draws.positions)
+        revision = self.revise(logits, sequences, masks, draws, tokens, bests)
+        return Choice(tokens, bests, *revision)
+
+    def revise(
+        self,
+        logits: Tensor,
+        sequences: Items[Sequence],
+        masks: Mapping[int, TokenMask],
+        draws: Draws,
+        tokens: Tensor,
+        bests: Tensor,
+        *,
+        skipped: Set[int] = frozenset(),
+    ) -> Revision:
+        """Sample again, in ``tokens`` and ``bests``, for the rows that need more than the kernel
+        does, except those of ``skipped`` (uids), whose tokens are not used."""
+        special = [
+            row
+            for row, sequence in enumerate(sequences)
+            if not samples_on_device(sequence) and sequence.uid not in skipped
+        ]
+        if not special:
+            return Revision()
+        reported = [row for row in special if sequences[row].params.logprobs is not None]
+        rows, reported_rows = sent([np.array(special), np.array(reported, int)], logits.device)
+        edited = logits.index_select(0, rows).float()
+        batch = self._sampler.edit(
+            edited,
+            [sequences[row] for row in special],
+            {place: masks[row] for place, row in enumerate(special) if row in masks},
+        )
+        chosen = draws.select(rows)
+        own, own_bests = sample(edited, chosen.params, chosen.positions)
+        tokens.index_copy_(0, rows, own)
+        bests.index_copy_(0, rows, own_bests)
+        logprobs = None
+        if reported:
+            tops = [sequences[row].params.logprobs or 0 for row in reported]
+            raw = logits.index_select(0, reported_rows).float()
+            logprobs = kernel_logprobs(raw, tokens.index_select(0, reported_rows), tops)
+        places = {row: place for place, row in enumerate(special)}
+        return Revision(
+            reported,
+            logprobs,
+            lambda row: row in masks or (row in places and batch.restricts(places[row])),
+        )
+
+
+def kernel_logprobs(logits: Tensor, tokens: Tensor, top: Items[int]) -> LogprobRows:
+    """Return what ``engine.sampling.logprobs.logprob_rows`` does, without a log-softmax of the
+    whole vocabulary. ``tokens``: int32."""
+    values, ranks = gather_logprobs(logits, tokens)
+    best, ids = logits.topk(min(max(top, default=0), logits.shape[1]), dim=1)
+    mass = logits.gather(1, tokens.long().unsqueeze(1)) - values.unsqueeze(1)
+    return LogprobRows(values, ranks, best - mass, ids, top)
