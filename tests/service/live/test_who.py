@@ -118,7 +118,7 @@ def test_tokens_of_each_key_are_those_of_its_requests_also_of_aborted_ones(
             pair = each["key"] or "other", kind
             used[pair] = used.get(pair, 0) + tokens
     shown = counted(keyed)
-    assert {key for key, _ in shown} == {"team", "key2", "other"}
+    assert {key for key, _ in shown} == {"team", "key2", "other", "loadtest"}
     assert shown == {pair: used.get(pair, 0) for pair in shown}
 
 
