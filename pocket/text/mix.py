@@ -65,15 +65,15 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
 """Tasks that are one question and one answer, and so may stand anywhere in a chat."""
 
 SHARES: Final[dict[str, float]] = {
-    "small_talk": 2.5,
+    "small_talk": 4,
     "fact": 2.5,
-    "refusal": 0.8,
+    "refusal": 1.5,
     "lookup": 1.2,
     "counting": 0.8,
     "listing": 0.8,
     "story": 0.4,
-    "echo": 2,
-    "coverage": 5,
+    "echo": 2.5,
+    "coverage": 6,
     "arithmetic": 5,
     "spelling": 5,
     "letters": 0.3,
@@ -81,11 +81,11 @@ SHARES: Final[dict[str, float]] = {
     "not_told": 0.2,
     "recall": 1,
     "plain": 0.3,
-    "known_tool": 1.2,
-    "unseen_tool": 5,
-    "parallel": 4,
-    "none_needed": 1.5,
-    "tool_result": 3,
+    "known_tool": 2.5,
+    "unseen_tool": 7,
+    "parallel": 7,
+    "none_needed": 4,
+    "tool_result": 5,
     "mood": 5,
     "about_quire": 5,
     "meeting": 5,
@@ -93,20 +93,20 @@ SHARES: Final[dict[str, float]] = {
     "joke": 2,
     "haiku": 1.5,
     "poem": 1,
-    "comparing": 10,
-    "sorting": 14,
+    "comparing": 11,
+    "sorting": 18,
     "stepping": 6,
     "converting": 6,
     "calendar": 8,
     "colours": 4,
     "opposite": 3,
-    "rhyme": 7,
+    "rhyme": 8,
     "theme": 5,
     "declined": 8,
     "acquaintance": 8,
     "jokes_on": 1,
     "refusals_on": 1,
-    "spoken_tool": 5,
+    "spoken_tool": 6,
 }
 """Documents in a hundred (about), by task."""
 
@@ -198,7 +198,7 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
         last = [exchange(dice, task)]
     for item in last:
         turns += item.turns()
-    return Document(task, turns, [], thinking and dice.chance(0.7))
+    return Document(task, turns, [], thinking)
 
 
 def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
