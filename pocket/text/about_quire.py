@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import frames_people, phrasing
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -199,7 +199,7 @@ def about_quire(dice: Dice) -> Exchange:
     return Exchange(asked, answer, "The user asks about Quire or me.")
 
 
-MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+_MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
             "[hi|hello|hey|hiya|hi there|hello there|hey there|greetings|howdy|yo|hallo|heyo|hoi]"
@@ -287,6 +287,10 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
         ),
         ("I am sorry to hear that. I hope it gets better soon. 💙",),
     ),
+)
+MOODS: Final = tuple(
+    ((*ways, *more), answers)
+    for (ways, answers), more in zip(_MOODS, frames_people.MOODS, strict=True)
 )
 
 

@@ -1,10 +1,10 @@
 """What people tell about themselves, and how they ask for it later: as data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pocket.text import values, words
+from pocket.text import frames_told, values, words
 from pocket.text.dice import Dice
 
 NOUNS_OF_MINE: Final = words.split("""
@@ -62,7 +62,7 @@ def typed_name(dice: Dice) -> str:
     return name.lower() if dice.chance(0.2) else name
 
 
-TOLD: Final = (
+_TOLD: Final = (
     Told(
         "favourite",
         (
@@ -304,4 +304,12 @@ TOLD: Final = (
         values.city,
         _RELATIVES,
     ),
+)
+TOLD: Final = tuple(
+    replace(
+        told,
+        telling=(*told.telling, *frames_told.TELLING.get(told.topic, ())),
+        asking=(*told.asking, *frames_told.ASKING.get(told.topic, ())),
+    )
+    for told in _TOLD
 )
