@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import frames_people, phrasing
+from pocket.text import frames_people, frames_quire, phrasing
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -20,7 +20,7 @@ PYTHON: Final = (
     "print(answer.choices[0].message.content)\n```"
 )
 _Q: Final = "[quire|this server|the quire server]"
-ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+_ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         (
             "what is [quire|a quire|this quire|quire exactly|quire about|quire for]",
@@ -187,6 +187,10 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ),
         SKILLS,
     ),
+)
+ABOUT: Final = tuple(
+    ((*ways, *more), answer)
+    for (ways, answer), more in zip(_ABOUT, frames_quire.MORE, strict=True)
 )
 
 

@@ -221,7 +221,7 @@ LIST: Final = frames(
 )  # fmt: skip
 LIST_ALONE: Final = frames(
     """
-    @name [some|a few|a couple of|several] @kind{t}
+    @name [some|a few|several] @kind{t}
     [some|a few|several] @kind{t}[ please|]
     [do you know|are there|can you think of|have you got] [some|any] @kind{t}
     [what|which] {t} [do you know|come to mind|can you name|are there]

@@ -75,6 +75,9 @@ def theme(dice: Dice) -> Exchange:
     items = all_items[:count]
     shown = _NUMBERS[count - 2] if dice.chance(0.5) else str(count)
     pattern = dice.choice(LIST)
+    if dice.chance(0.12):
+        pattern, count = dice.choice(frames_words.LIST_ALONE), 3
+        items = all_items[:count]
     asked = phrasing.say(dice, pattern, ".", n=shown, t=dice.choice(names))
     return Exchange(
         asked, "\n".join(f"- {item}" for item in items), f"The user wants {count} {names[0]}."
