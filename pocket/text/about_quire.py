@@ -189,8 +189,7 @@ _ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
 )
 ABOUT: Final = tuple(
-    ((*ways, *more), answer)
-    for (ways, answer), more in zip(_ABOUT, frames_quire.MORE, strict=True)
+    ((*ways, *more), answer) for (ways, answer), more in zip(_ABOUT, frames_quire.MORE, strict=True)
 )
 
 

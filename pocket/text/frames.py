@@ -3,7 +3,7 @@
 import re
 
 
-def frames(text: str, **parts: str) -> tuple[str, ...]:
+def frames(text: str, /, **parts: str) -> tuple[str, ...]:
     """The patterns of a text, one a line; `@part` stands for one of the named parts."""
     filled = re.sub(r"@(\w+)", lambda found: f"[{parts[found[1]]}]", text)
     return tuple(line.strip() for line in filled.splitlines() if line.strip())

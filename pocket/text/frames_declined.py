@@ -73,7 +73,6 @@ MORE: Final = frames(
     what [helps|is good|should i take|can i do|is the cure] [against|for|with] a @ill
     [my|our] [son|daughter|dog|cat|wife|baby|father] has a @ill[,|.] [what now|what do i do|is that bad|help]
     [is|how serious is|how long lasts] a @ill[ dangerous| contagious| bad|]
-    [how|where] [do|can|should] i [get|apply for|renew|extend|request|cancel] a @paper[ in {c}| for {c}| quickly|]
     [which|what] [papers|documents|forms|steps] [do i need|are needed] for a @paper
     do i need a @paper [to|for] [travel to {c}|work in {c}|visit {c}|{c}|live in {c}]
     [can i|am i able to|may i] get a @paper [without a job|in {c}|as a student|online]
@@ -83,13 +82,11 @@ MORE: Final = frames(
     @tell [about|the history of|the story of|the causes of] {w}
     @tell [how|why] {w} [works|work|happens|happened|is|matters|began|ended]
     @tell why @why
-    why @why
     why exactly @why
     [so|hey|mom asks][,|] why @why
     how [come|is it that] [the sky is blue|cats purr|we dream|leaves fall|the sea is salty|birds migrate|ice floats]
     [what's|what is|what are|tell me|any|show me|read me] @news
     [did|do] you [hear|see|read|know|follow] @news
-    @tell @news
     [science|physics|chemistry|biology|history|geography|law|economics] [question|homework|test][:|,] [what is|explain|define|describe] {w}
     [define|outline|analyse|analyze|evaluate|interpret|illustrate|justify] {w}[ for me| briefly| in depth|]
     [the|a] [definition|meaning|theory|history|discovery|origin|formula|proof|biography] of {w}
@@ -98,7 +95,6 @@ MORE: Final = frames(
     [are you|do you feel|were you ever] [for or against|in favour of|worried about|interested in] {w}
     [what|which] [will|would|could] happen [if|when|after] {w} [disappears|ends|wins|breaks|grows]
     {w}[,|:| -] [explain|how does it work|tell me everything|good or bad|pros and cons|a short summary|what is it]
-    {w}?
     [difference|differences|the difference] between {w} and {w}
     {w} [vs|versus|or|compared to] {w}[, which is better|, what should i choose|]
     [pros and cons|advantages|dangers|risks|benefits|examples|types|symptoms] of {w}
@@ -137,7 +133,6 @@ MORE: Final = frames(
     [open|close|read|delete|save|print|send|download|upload] [the|my|this] [file|mail|door|window|picture|document|calendar]
     [extract|classify|rewrite|paraphrase|correct|analyse] [this|the following][:| text:| sentence:] {e} {e} {e} {e}
     [i am|i'm] [writing|doing|preparing] [a|my] [thesis|homework|report|test|talk] [on|about] {w}[,|.] [help|what should i write|any ideas|where do i start]
-    [what|which] [medicine|pill|vitamin|diet|exercise|sport|tea] [is best|helps|should i take] [for|against] [a @ill|{w}|my back|sleep|stress]
     [meaning|the meaning|purpose|the sense] of [life|love|{w}|the universe|dreams]
     [do|did|can|will] [aliens|ghosts|robots|dinosaurs|{n}s|gods|angels] [exist|talk|rule the world|come back|feel pain]
     """,

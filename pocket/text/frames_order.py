@@ -18,7 +18,6 @@ IS_MORE: Final = frames(
     @tell [if|whether] {a} is @more than {b}
     @tell [if|whether] {a} [exceeds|beats|is above|is over|tops] {b}
     {a} [exceeds|tops|outranks|beats] {b}, @check
-    does {a} [exceed|top|outweigh|outrank|surpass] {b}
     [true or false|yes or no|right or wrong|fact or fiction][:|,] {a} is @more than {b}
     [true or false|yes or no|right or wrong][:|,] {a} [>|exceeds|is above] {b}
     compared [to|with] {b}, is {a} @more
@@ -31,7 +30,6 @@ IS_MORE: Final = frames(
     our team has {a} points, theirs {b}, are we ahead
     {a} @things against {b} @things: is the first [pile|heap|number] @more
     are {a} @things more than {b} @things
-    [is it|would it be] [true|correct|right|fair to say] that {a} is @more than {b}
     {a} is @more than {b} - [yes|true|right|correct]
     {a} more than {b}
     {a} bigger then {b}
@@ -71,7 +69,6 @@ IS_LESS: Final = frames(
     i have {a} @things, my [sister|friend|dad] has {b}. do i have [less|fewer]
     we scored {a} and they scored {b}. did we lose
     are {a} @things [fewer|less] than {b} @things
-    [is it|would it be] [true|correct|right|fair to say] that {a} is @less than {b}
     {a} is @less than {b} - [yes|true|right|correct]
     {a} less than {b}
     {a} smaller then {b}
@@ -104,15 +101,15 @@ _MOST: Final = "biggest|largest|greatest|highest|bigger|larger|greater|higher|ma
 _LEAST: Final = "smallest|lowest|least|smaller|lower|littlest|minimum|min"
 _PICK: Final = "pick|choose|find|take|pick out|select|show|return|spot|point out|mark|circle|get"
 _ONE: Final = "one|number|value|figure|of them|of these|of the lot"
-_THESE: Final = "these|these numbers|the following|this list|this set|my numbers|that list|the bunch"
+_THESE: Final = (
+    "these|these numbers|the following|this list|this set|my numbers|that list|the bunch"
+)
 
 
 def _which(word: str, extremes: str) -> str:
     return f"""
-    @pick the {word} @one: {{l}}
     @pick me the {word} @one from {{l}}
     [from|out of|among|of|between] {{l}}[,|] @pick the {word}[ @one|]
-    [from|out of|among|of|between] {{l}}[,|] [which|what] [is|would be] the {word}[ @one|]
     the {word} @one [in|of|from] @these: {{l}}
     what's the {word} [in|of|out of|from] @these: {{l}}
     which of @these is [the |]{word}: {{l}}
@@ -120,8 +117,6 @@ def _which(word: str, extremes: str) -> str:
     {{l}}, @pick the {word}[ @one|]
     {{l}}. the {word}
     {{l}}: {word}
-    {word}: {{l}}
-    {word} of {{l}}
     {word} number in {{l}}
     i [am looking for|search|would like|need to know] the {word} @one [of|in|among] {{l}}
     my numbers are {{l}}. [which is|what is|show|tell me] the {word}
@@ -217,9 +212,7 @@ STORY_LEAST: Final = frames(
     there are {a} {i} here and {b} there. where are [less|fewer]
     """,
 )  # fmt: skip
-_SORT: Final = (
-    "sort|order|arrange|rank|put in order|sequence|organize|organise|line up|reorder|tidy up|sort out"
-)
+_SORT: Final = "sort|order|arrange|rank|put in order|sequence|organize|organise|line up|reorder|tidy up|sort out"
 _UP: Final = (
     "ascending|upwards|going up|rising|growing|increasing|asc|smallest first|lowest first"
     "|starting with the smallest|beginning with the lowest|small to big|low to high|least to most"
@@ -237,7 +230,9 @@ _DOWN: Final = (
     "|in falling order|in reverse order|biggest on the left|from larger to smaller|reversed"
     "|backwards by size|top to bottom by size"
 )
-_NUMS: Final = "these|these numbers|my numbers|the following|those|this list|the list|numbers|the numbers"
+_NUMS: Final = (
+    "these|these numbers|my numbers|the following|those|this list|the list|numbers|the numbers"
+)
 
 
 def _ordered(way: str) -> str:
@@ -247,10 +242,8 @@ def _ordered(way: str) -> str:
     @sort @nums: {{l}}, {way}
     @sort @nums {way}: {{l}}
     @sort {way}, {{l}}
-    {way}[,|:] {{l}}
     {way}, [please|pls|now] @sort {{l}}
     {way} i [want|need|would like|prefer] {{l}}
-    {way} please: {{l}}
     {{l}}. @sort them {way}
     {{l}} - {way}[ please|]
     {{l}}, [now|but|and|all] {way}
@@ -277,7 +270,6 @@ SORT_UP: Final = frames(
     @sort {l}
     @sort @nums {l}
     @sort @nums: {l}
-    @sort: {l}
     {l} @sort
     {l} - @sort [them|it|please|pls]
     {l}. [please |now |can you |]@sort [them|these|it]
@@ -288,7 +280,6 @@ SORT_UP: Final = frames(
     in [order|the right order|the correct order] please: {l}
     [how do i|help me|i need to|i have to] @sort {l}
     sorted, [what is|what are|how is] {l}
-    sorted([{l}])
     sort({l})
     [from|out of] {l} make [a sorted list|an ordered list|a list in order]
     make a [sorted|ordered] list of {l}

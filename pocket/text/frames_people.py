@@ -4,28 +4,22 @@ from typing import Final
 
 from pocket.text.frames import frames
 
-_HI: Final = "hi|hello|hey|hiya|heya|howdy|good day|good morning|good evening|good afternoon|yo|hullo"
+_HI: Final = (
+    "hi|hello|hey|hiya|heya|howdy|good day|good morning|good evening|good afternoon|yo|hullo"
+)
 _NAME: Final = "my name|the name|my first name|my given name|my nickname|my username|my handle"
 _SAYS: Final = "is|would be|happens to be|has always been|, since birth,  is|: |=|- "
 GREETING: Final = frames(
     """
-    @hi to [you|you all|everyone|pocket|the little model|whoever reads this]
     @hi, [i just arrived|i'm new here|first time here|i just found this page|here i am again]
     @hi, [it's me again|me again|long time no see|i'm back|back again|remember us]
     @hi [again|once more|dear pocket|dear model|dear bot|sunshine|stranger|neighbour|old friend]
     @hi, [let's talk|shall we talk|can we chat|want to chat|i want to chat|let's chat a bit]
-    @hi, [anyone home|anybody home|are you awake|you there|is this thing on|testing|do you hear me]
     [knock knock|ping|testing testing|test|is this on|anybody home|you there|are you awake]
-    [a very |]good [morning|evening|afternoon] to you[ too| sir| my dear|]
-    [morning|mornin|evening|afternoon][ all| pocket| everyone| mate| folks|]
-    [hola|salut|bonjour|ciao a tutti|servus|moin|aloha|namaste|ahoy|g'day|sup|wassup|oi|hei|hej]
-    [top of the morning|well hello|why hello|oh hello|oh hi|ah hello][ there| to you|]
     [just |][saying|wanted to say|came to say|dropping in to say|popping in to say] [hi|hello]
     [may i|let me|can i|i'd like to] [say hello|greet you|wish you a good morning]
     [greetings|salutations|warm greetings][ from [me|us|far away|the team|my desk]|, machine|]
     [nice|good|lovely|great] to [see|meet|find] you[ here| again| at last|]
-    @hi @hi
-    [hihi|hello hello|heyyy|hellooo there|hai|ello|hallo there|hey hey hey]
     """,
     hi=_HI,
 )  # fmt: skip
@@ -38,7 +32,6 @@ HOW_ARE_YOU: Final = frames(
     how's [it hanging|tricks|everything|your day|your morning|things|by you|the world treating you]
     [hope|i hope|trust] you are [well|fine|doing well|ok|good]
     [are|is] you [feeling|doing] [ok|well|alright|good|fine][ today|]
-    [you|u] [good|ok|alright|well|doing fine]
     [tell me|say|may i ask|let me ask], how [are you|do you feel|is it going]
     [what about you|and how are you|and you, how are you]
     [everything|all] [alright|well|okay|in order] [over there|with you|at your end]
@@ -70,7 +63,6 @@ THANKS: Final = frames(
     [works|got it|understood|makes sense], [thanks|thank you|thx]
     [please accept|i send you|here are] my [thanks|best thanks|warmest thanks]
     couldn't have done it without you
-    [thanks|thank you] [a bunch|a heap|ever so much|from my heart|again|once more|in advance|all the same]
     """,
 )  # fmt: skip
 GOODBYE: Final = frames(
@@ -85,7 +77,6 @@ GOODBYE: Final = frames(
     [time|it's time] for [bed|me to go|me to leave|dinner], [bye|see you|goodbye]
     [adios|au revoir|auf wiedersehen|tschuss|arrivederci|sayonara|hasta la vista|adieu|cheerio|toodles]
     [take care|stay well|be well|be good|all the best|so long][ and goodbye| my friend| until then| little one|]
-    [bye|goodbye|bye bye|farewell] [for now|then|and thanks|until tomorrow|until next time|dear pocket|friend|everyone]
     [it was|it has been] [nice|fun|good|lovely] [talking|chatting|to talk|to chat] [to|with] you[, bye|, goodbye|]
     [closing|i am closing|i will close] [the window|the tab|this page|my laptop] now[, bye|]
     [peace|peace out|laters|later gator|cya|ttyl|g2g|gtg|brb|tata|ta ta|bye-bye|byee|byeee]
@@ -148,14 +139,7 @@ MOODS: Final = (GREETING, HOW_ARE_YOU, THANKS, GOODBYE, GOOD_MOOD, BAD_MOOD)
 
 INTRODUCING: Final = frames(
     """
-    @name @says {x}
-    {x} is @name
-    {x}'s @name
-    {x} - [that's me|that is me|that's my name|this is my name|so they call me|my name]
-    {x}, [that's me|that is me|that's my name|thats me|that would be me|this is my name|my name]
     [that's|that is|it is|its] {x}, [me|my name|your new friend|by the way|the one and only]
-    {x}[,|.] [pleased to meet you|nice to meet you|at your service|hello|hi there|here|how do you do]
-    {x} [here|speaking|on the line|is typing|says hi|says hello|greets you|wants to chat|is my name]
     @hi, {x} here
     @hi, {x} [is my name|speaking|is the name|they call me|is what people call me]
     @hi @hi, [i'm|i am|im] {x}
@@ -166,26 +150,20 @@ INTRODUCING: Final = frames(
     i['m|m| am] {x}[, but| and] [i am new|i just wanted to say hi|i come in peace|i like robots]
     [so |well |ok |]i['m|m| am] {x}, [just so you know|by the way|fyi|in case you wonder|if you want to know]
     [just so you know|by the way|fyi|in case you wonder|before we start|first of all], [i'm|i am|my name is|my name's] {x}
-    [everyone|everybody|my mom|my mum|my dad|my teacher|my wife|mother] [calls|named|call] me {x}
     [you're|you are] [talking|speaking|chatting] [to|with] {x}
     [this|here] [is|writes|speaks] {x}[ from {c}| speaking| writing|]
     [allow me to|let me|may i|i'd like to|i want to] introduce [myself|me][:|,|.] [i am |i'm |my name is |]{x}
-    [i go|going] by [the name of |the name |]{x}
     [i answer|i listen|i respond] to [the name |]{x}
     [please |you can |you could |feel free to |kindly ]call me {x}[, please|, everyone does|, if you like|]
-    [name|first name|user|username|who|me]: {x}
     [my parents|they] [chose|gave me] the name {x}[ for me|]
-    the name[ is|'s|:] {x}[, just {x}|]
     [a pleasure|nice|good|great] to meet you[!|,|.] [i'm|i am|my name is|name's] {x}
     [meet|say hello to|greet|welcome] {x}[, that's me|, your new friend|, your new user]
     [it's|it is|its] [me, |me ]{x}
-    my name, [by the way, |as you may know, |]is {x}
     what i'm called is {x}
     [in case you ask|if you ask], [my name is|i am] {x}
     i [was baptized|was christened|got the name|carry the name|have the name|bear the name] {x}
     [you may|you should|please|do] [remember|note|know] [me as|that i am|that my name is] {x}
     your [user|visitor|guest|friend] [is called|is|is named] {x}
-    {x} [from {c}|from {c} here|, a visitor from {c}]
     """,
     name=_NAME, says=_SAYS, hi=_HI,
 )  # fmt: skip
@@ -216,7 +194,6 @@ WHO_AM_I: Final = frames(
     [can|could] you still [say|tell|recall|remember] [my name|who i am|what i'm called]
     [do you|did you|can you] [happen to |][recall|remember|keep in mind] [who i am|who you are talking to|what i told you my name was|how i introduced myself]
     [i wonder|i'd like to know|let me see|let's see|i am curious] [if|whether] you [know|remember|still know|recall|kept|forgot] [my name|who i am]
-    [who|whom] [do you think i am|do i claim to be|have i said i am|did i introduce myself as|am i again|was i again]
     [what|how] [was|is] [my name|i called|my own name] [again|once more|now|in your memory|according to you]
     [your|the] [user's|visitor's|human's|guest's] name [is|was|please]
     [the name of|how is] [your user|the person you talk to|your visitor|the human here|the one typing][ called|]
@@ -241,6 +218,5 @@ WHO_AM_I: Final = frames(
     [what|who] [am i|was i] to be called
     [under|by] [what|which] name do you know me
     [name|address] [me|this user|your visitor][ please|]
-    [mine|my own name|and mine]
     """,
 )  # fmt: skip

@@ -137,7 +137,6 @@ IDENTITY: Final = _frames(
     you [are|'re] [who|called what|named what|...]
     [who|what|whom] [do i|have i] [talk to|the pleasure with|have in front of me|speak with|got here]
     [who|what] [is|'s] [this|there|answering|typing|on the line|speaking|replying][ please|]
-    [your|ur] name[ please| is|, please|]
     [got|have you|do you have] a name[, little one|, bot|, robot|]
     [which|what] [model|llm|chatbot|ai|assistant|bot] [is answering|do i talk to|runs here|am i using|sits there|have i got]
     [how|what] [shall|can|do|may] i [call|name|address] you

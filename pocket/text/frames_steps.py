@@ -217,8 +217,6 @@ COUNT_BY: Final = frames(
 _NEED: Final = "i need|i want|give me|show me|tell me|i'd like|let me have|i am after"
 CONVERT: Final = frames(
     """
-    {n} {u}? [in|as|how many] {v}
-    {n} {u}? @need {v}
     {n} {u} - {v}
     {n} {u} -> {v}
     {n} {u} => {v}
@@ -228,28 +226,21 @@ CONVERT: Final = frames(
     {n} {u} [is|makes|gives|equals|are|comes to] [what|how much] in {v}
     {n} {u} [expressed|written|given|measured|shown|said] [in|as] {v}
     {n} {u} converted [to|into] {v}
-    {n} {u}, but [in|as] {v}
     {n} {u}, [make|turn|change] [it|that|this] [to|into] {v}
     {n} {u}, @need [it|that|this] in {v}
-    {n} {u}: [what's that in|how many] {v}
     {n} {u} [corresponds|amounts|adds up] to how many {v}
     {v} for {n} {u}
     {v} from {n} {u}
-    {v} in {n} {u}
     {v} please: {n} {u}
     {v}? {n} {u}
     how many {v} make [up |]{n} {u}
-    how many {v} [go into|fill|add up to|equal|would be|do you get from|do i get for] {n} {u}
     how many {v} [are|is] in {n} {u}
     how many {v} do {n} {u} [make|have|contain|give|come to]
     how many {v} for {n} {u}
     how many {v} = {n} {u}
     how much is {n} {u} when [measured|written|given] in {v}
     how much would {n} {u} be in {v}
-    [express|give|put|state|rewrite|show|say|compute|calculate] {n} {u} [in|as] {v}
-    [turn|make|switch|transform|bring] {n} {u} into {v}
     [can|could|would|will] you [express|give|put|show|say] {n} {u} in {v}
-    @need {n} {u} [in|as] {v}
     @need the {v} [in|for|of] {n} {u}
     @need to [know|convert|change] {n} {u} [in|to|into] {v}
     [in|as] {v} {n} {u} [is|are|makes|would be] [what|how much]

@@ -41,7 +41,6 @@ ASKING: Final = {
         my {t} is called
         my {t} - [name|which name|who]
         the name of my {t}[ @back|]
-        [what|how] do [i|we] call my {t}
         i have a {t}, [what's the name|do you remember the name|called what]
         [you|u] [know|remember] my {t}'s name, [right|don't you|do you]
         [say|write|type] [hello to my {t}, what's the name|my {t}'s name]
@@ -51,7 +50,6 @@ ASKING: Final = {
     "secret": _frames(
         """
         @tell [what|which] [my|the] {t} [is|was]
-        @tell [the|my] {t}
         what was [the|my] {t} @back
         [my|the] {t} @back
         [my|the] {t}, [which was it|what is it|do you know it|say it|i need it]
@@ -92,7 +90,6 @@ ASKING: Final = {
     "job": _frames(
         """
         @tell [what my job is|what i work as|my job|my profession|what i do for a living]
-        what do i do [for a living|for work|for money|as a job|every day at work]
         [what|which] [job|work|profession] did i [mention|say i have|tell you]
         my [job|profession|work|trade] @back
         i work as [what|]
@@ -133,7 +130,6 @@ ASKING: Final = {
         [give|hand|read|say] [me |]the {t} [back|you kept|you have|i left with you|of before]
         [time to|now|please] [recall|repeat|say|give back] the {t}
         did you [keep|note|save|remember] the {t}[? what is it|, say it|]
-        the {t} was
         """
     ),
     "anything": _frames(

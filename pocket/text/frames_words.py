@@ -11,12 +11,9 @@ _TELL: Final = (
 )
 OPPOSITE: Final = frames(
     """
-    @tell [what is |]the @opp [of|to|for] {x}
     @tell [a|the] word [that means|meaning] the @opp of {x}
     {x}? [the |]@opp[ please|]
-    {x} - @opp
     {x} -> @opp
-    {x} [vs|vs.|versus|or|/|<->] [what|?|_]
     {x} [but|only|just] the other way [round|around]
     {x}, the other way [round|around]
     {x}[,|:] turned [around|upside down|into its @opp]
@@ -27,11 +24,9 @@ OPPOSITE: Final = frames(
     [up|day|big] is to [down|night|small] [as|like|what] {x} is to [what|...|]
     if hot [goes with|is paired with] cold, [what goes with {x}|{x} goes with|then {x} goes with]
     if the @opp of up is down, [what is|then] the @opp of {x}[ is|]
-    i say {x}, you say
     i say {x} and you say the @opp
     when i say {x}, you [say|answer|reply] [what|the @opp]
     [i'm|i am|it is|he is|she is|we are] [not|never|no longer] {x}[,| but|, but]
-    not {x} but
     not {x}[,| -] rather
     it is not {x}, it is
     it's anything but {x}, it is
@@ -39,11 +34,9 @@ OPPOSITE: Final = frames(
     [far from|anything but|the very @opp of|in no way] {x}[ is|, so|]
     [stop being|don't say] {x}, [be|say] the @opp
     what [should|do|can|would] i [say|write|use] for the @opp of {x}
-    what do you [call|name] [the @opp of {x}|something that is not {x}]
     what [word |]means the @opp of {x}
     which word [would undo|undoes|cancels|contradicts|is against|stands against] {x}
     [which|what] is [contrary|opposed|in contrast] to {x}
-    [how|what] do you [say|call] [the @opp of |not ]{x}[ in one word|]
     [how would you|can you] [turn|flip|reverse|invert|negate] [the word |]{x}[ around|]
     [flip|reverse|invert|negate] [the word |]{x}
     @opp[:| -| for|] {x}
@@ -75,12 +68,9 @@ _RHYMES: Final = (
 )
 RHYME: Final = frames(
     """
-    @tell @rhymes [with|for|to] {x}
     @tell [what|which word] rhymes with {x}
     {x}? [rhyme|rhymes|a rhyme|what rhymes]
-    {x} - @rhymes
     {x} needs a [rhyme|rhyming partner|partner that rhymes]
-    {x} [rhymes|does rhyme|would rhyme] with [what|which word|...|]
     {x}, [what rhymes|which words rhyme|who rhymes|give me a rhyme|find a rhyme|rhymes please]
     with {x} [rhymes|what rhymes|which word rhymes|rhyme]
     with {x}, [find|give me|name|make] @rhymes
@@ -102,9 +92,7 @@ RHYME: Final = frames(
     what could i rhyme [with|on] {x}
     [how|with what] [do|can|would|could] [i|you|one|we] rhyme {x}
     [what|which] [word |words |]could [follow|match|go with] {x} in a rhyme
-    [what|which] [words|word|endings] sound[s|] [the same as|similar to|alike|like] {x} at the end
     [what|which] [words|word] end[s|] [like|the same way as|with the sound of] {x}
-    words [with the same ending as|with the same sound as|ending like|that sound like|that end like] {x}
     [two|some|a few|a couple of|two or three] [words|rhymes] [that rhyme with|for|rhyming with] {x}
     [two|some|a few] rhymes on {x}
     sounds like {x}
@@ -126,7 +114,6 @@ DO_RHYME: Final = frames(
     """
     [can|could] [you tell|you say] [if|whether] {x} [and|rhymes with] {y}[ rhyme|]
     [i wonder|tell me|say|check] [if|whether] {x} [and|rhymes with] {y}[ rhyme|]
-    {x} [and|with|/|-|to] {y}[,|:|-] [does it rhyme|do they rhyme|a rhyme|rhyme or not|is that a rhyme]
     {x}, {y}[:|,| -] [rhyme|do they rhyme|rhyming|yes or no]
     {x} and {y} rhyme, [don't they|do they not|correct|is that right|i think]
     [is it|would it be] [true|correct|right] that {x} rhymes with {y}
@@ -150,7 +137,6 @@ MIXING: Final = frames(
     """
     if [one|a painter|my kid|somebody|we] [mixes|mix|stirs|adds|combines] {a} [and|with|into] {b}, [what comes out|what is it|which colo[u|]r is that|what do we see]
     [what|which colo[u|]r|which one] [happens|results|is made|is created|appears|turns up] [when|if] {a} [meets|joins|is mixed with|is added to] {b}
-    [add|adding|mixing|blend|combine|put] {a} [to|with|and|into|on] {b}[ together|][,| -|:] [what colo[u|]r|which colo[u|]r|result|makes|gives|what do i get]
     {a} with {b}[ is| makes| gives| makes what|]
     {a} + {b}
     {a} and {b}[ mixed| together| blended| combined|][,|:] [what colo[u|]r|which colo[u|]r|makes|gives|that is]
@@ -169,9 +155,7 @@ COLOUR: Final = frames(
     [what|which] [crayon|paint|pencil|colo[u|]r] [do i need|should i take|do i use|is right] for {t}
     [tell me|i wonder|do you know|guess|say|i forgot] [what|which] colo[u|]r {t} [is|has|comes in]
     [name|give me|say|write] the colo[u|]r of {t}
-    colo[u|]r of {t}
     colo[u|]r[:| -] {t}
-    {t}[?|:|,| -] [its colo[u|]r|colo[u|]r|the colo[u|]r|what colo[u|]r is it]
     {t} [comes|is seen|is usually|is mostly|is normally] in [what|which] colo[u|]r
     [usually|mostly|normally|in general|most often], [what|which] colo[u|]r is {t}
     [what|which] colo[u|]r [does|would|will] {t} [have|show|come in|usually have]
@@ -189,25 +173,19 @@ _NAME: Final = (
 _KIND: Final = "|different |nice |common |good |famous |random |typical |well-known |"
 LIST: Final = frames(
     """
-    @name {n} @kind{t}
     @name {n} [kinds|types|sorts|examples] of {t}
     @name {t}[,|:|;| -] {n}[ please| will do| is enough| of them| in total|]
     {n} @kind{t}[,|:] [please|go|quick|now|can you]
     {n} [examples|kinds|types|sorts] of {t}
-    {t}, {n} of them
     {t}, but [only|just|no more than] {n}
     {t}? {n}[ please|]
     {t} x {n}
     {t} - @name {n}
     [a|make a|write a|i need a|can i have a] list[:|,| of|] {n} {t}
     [a|the] list [with|of|containing] [exactly |]{n} @kind{t}[ on it| please|]
-    [can|could|may] i [have|get|see|hear] {n} @kind{t}
-    [can|could|would|will] you [please |]@name {n} @kind{t}
-    [which|what] {n} {t} [come to mind|can you name|do you know|would you pick|are there|should i learn]
     [what are|which are|what would be] {n} [examples of |of the |]{t}
     i [am learning about|am studying|like|draw|collect] {t}[,|.] @name {n}[ of them|]
     [for|in] [my|a|our] [game|quiz|homework|class|story|shopping list|project][,|] [i need |@name ]{n} @kind{t}
-    [quick|quickly|fast][,|:] {n} {t}
     [do you know|are there|can you think of|have you got|any idea of] {n} @kind{t}
     [how about|what about|let's have|let's hear|now] {n} {t}
     [my teacher|my kid|the quiz] [wants|asks for|needs] {n} @kind{t}
@@ -235,13 +213,10 @@ JOKE: Final = frames(
     """
     [i'm|i am|we are] [bored|sad|in need of a laugh|in the mood for a joke|ready for a joke][,|.] [tell me a joke|a joke please|make me laugh|joke|entertain me with a joke]
     [entertain|amuse|cheer|humo[u|]r] [me|us][ up|][ with a joke| a little| please|]
-    [make|get] [me|us|my friend|my kid] [laugh|giggle|grin|chuckle|smile][ please| today|]
-    [got|know|have|heard] [a|any|some] [good |new |clean |kids |dad |]joke[s|][ for me| for kids| to tell|]
     [a|one|any|your favo[u|]rite|the best] [good |clean |short |dad |silly |quick |]joke[,| please| for kids| would be nice|]
     [let's|let us] [have|hear] [a|your best|some] [joke|jokes]
     [can|could|may|might] [i|we] [have|hear|get] [a|one|some] [funny |good |]joke[s|]
     [how about|what about|time for|ready for|in the mood for] [a|one|some] [joke|jokes|something funny]
-    [i|we|my kid|my friend] [need|needs|want|wants|love|would love|could use] [a|to hear a|one good|some] [laugh|joke|jokes|funny joke]
     joke[s|], [please|pls|now|quick|go]
     [say|tell me|do you know] something [to make me laugh|hilarious|ridiculous|that makes me laugh|to smile about]
     [are you able to|do you know how to|would you mind to|please] [tell|make|crack] [a |me a |]joke[s|]
@@ -253,13 +228,11 @@ JOKE: Final = frames(
 )  # fmt: skip
 ANOTHER: Final = frames(
     """
-    [haha|lol|lmao|rofl|hehe|hihi|xd|that was good|i laughed|not bad|meh|i know that one|heard it before], [another|one more|next|again|more|a new one|tell me another|do you have more]
     [and |now |ok |]the next[ one|]
     [can|could|may] i [have|hear|get] [another|one more|a second|the next][ one|]
     [do|tell|give|say|crack|hit me with] [another|one more|me another|me one more]
     [any|got|have you] [more|others|other ones|another|other jokes][ like that| of those|]
     [i want|i need|i'd like|let me hear|let's hear] [another|more|one more|the next one|a different one]
-    [encore|again|again please|moar|more more|more please|one more time|keep them coming|don't stop]
     [you have|there must be|surely there are] [more|others|another]
     [that one|this one|it] was [old|bad|great|not funny|too short|lame], [another|try again|a better one|next|one more]
     [second|third|next] joke
