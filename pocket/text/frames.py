@@ -6,4 +6,4 @@ import re
 def frames(text: str, /, **parts: str) -> tuple[str, ...]:
     """The patterns of a text, one a line; `@part` stands for one of the named parts."""
     filled = re.sub(r"@(\w+)", lambda found: f"[{parts[found[1]]}]", text)
-    return tuple(line.strip() for line in filled.splitlines() if line.strip())
+    return tuple(" ".join(line.split()) for line in filled.splitlines() if line.strip())

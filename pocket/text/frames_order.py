@@ -190,7 +190,8 @@ STORY_MOST: Final = frames(
     one [box|bag|shelf] holds {a} {i}, the other {b}. which [holds|has] more
     {p} is {a} and {q} is {b}. who is older
     {p} scored {a}, {q} scored {b}. who won
-    [my left pocket|the red bag|box one] has {a} {i}, [my right pocket|the blue bag|box two] has {b}. where are more
+    [my left pocket|the red bag|box one] has {a} {i}, [my right pocket|the blue bag|box two] has \
+      {b}. where are more
     {p} [gave|sold|bought|baked|read|picked] {a} {i} and {q} {b}, who did more
     there are {a} {i} here and {b} there. where are there more
     {p} counted {a} {i}. {q} counted {b}. [the bigger number is|what is the larger number]
@@ -212,7 +213,10 @@ STORY_LEAST: Final = frames(
     there are {a} {i} here and {b} there. where are [less|fewer]
     """,
 )  # fmt: skip
-_SORT: Final = "sort|order|arrange|rank|put in order|sequence|organize|organise|line up|reorder|tidy up|sort out"
+_SORT: Final = (
+    "sort|order|arrange|rank|put in order|sequence|organize|organise|line up|reorder|tidy up"
+    "|sort out"
+)
 _UP: Final = (
     "ascending|upwards|going up|rising|growing|increasing|asc|smallest first|lowest first"
     "|starting with the smallest|beginning with the lowest|small to big|low to high|least to most"
@@ -275,7 +279,8 @@ SORT_UP: Final = frames(
     {l}. [please |now |can you |]@sort [them|these|it]
     [my|the] [scores|grades|numbers|ages|prices] are {l}, [please |]@sort them
     these are mixed up: {l}. [fix the order|what is the right order|put them right]
-    {l} are [mixed up|out of order|in a mess|all over the place], [fix that|help|put them right|sort it]
+    {l} are [mixed up|out of order|in a mess|all over the place], [fix that|help|put them \
+      right|sort it]
     what is the [right|correct|proper|natural] order of {l}
     in [order|the right order|the correct order] please: {l}
     [how do i|help me|i need to|i have to] @sort {l}

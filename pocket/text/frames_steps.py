@@ -74,7 +74,8 @@ COUNT: Final = frames(
     """
     @please count [from |]{a} [to|up to|until|till|through] {b}
     @please [go|step|run|walk] from {a} [up |]to {b}
-    @please [say|write|list|type|recite] [every number|all numbers|each number|the numbers] from {a} [to|through|until] {b}
+    @please [say|write|list|type|recite] [every number|all numbers|each number|the numbers] from \
+      {a} [to|through|until] {b}
     [from|starting at|starting with|beginning at] {a}[,|] [up |all the way |]to {b}[ please|]
     [starting|beginning] at {a}, [go|count|continue|keep counting] [until|till|up to] {b}
     count, [start|starting|beginning] [at|with|from] {a}, [stop|stopping|ending|end] at {b}

@@ -125,7 +125,8 @@ ASKING: Final = {
         the {t} @back
         the {t}, [which was it|what was it|do you have it|please|say it]
         [so|and|hey|ok], [the {t}|what was the {t}|which {t}]
-        [what|which] {t} [are you keeping|is in your memory|do you have for me|did i leave with you|was yours to keep]
+        [what|which] {t} [are you keeping|is in your memory|do you have for me|did i leave with \
+          you|was yours to keep]
         i [need|want|forgot|can't recall] the {t}[ now| @back|]
         [give|hand|read|say] [me |]the {t} [back|you kept|you have|i left with you|of before]
         [time to|now|please] [recall|repeat|say|give back] the {t}
@@ -137,7 +138,8 @@ ASKING: Final = {
         @tell what [i told you|you should keep|i asked you to remember|you have noted|it was]
         what was it @back
         [so|and|hey|ok], [what was it|what did i tell you|what do you remember|what should you know]
-        what [is in your memory|are you keeping|do you have for me|did i leave with you|was i asking you to keep]
+        what [is in your memory|are you keeping|do you have for me|did i leave with you|was i \
+          asking you to keep]
         [give|hand|read|say] [me |]it back
         [time to|now] [recall|repeat|say] it
         [the thing|what] i told you to [keep|remember], what was it

@@ -4,12 +4,27 @@ from typing import Final
 
 from pocket.text.frames import frames
 
-_SUBJECT: Final = "subject|the subject|subject line|the subject line|subject is|the subject is|titled|headed|heading|topic|with subject|re"
-_TEXT: Final = "text|the text|body|the body|message|the message|body is|the text is|message is|content|it says|it reads|saying|it should say"
-_MAIL: Final = "email|e-mail|mail|message|send an email to|write an email to|send a mail to|write to|drop a line to|shoot a mail to|compose a mail to"
-_BOOK: Final = "book|reserve|get|get us|book us|reserve me|i need|i want|we need|we want|i'd like|please book|can you book|could you reserve"
+_SUBJECT: Final = (
+    "subject|the subject|subject line|the subject line|subject is|the subject is|titled"
+    "|headed|heading|topic|with subject|re"
+)
+_TEXT: Final = (
+    "text|the text|body|the body|message|the message|body is|the text is|message is|content"
+    "|it says|it reads|saying|it should say"
+)
+_MAIL: Final = (
+    "email|e-mail|mail|message|send an email to|write an email to|send a mail to|write to"
+    "|drop a line to|shoot a mail to|compose a mail to"
+)
+_BOOK: Final = (
+    "book|reserve|get|get us|book us|reserve me|i need|i want|we need|we want|i'd like"
+    "|please book|can you book|could you reserve"
+)
 _OF_US: Final = "people|of us|guests|persons|diners|folks|"
-_PLAY: Final = "play|put on|start|i want to hear|let me hear|let's hear|i'd like to listen to|i feel like hearing|turn on|spin|queue|stream"
+_PLAY: Final = (
+    "play|put on|start|i want to hear|let me hear|let's hear|i'd like to listen to"
+    "|i feel like hearing|turn on|spin|queue|stream"
+)
 
 
 def _frames(text: str) -> tuple[str, ...]:
@@ -60,7 +75,8 @@ SONG: Final = _frames(
     "{a}" by {b}[, please|, play it|, play that|]
     "{a}"[,|] {b}[ please|]
     "{a}", it's by {b}[, play it|]
-    [the song|my favorite song|the track|the tune] is "{a}"[,|] [the artist|the singer|artist] is {b}
+    [the song|my favorite song|the track|the tune] is "{a}"[,|] [the artist|the singer|artist] is \
+      {b}
     [the artist|the singer|artist] is {b}[,|] [the song|song|the track] is "{a}"
     [i love|i like|i'm in the mood for] {b}[,|.] @play "{a}"
     there is a song by {b} called "{a}"[, play it|]
@@ -95,18 +111,23 @@ PAINT: Final = _frames(
 ASKING: Final = {
     "get_weather": _frames(
         """
-        [tell me|i'd like to know|do you know|check|look up] [if it rains|whether it is cold|how warm it is|the weather|the forecast] in {a}
-        [what should i wear|shall i bring an umbrella|is it beach weather|can i ride my bike|do people need coats] in {a}
+        [tell me|i'd like to know|do you know|check|look up] [if it rains|whether it is cold|how \
+          warm it is|the weather|the forecast] in {a}
+        [what should i wear|shall i bring an umbrella|is it beach weather|can i ride my bike|do \
+          people need coats] in {a}
         how does the sky look [in|over] {a}
         [any rain|any snow|any sun|clouds|storms|sunshine] in {a}[ today| right now|]
-        i [fly|drive|move|travel] to {a} [tonight|tomorrow|soon][,|.] [weather|how is it there|is it cold|what's the weather like]
+        i [fly|drive|move|travel] to {a} [tonight|tomorrow|soon][,|.] [weather|how is it there|is \
+          it cold|what's the weather like]
         what [are|is] the [temperatures|temperature|conditions|degrees|weather] [like |]in {a}
         """
     ),
     "get_time": _frames(
         """
-        [tell me|i'd like to know|do you know|check|look up] [what time it is|the hour|the local time|how late it is] in {a}
-        my [sister|boss|client] is in {a}[,|.] [is it too late to call|what time is it for her|what's the time there]
+        [tell me|i'd like to know|do you know|check|look up] [what time it is|the hour|the local \
+          time|how late it is] in {a}
+        my [sister|boss|client] is in {a}[,|.] [is it too late to call|what time is it for \
+          her|what's the time there]
         [the clocks|clocks|watches] in {a} [show what|say what|what do they say]
         [what hour|which hour|how late] is it [now |]in {a}
         [time right now|current time|clock time|local hour] [in|for|at] {a}
@@ -115,12 +136,15 @@ ASKING: Final = {
     ),
     "set_timer": _frames(
         """
-        [my|the] [eggs|pasta|pizza|laundry|tea|bread] [need|needs|takes|take] {a} minutes[, set a timer|, start the clock|. time it|]
+        [my|the] [eggs|pasta|pizza|laundry|tea|bread] [need|needs|takes|take] {a} minutes[, set a \
+          timer|, start the clock|. time it|]
         [wake me|ring|buzz|call me|shout|ping me|let me know] [in|after] {a} [minutes|mins|min]
         [count|time|measure] {a} [minutes|mins|min][ for me|]
         timer[:|,|] {a}
-        i [nap|rest|take a break|meditate] for {a} minutes[,|.] [wake me|tell me when it is over|set a timer]
-        [after|when] {a} minutes [have passed |are over |]i [have to|must|want to] [stop|go|turn off the oven]
+        i [nap|rest|take a break|meditate] for {a} minutes[,|.] [wake me|tell me when it is \
+          over|set a timer]
+        [after|when] {a} minutes [have passed |are over |]i [have to|must|want to] [stop|go|turn \
+          off the oven]
         """
     ),
     "get_order_status": _frames(
@@ -130,7 +154,8 @@ ASKING: Final = {
         [status|state|whereabouts|progress] of {a}
         [when|how soon] [will|does|do i get] [order |parcel |]{a} [come|arrive|]
         what [happened to|became of|is the status of] [order |my parcel |]{a}
-        [my|the] [reference|tracking number|code] is {a}[,|.] [where's my stuff|check it|what's the status]
+        [my|the] [reference|tracking number|code] is {a}[,|.] [where's my stuff|check it|what's \
+          the status]
         """
     ),
     "web_search": _frames(
@@ -138,7 +163,8 @@ ASKING: Final = {
         [see|find out|check] what the web [has|says] [on|about] {a}
         [online|on the web|on the internet][,|] [find|search|look for] {a}
         [please |]look {a} up[ online| for me| on the web|]
-        i [can't find|heard about|read about|am curious about] {a}[,|.] [look it up|search|google it|search the web]
+        i [can't find|heard about|read about|am curious about] {a}[,|.] [look it up|search|google \
+          it|search the web]
         [dig up|fetch|get me|pull up] [something|pages|results|what you can] [on|about] {a}
         [search terms|query|keywords]: {a}
         [type|put|enter] {a} [in|into] [a search engine|google|the search box]
@@ -179,11 +205,13 @@ ASKING: Final = {
         @text "{c}"[,|.|;] [to|for|recipient] {a}[,|.|;] @subject "{b}"
         to[:|] {a}[,|;] subject[:|] {b}[,|;] [body|text|message][:|] {c}
         to[:|] {a}[,|;] [body|text|message][:|] "{c}"[,|;] subject[:|] "{b}"
-        {a} [must|should|has to|needs to|ought to] [know|hear|read|learn] "{c}"[,|.] [email it|mail it|write it|send it] [under|with|with subject|as] "{b}"
+        {a} [must|should|has to|needs to|ought to] [know|hear|read|learn] "{c}"[,|.] [email \
+          it|mail it|write it|send it] [under|with|with subject|as] "{b}"
         [let|inform|tell] {a} [know |]"{c}" [by mail|in an email|by email][,|] @subject "{b}"
         [write|send|mail] {a} an email[,|.] @subject "{b}"[,|] @text "{c}"
         [write|send|mail] "{c}" [under the subject|with the subject line|as|titled] "{b}" to {a}
-        ["{b}"|'{b}'] is the subject[,|] "{c}" [is |]the [text|body|message][,|] [send it to|for|goes to] {a}
+        ["{b}"|'{b}'] is the subject[,|] "{c}" [is |]the [text|body|message][,|] [send it \
+          to|for|goes to] {a}
         a [mail|message|note] for {a}[:|,] "{c}"[,|.] @subject "{b}"
         i [have to|must|want to] [email|write to|mail] {a}[,|.] @subject "{b}"[,|] @text "{c}"
         @mail {a} with "{b}" as [the |]subject and "{c}" as [the |][text|body|message]

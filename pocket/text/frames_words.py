@@ -84,8 +84,10 @@ RHYME: Final = frames(
     rhyme on {x}
     rhyme the word {x}
     rhymes: {x}
-    [the last|my last|the first] [line|verse] ends [with|in|on] {x}, [what rhymes|i need a rhyme|how can the next end]
-    [my|a|the] [song|poem|rap|verse|line] ends [in|with|on] {x}[,|.] [what rhymes|what fits|i need a rhyme|rhyme it|help me rhyme]
+    [the last|my last|the first] [line|verse] ends [with|in|on] {x}, [what rhymes|i need a \
+      rhyme|how can the next end]
+    [my|a|the] [song|poem|rap|verse|line] ends [in|with|on] {x}[,|.] [what rhymes|what fits|i \
+      need a rhyme|rhyme it|help me rhyme]
     i [write|am writing|wrote] a [song|poem|rap] and need @rhymes [with|for|to] {x}
     i [can't|cannot] [find|think of] @rhymes [with|for|to] {x}
     i say {x}, you [rhyme|say a rhyme|answer with a rhyme]
@@ -98,7 +100,8 @@ RHYME: Final = frames(
     sounds like {x}
     [it|what] sounds like {x}[ and rhymes|]
     [something|anything] to rhyme [with|on] {x}
-    [any|got any|know any|have you any|are there any|is there any] [rhyme|rhymes|rhyming words|words] [for|with|to|rhyming with] {x}
+    [any|got any|know any|have you any|are there any|is there any] [rhyme|rhymes|rhyming \
+      words|words] [for|with|to|rhyming with] {x}
     [can|could|would|will] you [rhyme|find rhymes for|rhyme with|make a rhyme on] {x}
     [be a poet|you are a poet|poet's help], [rhyme|what rhymes with|find a rhyme for] {x}
     [for|in] [my|a] [poem|song|rap], [what rhymes with|a rhyme for|find a rhyme on] {x}
@@ -118,11 +121,13 @@ DO_RHYME: Final = frames(
     {x} and {y} rhyme, [don't they|do they not|correct|is that right|i think]
     [is it|would it be] [true|correct|right] that {x} rhymes with {y}
     [true or false|yes or no][:|,] {x} [rhymes with|and] {y}[ rhyme|]
-    [does|will|would] {x} [go|pair|work] with {y} [as a rhyme|in a rhyme|in a poem|at the end of a line]
+    [does|will|would] {x} [go|pair|work] with {y} [as a rhyme|in a rhyme|in a poem|at the end of \
+      a line]
     [would|could|may|can] [a poet|one|i|we] rhyme {x} [with|and|on] {y}
     [have|do] {x} and {y} [got |have |]the same [ending|sound at the end|end sound]
     [does|would] {x} sound like {y} at the end
-    [my friend|she|he|my teacher|someone] says {x} rhymes with {y}, [right|is that so|is it true|really]
+    [my friend|she|he|my teacher|someone] says {x} rhymes with {y}, [right|is that so|is it \
+      true|really]
     i [think|say|claim|believe|bet] {x} [rhymes with|and] {y}[ rhyme|][, right|, am i right|, true]
     are {x} and {y} rhyming [words|]
     [is|isn't] {x} a rhyme [for|with|to|on] {y}
@@ -135,13 +140,17 @@ DO_RHYME: Final = frames(
 )  # fmt: skip
 MIXING: Final = frames(
     """
-    if [one|a painter|my kid|somebody|we] [mixes|mix|stirs|adds|combines] {a} [and|with|into] {b}, [what comes out|what is it|which colo[u|]r is that|what do we see]
-    [what|which colo[u|]r|which one] [happens|results|is made|is created|appears|turns up] [when|if] {a} [meets|joins|is mixed with|is added to] {b}
+    if [one|a painter|my kid|somebody|we] [mixes|mix|stirs|adds|combines] {a} [and|with|into] \
+      {b}, [what comes out|what is it|which colo[u|]r is that|what do we see]
+    [what|which colo[u|]r|which one] [happens|results|is made|is created|appears|turns up] \
+      [when|if] {a} [meets|joins|is mixed with|is added to] {b}
     {a} with {b}[ is| makes| gives| makes what|]
     {a} + {b}
-    {a} and {b}[ mixed| together| blended| combined|][,|:] [what colo[u|]r|which colo[u|]r|makes|gives|that is]
+    {a} and {b}[ mixed| together| blended| combined|][,|:] [what colo[u|]r|which \
+      colo[u|]r|makes|gives|that is]
     {a} & {b} mixed
-    i have [only |][some |]{a} and {b}[ paint|], [what can i make|what colo[u|]r can i mix|which third colo[u|]r can i get]
+    i have [only |][some |]{a} and {b}[ paint|], [what can i make|what colo[u|]r can i mix|which \
+      third colo[u|]r can i get]
     [i need|tell me|say|do you know] the [mix|mixture|blend|colo[u|]r] of {a} and {b}
     the [mix|mixture|blend|sum] of {a} and {b}[ is|]
     [my|the] paints are {a} and {b}. mixed[ they make| that is|]
@@ -151,7 +160,8 @@ MIXING: Final = frames(
 )  # fmt: skip
 COLOUR: Final = frames(
     """
-    [if|when] i [paint|draw|colo[u|]r in] {t}, [what|which] colo[u|]r [do i need|should i take|do i use|is right]
+    [if|when] i [paint|draw|colo[u|]r in] {t}, [what|which] colo[u|]r [do i need|should i take|do \
+      i use|is right]
     [what|which] [crayon|paint|pencil|colo[u|]r] [do i need|should i take|do i use|is right] for {t}
     [tell me|i wonder|do you know|guess|say|i forgot] [what|which] colo[u|]r {t} [is|has|comes in]
     [name|give me|say|write] the colo[u|]r of {t}
@@ -185,7 +195,8 @@ LIST: Final = frames(
     [a|the] list [with|of|containing] [exactly |]{n} @kind{t}[ on it| please|]
     [what are|which are|what would be] {n} [examples of |of the |]{t}
     i [am learning about|am studying|like|draw|collect] {t}[,|.] @name {n}[ of them|]
-    [for|in] [my|a|our] [game|quiz|homework|class|story|shopping list|project][,|] [i need |@name ]{n} @kind{t}
+    [for|in] [my|a|our] [game|quiz|homework|class|story|shopping list|project][,|] [i need |@name \
+      ]{n} @kind{t}
     [do you know|are there|can you think of|have you got|any idea of] {n} @kind{t}
     [how about|what about|let's have|let's hear|now] {n} {t}
     [my teacher|my kid|the quiz] [wants|asks for|needs] {n} @kind{t}
@@ -211,15 +222,20 @@ LIST_ALONE: Final = frames(
 )  # fmt: skip
 JOKE: Final = frames(
     """
-    [i'm|i am|we are] [bored|sad|in need of a laugh|in the mood for a joke|ready for a joke][,|.] [tell me a joke|a joke please|make me laugh|joke|entertain me with a joke]
+    [i'm|i am|we are] [bored|sad|in need of a laugh|in the mood for a joke|ready for a joke][,|.] \
+      [tell me a joke|a joke please|make me laugh|joke|entertain me with a joke]
     [entertain|amuse|cheer|humo[u|]r] [me|us][ up|][ with a joke| a little| please|]
-    [a|one|any|your favo[u|]rite|the best] [good |clean |short |dad |silly |quick |]joke[,| please| for kids| would be nice|]
+    [a|one|any|your favo[u|]rite|the best] [good |clean |short |dad |silly |quick |]joke[,| \
+      please| for kids| would be nice|]
     [let's|let us] [have|hear] [a|your best|some] [joke|jokes]
     [can|could|may|might] [i|we] [have|hear|get] [a|one|some] [funny |good |]joke[s|]
-    [how about|what about|time for|ready for|in the mood for] [a|one|some] [joke|jokes|something funny]
+    [how about|what about|time for|ready for|in the mood for] [a|one|some] [joke|jokes|something \
+      funny]
     joke[s|], [please|pls|now|quick|go]
-    [say|tell me|do you know] something [to make me laugh|hilarious|ridiculous|that makes me laugh|to smile about]
-    [are you able to|do you know how to|would you mind to|please] [tell|make|crack] [a |me a |]joke[s|]
+    [say|tell me|do you know] something [to make me laugh|hilarious|ridiculous|that makes me \
+      laugh|to smile about]
+    [are you able to|do you know how to|would you mind to|please] [tell|make|crack] [a |me a \
+      |]joke[s|]
     [crack|drop|throw|hit me with|share|send|hand me] a [joke|good one|funny one]
     [surprise|impress] me with a joke
     what [jokes|joke] [do you know|can you tell|have you got]
@@ -232,9 +248,11 @@ ANOTHER: Final = frames(
     [can|could|may] i [have|hear|get] [another|one more|a second|the next][ one|]
     [do|tell|give|say|crack|hit me with] [another|one more|me another|me one more]
     [any|got|have you] [more|others|other ones|another|other jokes][ like that| of those|]
-    [i want|i need|i'd like|let me hear|let's hear] [another|more|one more|the next one|a different one]
+    [i want|i need|i'd like|let me hear|let's hear] [another|more|one more|the next one|a \
+      different one]
     [you have|there must be|surely there are] [more|others|another]
-    [that one|this one|it] was [old|bad|great|not funny|too short|lame], [another|try again|a better one|next|one more]
+    [that one|this one|it] was [old|bad|great|not funny|too short|lame], [another|try again|a \
+      better one|next|one more]
     [second|third|next] joke
     [and|what about] [a second|a third|one more|another] [joke|one]
     """,
