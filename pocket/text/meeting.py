@@ -77,6 +77,7 @@ _ASKING_ME: Final = (
     *("what's yours", "what is yours", "and yours", "who are you", "your name", "and you"),
     *("what should i call you", "what do they call you", "do you have a name"),
 )
+_GREET_ME: Final = re.compile(r"\b(say (hello|hi|goodbye)|(wish|bid) me|(hello|hi) to me)\b", re.I)
 _GREETED: Final = re.compile(r"(hi|hello|hey|heya|hiya|howdy|hullo|good|yo|greetings)\b", re.I)
 
 
@@ -112,7 +113,7 @@ def who_am_i(dice: Dice, name: str) -> Exchange:
         spelled = "-".join(name)
         return Exchange(phrasing.say(dice, dice.choice(SPELL_ME)), spelled, "I spell the name.")
     asked = phrasing.say(dice, dice.choice(WHO_AM_I))
-    greet = "say h" in asked.lower() or "to me" in asked.lower()
+    greet = _GREET_ME.search(asked)
     return Exchange(
         asked,
         f"Hello, {name}! 😊" if greet else f"Your name is {name}.",

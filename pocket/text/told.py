@@ -27,6 +27,8 @@ _SECRETS: Final = (
     *("room number", "ticket number", "wifi password", "lucky number", "address", "order number"),
     *("key", "answer", "appointment", "train", "flight", "bus", "email", "shoe size", "keyword"),
 )
+_NAMING: Final = (*words.NOUNS, *words.THINGS, *words.ANIMALS, *words.PLACES)
+"""Words that may be names. No adjective: "I am happy" must stay a mood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def typed_name(dice: Dice) -> str:
     if dice.chance(0.1):
         name = dice.pick(values.full_name(dice), values.letters(dice, 2, 9).capitalize())
     if dice.chance(0.15):
-        name = dice.own(lambda: dice.choice(words.ALL_WORDS)).capitalize()
+        name = dice.own(lambda: dice.choice(_NAMING)).capitalize()
     return name.lower() if dice.chance(0.2) else name
 
 
