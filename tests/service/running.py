@@ -52,7 +52,9 @@ class Process:
             )
 
     def output(self) -> str:
-        return self.log.read_text(errors="replace")
+        """Whole lines: the last may be in the middle of being written while the process runs."""
+        text = self.log.read_text(errors="replace")
+        return text if self.popen.poll() is not None else text[: text.rfind("\n") + 1]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         if self.popen.poll() is None:
