@@ -46,6 +46,7 @@ def page() -> None:
     with st.sidebar:
         panes = settings.panes(models)
     asking = Asking(conversation, url, panes, api_key)
+    was_running = conversation.running
     question = _bottom(asking)
     chats.keep()
     if question:
@@ -58,6 +59,8 @@ def page() -> None:
     # end, unless one has scrolled up.
     with st.container(height=_HEIGHT, border=False, autoscroll=False, key="chat"), st.container():
         _chat(asking)
+    if was_running and not conversation.running:
+        st.rerun()  # the answer ended after the field for questions had been drawn as disabled
 
 
 def _chat(asking: Asking) -> None:

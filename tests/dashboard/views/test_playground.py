@@ -7,10 +7,12 @@ import json
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.play.actions import Asking
 from dashboard.settings import SERVERS_VARIABLE
+from dashboard.views import playground as views
 from tests.dashboard.drawn import words
 from tests.dashboard.foreign_server import ForeignServer
-from tests.e2e.quire_server import QuireServer
+from tests.e2e.quire_server import QuireServer, until
 
 SECRET = "sk-never-shown"
 
@@ -40,6 +42,22 @@ def test_a_question_gets_an_answer_and_its_cost(playground: AppTest) -> None:
     assert "first token" in text
     assert "tok/s" in text
     assert "finish: length" in text
+
+
+def test_an_answer_that_ends_while_the_page_is_drawn_leaves_the_next_question_open(
+    playground: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bottom = views._bottom
+
+    def slowly(asking: Asking) -> str | None:
+        asked = bottom(asking)
+        until(lambda: not asking.conversation.running, 30, "the answer's end")
+        return asked
+
+    monkeypatch.setattr(views, "_bottom", slowly)
+    playground.chat_input[0].set_value("Hello").run()
+    assert "finish: length" in words(playground)
+    assert not playground.chat_input[0].disabled
 
 
 def test_an_answer_can_be_asked_for_again_and_cleared(playground: AppTest) -> None:
