@@ -121,7 +121,8 @@ class QuireServer:
         return self._output.decode(errors="replace")
 
     def log_lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.output().splitlines() if line.startswith("{")]
+        whole = self.output().rpartition("\n")[0]  # the last line may still be being written
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
         return self.request("GET", path, None, headers)
