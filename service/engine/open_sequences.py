@@ -151,10 +151,11 @@ class OpenSequences:
         now = step.time
         self._note_step(step)
         before = self._history.token_time
-        handles = memoryview(step.handles).cast("q")
+        handles = memoryview(step.handles).cast("q").tolist()
         if handles and now - before > self._history.long_gap:
             self._note_gaps(handles, before, now)
-        for handle, token in zip(handles, memoryview(step.token_ids).cast("i"), strict=True):
+        token_ids = memoryview(step.token_ids).cast("i").tolist()
+        for handle, token in zip(handles, token_ids, strict=True):
             sequence = sequences.get(handle)
             if sequence is not None:
                 sequence.tokens.append(token)

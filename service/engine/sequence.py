@@ -20,29 +20,48 @@ from engine.messages import (
     TokenLogprobs,
 )
 from service.engine.happenings import Happening, LongStep
+from service.engine.rounds import WakeUp, round_of
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
 
 class Waker:
-    """Wakes one waiting task. Wake-ups before it waits are remembered; several count as one.
+    """Wakes one waiting task, or makes one call. Wake-ups before it waits are remembered; several
+    count as one.
 
     The task awaits what ``arm`` returns, if anything, then calls ``clear`` before it processes the
-    cause of the wake-up, so that no wake-up is lost while it is busy. ``wait`` does both.
+    cause of the wake-up, so that no wake-up is lost while it is busy. ``wait`` does both. After
+    ``follow``, the function is called for each wake-up instead, which costs less; it calls
+    ``clear`` likewise.
     """
 
-    __slots__ = ("_future", "_loop", "_woken")
+    __slots__ = ("_call", "_future", "_join", "_loop", "_woken")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # cached: getting it is a system call
         self._woken = False
+        self._call: WakeUp | None = None
 
     def wake(self) -> None:
         future = self._future
         if future is None:
-            self._woken = True
+            if not self._woken:
+                self._woken = True
+                if self._call is not None:
+                    self._join(self._call)
         elif not future.done():
             future.set_result(None)
+
+    def follow(self, call: WakeUp) -> None:
+        """Make this call soon after each wake-up, also for one that has come already; until
+        ``unfollow``. It may still come once after that."""
+        self._join = round_of(asyncio.get_running_loop()).add
+        self._call = call
+        if self._woken:
+            self._join(call)
+
+    def unfollow(self) -> None:
+        self._call = None
 
     def arm(self) -> asyncio.Future[None] | None:
         """Return a future for the next wake-up; None if there was one already."""

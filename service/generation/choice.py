@@ -94,7 +94,7 @@ class Choice:
             return False
         sequence.tokens = []
         if self._streams:
-            tokens = self.tokens  # the usual case: one or two tokens
+            tokens = self.tokens
             for token in fresh:
                 tokens.append(token)
                 piece = self._push(token)
@@ -105,6 +105,28 @@ class Choice:
         if sequence.logprobs:
             self._take_logprobs()
         return False
+
+    def advance_by_one(self) -> bool:
+        """Do what ``advance`` does in the usual case: nothing but one token has arrived. False if
+        something else has; then nothing is done."""
+        sequence = self.sequence
+        fresh = sequence.tokens
+        if (
+            len(fresh) != 1
+            or sequence.finished is not None
+            or sequence.failure is not None
+            or sequence.logprobs
+            or self.done
+            or not self._streams
+        ):
+            return False
+        token = fresh.pop()
+        tokens = self.tokens
+        tokens.append(token)
+        piece = self._push(token)
+        if piece:
+            self._feed(piece, len(tokens))
+        return True
 
     def _advance_to_the_end(self) -> None:
         sequence = self.sequence

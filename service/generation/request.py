@@ -119,17 +119,16 @@ class Generation:
         """Do what ``advance`` does after ``waker`` fires, for a reader that waits by itself."""
         self.waker.clear()
         changed, most = self._open, self._most
-        behind = ended = False
+        self.behind = ended = False
         for choice in changed:
             if choice.advance(most):
-                behind = True
+                self.behind = True
             elif choice.done:
                 ended = True
         if ended:
             self._let_go(changed)
-        if behind:
+        if self.behind:
             self.waker.wake()
-        self.behind = behind
         if self.first_token_time is None and any(choice.tokens for choice in changed):
             self.first_token_time = time.monotonic()
         return changed

@@ -16,7 +16,7 @@ from service.http.call import respond
 from service.http.event_stream import EventStream
 from service.serving.client import unless_left
 from service.serving.exchange import Exchange
-from service.serving.stream import Answer, Commit, complete, outcome_of, stream_events
+from service.serving.stream import Answer, Commit, Outlet, complete, outcome_of, stream_events
 from service.wire.pieces import gathered
 
 
@@ -88,11 +88,13 @@ def answer_stream(
 ) -> EventStream:
     """Return an SSE response that ends with the API's own last event, for success or failure."""
     exchange.record.status = 200
+    outlet = Outlet[bytes]()
     return EventStream(
-        stream_events(exchange, generation, answer.stream(), commit),
+        stream_events(exchange, generation, answer.stream(), commit, outlet),
         exchange.headers,
         patience=exchange.patience,
         keep_alive=exchange.keep_alive,
         cut=exchange.fail,
         flush=exchange.record.flush,
+        outlet=outlet,
     )

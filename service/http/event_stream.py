@@ -22,6 +22,7 @@ from litestar.types.asgi_types import HTTPResponseBodyEvent
 from service.errors import QuireError, SlowReaderError
 from service.http.body import client_left
 from service.http.scope import CUT_CLIENT, SERVER_SEND
+from service.serving.stream import Outlet
 from service.telemetry.record import Flush
 
 # A comment, which every SSE parser skips (WHATWG HTML, 9.2.6).
@@ -41,7 +42,8 @@ class EventStream(Response[bytes]):
     A client that blocks one write for longer than ``patience`` seconds is cut off (before twice
     that time), and ``cut`` is called with the reason. After ``keep_alive`` seconds without a write
     (at most half as long again), a comment is sent for proxies that close silent connections; 0:
-    never. ``flush`` gains the time that writes wait.
+    never. ``flush`` gains the time that writes wait. ``outlet``: that of ``events``, if they
+    have one.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class EventStream(Response[bytes]):
         keep_alive: float,
         cut: Callable[[QuireError], None],
         flush: Flush | None = None,
+        outlet: Outlet[bytes] | None = None,
         media_type: str = "text/event-stream",
     ) -> None:
         super().__init__(
@@ -66,6 +69,7 @@ class EventStream(Response[bytes]):
         self._keep_alive = keep_alive
         self._cut = cut
         self._flush = flush or Flush()
+        self._outlet = outlet or Outlet()
 
     def to_asgi_response(
         self,
@@ -91,6 +95,7 @@ class EventStream(Response[bytes]):
             keep_alive=self._keep_alive,
             cut=self._cut,
             flush=self._flush,
+            outlet=self._outlet,
         )
 
 
@@ -108,6 +113,7 @@ class _EventStreamResponse(ASGIResponse):
         keep_alive: float,
         cut: Callable[[QuireError], None],
         flush: Flush,
+        outlet: Outlet[bytes],
     ) -> None:
         super().__init__(headers=headers, media_type=media_type, status_code=200)
         self._events = events
@@ -116,6 +122,11 @@ class _EventStreamResponse(ASGIResponse):
         self._keep_alive = keep_alive
         self._cut = cut
         self._flush = flush
+        self._outlet = outlet
+        self._server_send: Any = None
+        self._at_once: type | None = None  # the server's type for a write that need not be awaited
+        self._write_begun: Awaitable[None] | None = None  # and not taken at once
+        self._delayed = b""  # a chunk that comes after the comment
         self._writes = 0
         self._waiting_since: float | None = None  # of the write that waits for the client
         self._last_begun = False
@@ -170,23 +181,43 @@ class _EventStreamResponse(ASGIResponse):
         self._comment = None
 
     async def _send_events(self, send: Send) -> None:
-        at_once: type | None = None
+        self._server_send = send
+        self._outlet.sender = self
         async for chunk in self._events:
-            if self._comment is not None:
-                await self._comment
-            self._writes += 1
-            write = send({"type": "http.response.body", "body": chunk, "more_body": True})
-            # What has been taken at once need not be awaited, which saves time per token.
-            if type(write) is at_once:
-                continue
-            if type(write).__name__ == _TAKEN_AT_ONCE:
-                at_once = type(write)
-            else:
-                await self._waited(write)
+            if not self.write(chunk):
+                await self.drained()
         if self._comment is not None:
             await self._comment
         self._last_begun = True
         await self._waited(send(_body(b"", more=False)))
+
+    def write(self, chunk: bytes) -> bool:
+        """Send a chunk; False: await ``drained`` before the next one."""
+        if self._comment is not None:
+            self._delayed = chunk
+            return False
+        self._writes += 1
+        write = self._server_send({"type": "http.response.body", "body": chunk, "more_body": True})
+        # What has been taken at once need not be awaited, which saves time per token.
+        if type(write) is self._at_once:
+            return True
+        if type(write).__name__ == _TAKEN_AT_ONCE:
+            self._at_once = type(write)
+            return True
+        self._write_begun = write
+        return False
+
+    async def drained(self) -> None:
+        """Return when the last chunk has been taken."""
+        if self._comment is not None:
+            await self._comment
+        if self._delayed:
+            delayed, self._delayed = self._delayed, b""
+            if self.write(delayed):
+                return
+        write, self._write_begun = self._write_begun, None
+        if write is not None:
+            await self._waited(write)
 
     async def _waited(self, write: Awaitable[None]) -> None:
         begin = self._waiting_since = self._flush.waiting_since = time.monotonic()

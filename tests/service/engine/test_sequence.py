@@ -58,6 +58,29 @@ async def test_wake_ups_before_the_wait_are_kept_and_count_as_one() -> None:
     await asyncio.wait_for(waiting, 1)
 
 
+async def test_a_follower_is_called_for_each_wake_up_and_for_the_one_before() -> None:
+    waker, calls = Waker(), 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        waker.clear()
+
+    waker.wake()
+    waker.follow(call)
+    for expected in (1, 2, 3):
+        await asyncio.sleep(0)
+        assert calls == expected
+        waker.wake()
+        waker.wake()  # counts as one with the last
+    await asyncio.sleep(0)
+    waker.unfollow()
+    waker.wake()
+    await asyncio.sleep(0)
+    assert calls == 4
+    await asyncio.wait_for(waker.wait(), 1)  # it was kept for the next wait
+
+
 async def test_a_wake_up_after_the_look_began_is_not_lost() -> None:
     waker = Waker()
     future = waker.arm()

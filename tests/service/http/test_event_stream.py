@@ -10,6 +10,7 @@ import pytest
 from litestar import Request
 
 from service.http.event_stream import KEEP_ALIVE, EventStream
+from service.serving.stream import Outlet
 
 pytestmark = pytest.mark.integration
 
@@ -74,3 +75,39 @@ async def test_nothing_follows_the_end_however_long_it_takes() -> None:
     await asyncio.wait_for(response(scope, receive, send), 10)
     assert [body["body"] for body in bodies] == [b"data: 1\n\n", b""]
     assert len(cuts) == 1
+
+
+async def test_what_is_pushed_while_a_comment_is_sent_follows_it() -> None:
+    bodies: list[bytes] = []
+    outlet = Outlet[bytes]()
+    commenting, go_on, pushed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        await commenting.wait()
+        assert outlet.sender is not None
+        assert not outlet.sender.write(b"data: 2\n\n")
+        pushed.set()
+        await outlet.sender.drained()
+        yield b"data: 3\n\n"
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            if message["body"] == KEEP_ALIVE and not commenting.is_set():
+                commenting.set()
+                await go_on.wait()
+            bodies.append(message["body"])
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    stream = EventStream(
+        events(), {}, patience=60.0, keep_alive=0.1, cut=lambda error: None, outlet=outlet
+    )
+    scope: Any = {"type": "http", "state": {}}
+    response = stream.to_asgi_response(None, Request(scope))
+    sending = asyncio.ensure_future(response(scope, receive, send))
+    await asyncio.wait_for(pushed.wait(), 10)
+    go_on.set()
+    await asyncio.wait_for(sending, 10)
+    assert bodies == [b"data: 1\n\n", KEEP_ALIVE, b"data: 2\n\n", b"data: 3\n\n", b""]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from engine.messages import SamplingParams
+from engine.messages import FinishReason, SamplingParams
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
 from service.generation.request import Generation, GenerationRequest
 from service.serving.exchange import Exchange
-from service.serving.stream import complete, outcome_of, stream_events
+from service.serving.stream import Outlet, complete, outcome_of, stream_events
 from service.telemetry.observer import NoTelemetry
 from service.tenants.caller import ANYBODY
 from tests.service.serving.by_hand import loaded, record, say, services
-from tests.service.wire.chat.test_answer import Desk, fail
+from tests.service.wire.chat.test_answer import Desk, fail, finish
 
 
 class Told:
@@ -113,6 +114,131 @@ async def test_what_could_not_be_kept_is_told_as_no_success(followed: Followed) 
     told = await followed.told(Told(), commit=lost)
     assert told[-1] == "failed: NotStoredError"
     assert followed.exchange.record.outcome == "error:store"
+
+
+# --- pieces that are pushed -----------------------------------------------------------------------
+
+
+class Words(Told):
+    """One piece for each message of the engine."""
+
+    def advance(self, choices: list[Any]) -> tuple[str]:  # type: ignore[override]  # as real ones do
+        if self.broken == "advance" and len(choices[0].tokens) > 1:
+            raise ValueError("no such piece")
+        return (f"{len(choices[0].tokens)} tokens",)
+
+
+class Window:
+    """Takes pieces; ``full`` after each ``room`` of them, until ``open`` is set."""
+
+    def __init__(self, room: int = 1000) -> None:
+        self.room = room
+        self.pieces: list[str] = []
+        self.pushed = 0
+        self.open = asyncio.Event()
+        self.is_read = False  # the piece being written was read from the generator
+
+    def write(self, piece: str) -> bool:
+        self.pieces.append(piece)
+        self.pushed += not self.is_read
+        return bool(len(self.pieces) % self.room)
+
+    async def drained(self) -> None:
+        await self.open.wait()
+
+    async def read(self, events: AsyncGenerator[str, None]) -> None:
+        async for piece in events:
+            self.is_read = True
+            if not self.write(piece):
+                await self.drained()
+            self.is_read = False
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0)
+
+
+class Pushed:
+    """A followed request whose pieces go to a window, token by token."""
+
+    def __init__(self, followed: Followed, window: Window, stream: Told) -> None:
+        outlet = Outlet[str]()
+        outlet.sender = window
+        events = stream_events(followed.exchange, followed.generation, stream, None, outlet)
+        self.window = window
+        self.reading = asyncio.ensure_future(window.read(events))
+        self.sequence = followed.desk.sequences[0]
+
+    async def token(self, expected: int) -> None:
+        """The engine gives one more; wait until so many pieces have been sent."""
+        self.sequence.tokens.append(400)
+        self.sequence.waker.wake()
+        await until(lambda: len(self.window.pieces) == expected)
+
+    async def end(self, tokens: int) -> None:
+        finish(self.sequence, tokens, FinishReason.STOP)
+        self.sequence.waker.wake()
+        await asyncio.wait_for(self.reading, 10)
+
+
+async def test_tokens_are_pushed_in_order_once_the_first_is_sent(followed: Followed) -> None:
+    pushed = Pushed(followed, Window(), Words())
+    for number in range(1, 6):
+        await pushed.token(1 + number)
+    await pushed.end(5)
+    assert pushed.window.pieces[:6] == ["begin", *(f"{number} tokens" for number in range(1, 6))]
+    assert pushed.window.pieces[-1] == "end 1"
+    assert pushed.window.pushed >= 4
+    assert followed.exchange.record.outcome == "stop"
+
+
+async def test_a_full_window_holds_back_what_comes_and_loses_nothing(followed: Followed) -> None:
+    window = Window(room=3)
+    pushed = Pushed(followed, window, Words())
+    await pushed.token(2)
+    await pushed.token(3)  # now it is full
+    pushed.sequence.tokens += [400] * 3
+    pushed.sequence.waker.wake()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert window.pieces[-1] == "2 tokens"
+    window.open.set()
+    await until(lambda: window.pieces[-1] == "5 tokens")
+    await pushed.end(5)
+    assert window.pieces[-1] == "end 1"
+
+
+async def test_several_pieces_of_one_message_are_not_pushed_but_sent(followed: Followed) -> None:
+    pushed = Pushed(followed, Window(), Told())
+    for number in (1, 2, 3):
+        await pushed.token(1 + 2 * number)  # two pieces each
+    await pushed.end(3)
+    assert pushed.window.pieces[1:7] == ["1 tokens", "more", "2 tokens", "more", "3 tokens", "more"]
+
+
+async def test_what_fails_while_pieces_are_pushed_ends_the_stream(followed: Followed) -> None:
+    pushed = Pushed(followed, Window(), Words("advance"))
+    await pushed.token(2)
+    pushed.sequence.tokens.append(400)
+    pushed.sequence.waker.wake()
+    await asyncio.wait_for(pushed.reading, 10)
+    assert pushed.window.pieces == ["begin", "1 tokens", "failed: InternalError"]
+    assert followed.exchange.record.outcome == InternalError.kind.outcome
+
+
+async def test_a_reader_that_leaves_ends_the_pushing(followed: Followed) -> None:
+    pushed = Pushed(followed, Window(), Words())
+    await pushed.token(2)
+    await pushed.token(3)
+    pushed.reading.cancel()
+    await asyncio.wait([pushed.reading])
+    pushed.sequence.tokens.append(400)
+    pushed.sequence.waker.wake()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(pushed.window.pieces) == 3
 
 
 class Kept:
