@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from dashboard.admin_client import AdminClient
-from tests.dashboard.running import PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import PATIENCE_MS, chromium, watched_server
 from tests.e2e.quire_server import (
     ROOT,
     QuireServer,
     command_of,
     descendants,
-    free_port,
     until,
 )
 
@@ -164,17 +163,12 @@ def engine_of(server: QuireServer, *, other_than: int = 0) -> int:
 @contextmanager
 def shown(driver: Playwright, *arguments: str) -> Iterator[tuple[QuireServer, AdminClient, Shots]]:
     """A server, and pictures of the dashboard that shows it."""
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
     keys = [f"--api-key={key}=sk-{key}" for key in KEYS]
     log = Path(tempfile.mkdtemp()) / "log"
-    more = (*("--admin-port", str(port)), *("--engine-hang-timeout", "600"))
-    with (
-        QuireServer(MODEL, *more, *keys, *arguments) as server,
-        dashboard_of(server.url, log, admin=admin) as url,
-    ):
+    options = ("--engine-hang-timeout", "600", *keys, *arguments)
+    with watched_server(log, MODEL, *options) as (server, client, url):
         browser = chromium(driver)
-        yield server, AdminClient(admin), Shots(browser, url)
+        yield server, client, Shots(browser, url)
         browser.close()
 
 

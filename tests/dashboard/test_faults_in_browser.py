@@ -18,20 +18,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.dashboard.accessible import AXE, ours, violations
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, command_of, descendants, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
 STREAMS = 20
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture
@@ -44,14 +39,6 @@ def server() -> Iterator[QuireServer]:
 def dashboard(server: QuireServer, tmp_path: Path) -> Iterator[str]:
     with dashboard_of(server.url, tmp_path / "log") as url:
         yield url
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 def open_pages(browser: Browser, dashboard: str, said: list[str]) -> list[Page]:
@@ -164,6 +151,8 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         live.get_by_text("Unreachable", exact=True).first.wait_for()
         live.get_by_text("these numbers are out of date").first.wait_for()
         check(pages, "down", wrong)
+    for page in pages:
+        page.close()
     assert wrong == {}
     assert said == []
     if not AXE.exists():
