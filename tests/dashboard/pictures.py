@@ -38,6 +38,8 @@ IMAGES = ROOT / "docs" / "images"
 MODEL = "simulated:h100-8b,kv_tokens=40000"
 KEYS = ("alice", "bob", "carol")
 CLIENTS = 24
+# Of load before a picture. The charts draw the last minutes, so what they show is time itself:
+# there is no sooner sign to wait for.
 SECONDS = 75.0
 ADMIN_KEY = "the-operator's-key"
 LAST_CHART = "What limited the server"

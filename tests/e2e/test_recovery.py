@@ -209,6 +209,7 @@ def test_twenty_kills_in_three_minutes_under_32_streams() -> None:
         with clients.at_work(streams):
             begin = time.monotonic()
             for kill in range(kills):
+                # At random moments, whatever the server is doing: a condition would choose them.
                 time.sleep(
                     max(0.0, begin + (kill + dice.random()) * seconds / kills - time.monotonic())
                 )
