@@ -52,7 +52,7 @@ class InspectionQueue:
         connection, inspection = self._current
         try:
             answer = inspection.advance()
-        except Exception:  # it is not worth an engine
+        except Exception:  # not worth an engine; who asked is told when its time is up
             logger.exception("failed to look into the KV cache")
             self._current = None
             return
