@@ -140,7 +140,7 @@ class _StdlibHandler(logging.Handler):
         try:
             self._writer.write(self.format(record))
         except Exception as error:  # a log call must not raise into its caller
-            # Not ``handleError``: it prints the arguments, and blocks if nobody reads stderr.
+            # Not ``handleError``: it prints the arguments, and blocks while stderr is not read.
             self._writer.dropped += 1
             get_logger().error(
                 "failed to format a log line",
