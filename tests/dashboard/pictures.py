@@ -26,8 +26,8 @@ from tests.dashboard.running import PATIENCE_MS, chromium, watched_server
 from tests.e2e.quire_server import (
     ROOT,
     QuireServer,
-    command_of,
-    descendants,
+    engine_of,
+    stopped,
     until,
 )
 
@@ -139,27 +139,6 @@ class Shots:
         )
         small.save(file, optimize=True)
         print(file.relative_to(ROOT))
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
-def engine_of(server: QuireServer, *, other_than: int = 0) -> int:
-    def found() -> int | None:
-        assert server.process is not None
-        for pid in descendants(server.process.pid):
-            if pid != other_than and b"engine" in command_of(pid):
-                return pid
-        return None
-
-    return until(found, 60, "an engine")
 
 
 @contextmanager

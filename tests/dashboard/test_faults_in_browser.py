@@ -19,7 +19,7 @@ import pytest
 
 from tests.dashboard.accessible import AXE, ours, violations
 from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, descendants, engine_of, stopped, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -88,15 +88,6 @@ def load(server: QuireServer) -> Iterator[None]:
         over.set()
 
 
-def engine_of(server: QuireServer) -> int:
-    assert server.process is not None
-    return next(
-        pid
-        for pid in descendants(server.process.pid)
-        if b"engine" in command_of(pid)  # python -m engine
-    )
-
-
 def check(pages: list[Page], state: str, wrong: dict[str, list[str]]) -> None:
     for number, page in enumerate(pages):
         page.wait_for_timeout(200)  # drawn, and not in the middle of it
@@ -128,9 +119,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         ).wait_for()
         check(pages, "load", wrong)
         until(lambda: fits(live), 10, "a page that fits")
-        pid = engine_of(server)
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(engine_of(server)):
             live.get_by_text("Silent", exact=True).first.wait_for()
             told = live.get_by_text(f"with {STREAMS} requests in flight").inner_text()
             silent = re.search(r"Engine silent for ([\d.]+) s", told)
@@ -141,8 +130,6 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
             assert f"{STREAMS} requests in flight" in text
             check(pages, "hung", wrong)
             until(lambda: fits(live), 10, "a page that fits")
-        finally:
-            os.kill(pid, signal.SIGCONT)
         assert server.process is not None
         server.process.kill()
         for child in descendants(server.process.pid):
