@@ -139,8 +139,15 @@ class _StdlibHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._writer.write(self.format(record))
-        except Exception:  # a log call must not raise into its caller
-            self.handleError(record)
+        except Exception as error:  # a log call must not raise into its caller
+            # Not ``handleError``: it prints the arguments, and blocks while stderr is not read.
+            self._writer.dropped += 1
+            get_logger().error(
+                "failed to format a log line",
+                of=record.name,
+                place=f"{record.filename}:{record.lineno}",
+                error=type(error).__name__,
+            )
 
 
 def _cut_long_values(

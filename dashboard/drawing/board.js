@@ -110,12 +110,6 @@ function worstServer(state) {
     (b.away ? -1 : order.indexOf(b.overview.verdict.condition)))[0];
 }
 
-// A verdict's sentence without its own title, which stands beside it here.
-function untitled(sentence) {
-  const rest = sentence.replace(/^[A-Z][A-Za-z ]{0,20}: /, "");
-  return rest[0].toUpperCase() + rest.slice(1);
-}
-
 function showBand(state) {
   const one = worstServer(state), band = state.parts.band;
   if (!one) return;

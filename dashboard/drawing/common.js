@@ -58,11 +58,9 @@ function roundUp(value) {
   return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= value * 0.999999) * unit;
 }
 
-// A verdict's sentence without the word that is its title already.
-function withoutTitle(title, sentence) {
-  const beginning = `${title}: `;
-  if (!sentence.startsWith(beginning)) return sentence;
-  const rest = sentence.slice(beginning.length);
+// A verdict's sentence without its own title: another one stands beside it.
+function untitled(sentence) {
+  const rest = sentence.replace(/^[A-Z][A-Za-z ]{0,20}: /, "");
   return rest.charAt(0).toUpperCase() + rest.slice(1);
 }
 

@@ -44,5 +44,7 @@ class Workers:
         while (task := self._tasks.get()) is not None:
             try:
                 task()
-            except Exception:
+            except BaseException:  # also a panic of Rust's, which would end the thread for all
+                # The sequence whose task it was fails when its time is up
+                # (``GrammarState.is_overdue``).
                 logger.exception("a task failed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -99,21 +99,18 @@ class AttentionKernels:
         return out
 
 
+class _Options(TypedDict):
+    scale: float
+    window: int | None
+    scales: Tensor | None
+    out: Tensor
+
+
 def _one_row_each(
-    query: Tensor,
-    blocks: Tensor,
-    tables: Tensor,
-    lengths: Tensor,
-    *,
-    scale: float,
-    window: int | None,
-    scales: Tensor | None,
-    out: Tensor,
+    query: Tensor, blocks: Tensor, tables: Tensor, lengths: Tensor, **options: Unpack[_Options]
 ) -> Tensor:
     rows = torch.arange(query.shape[0] + 1, dtype=torch.int32, device=query.device)
-    return _by_itself(
-        query, blocks, tables, lengths, rows, 1, scale=scale, window=window, scales=scales, out=out
-    )
+    return _by_itself(query, blocks, tables, lengths, rows, 1, **options)
 
 
 def _by_itself(
@@ -123,21 +120,11 @@ def _by_itself(
     lengths: Tensor,
     cu_seqlens: Tensor,
     longest: int,
-    *,
-    scale: float,
-    window: int | None,
-    scales: Tensor | None,
-    out: Tensor,
+    **options: Unpack[_Options],
 ) -> Tensor:
-    return ragged_attention(
-        *(query, blocks, tables, lengths, cu_seqlens, longest),
-        scale=scale,
-        window=window,
-        scales=scales,
-        out=out,
-        tiles=UNIFORM[padded(query.shape[2]), query.dtype.itemsize],
-        uniform=True,
-    )
+    ragged = (query, blocks, tables, lengths, cu_seqlens, longest)
+    tiles = UNIFORM[padded(query.shape[2]), query.dtype.itemsize]
+    return ragged_attention(*ragged, tiles=tiles, uniform=True, **options)
 
 
 TRITON = AttentionKernels(decode_attention, ragged_attention)

@@ -52,7 +52,7 @@ class InspectionQueue:
         connection, inspection = self._current
         try:
             answer = inspection.advance()
-        except Exception:  # it is not worth an engine
+        except Exception:  # not worth an engine; its sender gives up after a timeout
             logger.exception("failed to look into the KV cache")
             self._current = None
             return

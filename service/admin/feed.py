@@ -93,8 +93,10 @@ class Feed:
         del self._readers[oldest]
 
     async def follow(self, alias: str, *, kv: bool) -> AsyncGenerator[bytes, None]:
-        """Yield each message as a server-sent event. Call ``make_room`` first. ``alias``: of the
-        reader's admin key."""
+        """Yield each message as a server-sent event. Call ``make_room`` first; ends at once if
+        others have taken the place since. ``alias``: of the reader's admin key."""
+        if len(self._readers) >= MOST_FEED_READERS:
+            return
         reader = _Reader(alias, wants_kv=kv)
         self._enter(reader)
         try:

@@ -73,11 +73,13 @@ class SqliteRequests:
     def _opened(self) -> sqlite3.Connection:
         """As a context, a transaction."""
         if self._connection is None:
-            self._connection = sqlite3.connect(
-                self._file, timeout=BUSY_SECONDS, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._opened_file = self._identity()
+            connection = sqlite3.connect(self._file, timeout=BUSY_SECONDS, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA synchronous=NORMAL")  # it reads the file
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self._connection, self._opened_file = connection, self._identity()
         elif self._identity() != self._opened_file:
             # SQLite would keep writing to a file that no longer has a name.
             raise sqlite3.OperationalError(

@@ -4,13 +4,18 @@ import functools
 import json
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
 
 from tests.dashboard.foreign_server import ForeignServer
+from tests.dashboard.running import PATIENCE_MS, chromium
 from tests.e2e.quire_server import QuireServer
 from tests.service.tiny_model import write_tiny_model
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,3 +54,21 @@ def quire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
     (directory / "chat_template.jinja").write_text(template)
     with QuireServer(str(directory), "--load-format", "dummy") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = chromium(driver)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(PATIENCE_MS)
+    yield page
+    page.close()

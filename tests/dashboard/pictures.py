@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from dashboard.admin_client import AdminClient
-from tests.dashboard.running import PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import PATIENCE_MS, chromium, watched_server
 from tests.e2e.quire_server import (
     ROOT,
     QuireServer,
-    command_of,
-    descendants,
-    free_port,
+    engine_of,
+    stopped,
     until,
 )
 
@@ -39,6 +38,8 @@ IMAGES = ROOT / "docs" / "images"
 MODEL = "simulated:h100-8b,kv_tokens=40000"
 KEYS = ("alice", "bob", "carol")
 CLIENTS = 24
+# Of load before a picture. The charts draw the last minutes, so what they show is time itself:
+# there is no sooner sign to wait for.
 SECONDS = 75.0
 ADMIN_KEY = "the-operator's-key"
 LAST_CHART = "What limited the server"
@@ -141,40 +142,14 @@ class Shots:
 
 
 @contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
-def engine_of(server: QuireServer, *, other_than: int = 0) -> int:
-    def found() -> int | None:
-        assert server.process is not None
-        for pid in descendants(server.process.pid):
-            if pid != other_than and b"engine" in command_of(pid):
-                return pid
-        return None
-
-    return until(found, 60, "an engine")
-
-
-@contextmanager
 def shown(driver: Playwright, *arguments: str) -> Iterator[tuple[QuireServer, AdminClient, Shots]]:
     """A server, and pictures of the dashboard that shows it."""
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
     keys = [f"--api-key={key}=sk-{key}" for key in KEYS]
     log = Path(tempfile.mkdtemp()) / "log"
-    more = (*("--admin-port", str(port)), *("--engine-hang-timeout", "600"))
-    with (
-        QuireServer(MODEL, *more, *keys, *arguments) as server,
-        dashboard_of(server.url, log, admin=admin) as url,
-    ):
+    options = ("--engine-hang-timeout", "600", *keys, *arguments)
+    with watched_server(log, MODEL, *options) as (server, client, url):
         browser = chromium(driver)
-        yield server, AdminClient(admin), Shots(browser, url)
+        yield server, client, Shots(browser, url)
         browser.close()
 
 

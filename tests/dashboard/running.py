@@ -8,17 +8,22 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
+from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_VARIABLE, NO_ADMIN
-from tests.e2e.quire_server import ROOT, free_port, until
+from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
+Test = TypeVar("Test", bound=Callable[..., None])
 CHROMIUM = shutil.which("chromium")
 # As root in a container, and silent about itself.
 _FLAGS = (
@@ -26,10 +31,37 @@ _FLAGS = (
     *("disable-background-networking", "disable-component-update"),
 )
 PATIENCE_MS = 90_000
+# The marks of a test that looks at a page.
+IN_CHROMIUM = [
+    pytest.mark.debian,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+    pytest.mark.skipif(find_spec("playwright") is None, reason="needs pip install playwright"),
+]
+
+
+def in_chromium(test: Test) -> Test:
+    """Give one test of a module the marks of ``IN_CHROMIUM``."""
+    for mark in IN_CHROMIUM:
+        test = mark(test)
+    return test
 
 
 def chromium(driver: Playwright) -> Browser:
     return driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in _FLAGS])
+
+
+@contextmanager
+def watched_server(
+    log: Path, model: str, *options: str
+) -> Iterator[tuple[QuireServer, AdminClient, str]]:
+    """A server, its admin API, and the URL of a dashboard that shows both."""
+    port = free_port()
+    admin = f"http://127.0.0.1:{port}"
+    with (
+        QuireServer(model, "--admin-port", str(port), *options) as server,
+        dashboard_of(server.url, log, admin=admin) as url,
+    ):
+        yield server, AdminClient(admin), url
 
 
 @contextmanager

@@ -9,32 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from observability import catalogue
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def dashboard(quire: QuireServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with dashboard_of(quire.url, tmp_path_factory.mktemp("dashboard") / "log") as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

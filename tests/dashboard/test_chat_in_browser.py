@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dashboard.words import duration, number
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.dashboard.test_with_quire import is_inverse
 from tests.e2e.quire_server import QuireServer, until
 
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +36,6 @@ def dashboard(
 ) -> Iterator[str]:
     with dashboard_of(quire.url, tmp_path_factory.mktemp("dashboard") / "log", pids) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -46,8 +46,11 @@ def test_an_axis_ends_at_a_round_number_written_without_needless_zeros() -> None
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_a_verdict_does_not_say_its_title_twice() -> None:
-    said = ['withoutTitle("Idle", "Idle: no request for 9 s.")', 'withoutTitle("A", "B: c.")']
-    assert evaluated(said) == ["No request for 9 s.", "B: c."]
+    silent = "Engine silent for 9.00 s with 3 sequences in flight: it hangs."
+    sentences = ["Idle: no request for 9 s.", "KV cache: 9 of 9 blocks.", silent, ""]
+    assert evaluated([f"untitled({json.dumps(each)})" for each in sentences]) == [
+        *("No request for 9 s.", "9 of 9 blocks.", silent, "")
+    ]
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")

@@ -18,20 +18,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.dashboard.accessible import AXE, ours, violations
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
+from tests.e2e.quire_server import QuireServer, descendants, engine_of, stopped, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
 STREAMS = 20
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture
@@ -44,14 +39,6 @@ def server() -> Iterator[QuireServer]:
 def dashboard(server: QuireServer, tmp_path: Path) -> Iterator[str]:
     with dashboard_of(server.url, tmp_path / "log") as url:
         yield url
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 def open_pages(browser: Browser, dashboard: str, said: list[str]) -> list[Page]:
@@ -101,15 +88,6 @@ def load(server: QuireServer) -> Iterator[None]:
         over.set()
 
 
-def engine_of(server: QuireServer) -> int:
-    assert server.process is not None
-    return next(
-        pid
-        for pid in descendants(server.process.pid)
-        if b"engine" in command_of(pid)  # python -m engine
-    )
-
-
 def check(pages: list[Page], state: str, wrong: dict[str, list[str]]) -> None:
     for number, page in enumerate(pages):
         page.wait_for_timeout(200)  # drawn, and not in the middle of it
@@ -141,9 +119,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         ).wait_for()
         check(pages, "load", wrong)
         until(lambda: fits(live), 10, "a page that fits")
-        pid = engine_of(server)
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(engine_of(server)):
             live.get_by_text("Silent", exact=True).first.wait_for()
             told = live.get_by_text(f"with {STREAMS} requests in flight").inner_text()
             silent = re.search(r"Engine silent for ([\d.]+) s", told)
@@ -154,8 +130,6 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
             assert f"{STREAMS} requests in flight" in text
             check(pages, "hung", wrong)
             until(lambda: fits(live), 10, "a page that fits")
-        finally:
-            os.kill(pid, signal.SIGCONT)
         assert server.process is not None
         server.process.kill()
         for child in descendants(server.process.pid):
@@ -164,6 +138,8 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         live.get_by_text("Unreachable", exact=True).first.wait_for()
         live.get_by_text("these numbers are out of date").first.wait_for()
         check(pages, "down", wrong)
+    for page in pages:
+        page.close()
     assert wrong == {}
     assert said == []
     if not AXE.exists():

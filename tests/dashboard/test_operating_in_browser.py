@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,37 +13,16 @@ import pytest
 from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_KEY_VARIABLE
 from tests.dashboard.oidc_provider import oidc_provider
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of, watched_server
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 MODEL = "simulated:step=20ms"
 OPERATE, READ = "test-operate-key-0123456789", "test-read-key-0123456789"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
-    page.set_default_timeout(PATIENCE_MS)
-    yield page
-    page.close()
 
 
 class Stream:
@@ -77,15 +55,10 @@ def sign_in(page: Page, key: str) -> None:
 def test_an_operator_cancels_a_request_and_a_viewer_cannot(
     browser: Browser, page: Page, tmp_path: Path
 ) -> None:
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
     keys = (*("--admin-key", f"operate:ann={OPERATE}"), *("--admin-key", f"read:rob={READ}"))
-    with (
-        QuireServer(MODEL, "--admin-port", str(port), *keys) as server,
-        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-    ):
+    with watched_server(tmp_path / "log", MODEL, *keys) as (server, admin, dashboard):
         stream = Stream(server)
-        client = AdminClient(admin, READ)
+        client = AdminClient(admin.url, READ)
         [live] = client.requests(state="live").requests
         address = f"{dashboard}/request?id={live.request_id}"
         viewer = browser.new_page()

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.admin_client import AdminClient
 from tests.dashboard.accessible import AXE, fits_across, ours, violations
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, watched_server
+from tests.e2e.quire_server import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 # By path, with a text that is there when the page is drawn.
 PAGES = {
@@ -37,25 +31,14 @@ PAGES = {
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The addresses of the pages, by path."""
-    port = free_port()
     log = tmp_path_factory.mktemp("dashboard") / "log"
-    admin = f"http://127.0.0.1:{port}"
-    with QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server:
+    with watched_server(log, "simulated:h100-8b") as (server, client, url):
         for end in ("one", "two", "three"):
             body = {"model": "simulated:h100-8b", "prompt": "Hello " * 200 + end, "max_tokens": 5}
             assert server.post("/v1/completions", body)[0] == 200
-        ended = until(lambda: AdminClient(admin).requests(state="ended").requests, 60, "records")
-        with dashboard_of(server.url, log, admin=admin) as url:
-            pages = {path: f"{url}/{path}" for path in PAGES}
-            yield {**pages, "request": f"{url}/request?id={ended[0].request_id}"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
+        ended = until(lambda: client.requests(state="ended").requests, 60, "records")
+        pages = {path: f"{url}/{path}" for path in PAGES}
+        yield {**pages, "request": f"{url}/request?id={ended[0].request_id}"}
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -13,7 +13,7 @@ import pytest
 
 from dashboard.words import duration, number
 from tests.dashboard.accessible import AXE, ours, violations
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 SCRIPT = (
@@ -49,14 +46,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
 def dashboard(server: QuireServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with dashboard_of(server.url, tmp_path_factory.mktemp("dashboard") / "log") as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

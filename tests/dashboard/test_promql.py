@@ -8,11 +8,10 @@ import random
 import shutil
 import socket
 import subprocess
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ import pytest
 from dashboard.exposition import Page, Series
 from dashboard.quantile import histogram_quantile
 from dashboard.series import History
+from tests.e2e.quire_server import until
 
 pytestmark = [
     pytest.mark.debian,
@@ -139,15 +139,14 @@ def promql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Query]:
 
 
 def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def ready() -> bool:
         assert process.poll() is None, log.read_text()
-        try:
+        with suppress(OSError):
             urllib.request.urlopen(f"http://{address}/-/ready", timeout=1).close()
-            return
-        except (urllib.error.URLError, TimeoutError):
-            time.sleep(0.05)
-    pytest.fail(f"Prometheus did not become ready: {log.read_text()}")
+            return True
+        return False
+
+    until(ready, 60, f"Prometheus to be ready; its log is {log}")
 
 
 @pytest.fixture(scope="module")

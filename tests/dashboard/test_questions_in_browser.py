@@ -13,19 +13,16 @@ import pytest
 
 from dashboard.admin_client import AdminClient
 from observability.outcomes import PREFIX_MISS_REASONS
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.dashboard.running import IN_CHROMIUM, watched_server
+from tests.e2e.quire_server import QuireServer, until
 from tests.service.tiny_model import write_tiny_model
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Locator, Page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 BLOCK = 16
 BLOCKS = 64
@@ -60,35 +57,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture(params=["caching", "no caching"])
 def watched(request: pytest.FixtureRequest, model: Path, tmp_path: Path) -> Iterator[Watched]:
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
     options = [part for name, key in KEYS.items() for part in ("--api-key", f"{name}={key}")]
-    options += ["--num-kv-blocks", str(BLOCKS), "--admin-port", str(port)]
+    options += ["--num-kv-blocks", str(BLOCKS), "--load-format", "dummy"]
     if request.param == "no caching":
         options.append("--no-enable-prefix-caching")
-    with (
-        QuireServer(str(model), "--load-format", "dummy", *options) as server,
-        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-    ):
-        yield Watched(server, AdminClient(admin), dashboard)
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
-    page.set_default_timeout(PATIENCE_MS)
-    yield page
-    page.close()
+    with watched_server(tmp_path / "log", str(model), *options) as watched:
+        yield Watched(*watched)
 
 
 def first_row(page: Page) -> None:

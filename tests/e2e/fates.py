@@ -15,7 +15,7 @@ import grpc
 
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
-from tests.e2e.quire_server import QuireServer, command_of, descendants, free_port, until
+from tests.e2e.quire_server import QuireServer, engine_of, free_port, until
 
 # Steps of 5 ms, and a KV cache in which one long answer and a little more fit.
 MODEL = "simulated:step=5ms,output=64"
@@ -97,18 +97,10 @@ class Driven:
                 30,
                 "tokens",
             )
-            os.kill(self._engine(), signal.SIGKILL)
+            os.kill(engine_of(self.server), signal.SIGKILL)
             for one in asked:
                 one.result(60)
         assert self.server.total("quire_handovers_total") > before
-
-    def _engine(self) -> int:
-        assert self.server.process is not None
-        for pid in descendants(self.server.process.pid):
-            words = command_of(pid)
-            if b"engine" in words and words[words.index(b"engine") - 1] == b"-m":
-                return pid
-        raise AssertionError("no engine")
 
     def every_fate(self) -> None:
         """Let requests finish, leave, be refused, be preempted and be handed over."""

@@ -12,8 +12,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,6 +61,17 @@ def is_running(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that hangs; it may be killed meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 class QuireServer:
@@ -204,3 +215,16 @@ class QuireServer:
             self.process.wait()
             if self.process.stdout:
                 self.process.stdout.close()
+
+
+def engine_of(server: QuireServer, *, other_than: int = 0) -> int:
+    """The process id of its engine."""
+
+    def found() -> int | None:
+        assert server.process is not None
+        for pid in descendants(server.process.pid):
+            if pid != other_than and b"-m\0engine\0" in b"\0".join(command_of(pid)):
+                return pid
+        return None
+
+    return until(found, 60, "an engine")

@@ -7,9 +7,7 @@ and thresholds are those of the file.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,8 +20,7 @@ from observability.alerts.files import rules_text
 from observability.objectives import Objectives
 from observability.observe import missing_programs, observing
 from tests.e2e.loaded import loaded
-from tests.e2e.quire_server import QuireServer, free_port, until
-from tests.e2e.test_handover import engine_of
+from tests.e2e.quire_server import QuireServer, engine_of, free_port, stopped, until
 
 pytestmark = [
     pytest.mark.debian,
@@ -105,12 +102,8 @@ def test_injected_faults_reach_the_webhook(webhook: Webhook, tmp_path: Path) -> 
         with loaded(server, streams=56):
             webhook.wait_for("QuireQueueOld", "QuireShedding", "QuireKvSaturated")
             webhook.wait_for("QuireTtftBudgetFast", "QuireAvailabilityBudgetFast")
-            engine = engine_of(server)
-            os.kill(engine, signal.SIGSTOP)
-            try:
+            with stopped(engine_of(server)):
                 webhook.wait_for("QuireEngineSilent", "QuireEngineStuck")
-            finally:
-                os.kill(engine, signal.SIGCONT)
         server.terminate()
         webhook.wait_for("QuireDown")
     names = {"QuireEngineSilent", "QuireShedding"}

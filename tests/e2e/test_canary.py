@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import PATIENCE_MS, chromium, dashboard_of, in_chromium
 from tests.e2e.quire_server import QuireServer, command_of, descendants, free_port, until
 from tests.observability.otlp_receiver import Receiver, grpc_receiver
 
@@ -272,18 +272,18 @@ def test_no_marked_text_is_found(sink: str, scene: Scene) -> None:
     assert not found(text)
 
 
-@pytest.mark.debian
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+@in_chromium
 @pytest.mark.timeout(300)
 def test_no_page_of_the_dashboard_says_a_marked_text(scene: Scene) -> None:
     """Neither what is drawn nor what the browser gets, nor the dashboard's log."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    from playwright.sync_api import sync_playwright
+
     admin = f"http://127.0.0.1:{scene.admin_port}"
     log = scene.folder / "dashboard.log"
     said: dict[str, list[str]] = {}
     with (
         dashboard_of(scene.server.url, log, admin=admin) as dashboard,
-        playwright.sync_playwright() as driver,
+        sync_playwright() as driver,
     ):
         browser = chromium(driver)
         [ended, *_] = json.loads(scene.admin("/requests?since=1h"))["requests"]

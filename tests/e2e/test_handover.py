@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, engine_of, until
 
 CHAT = "/v1/chat/completions"
 STORY: dict[str, Any] = {
@@ -157,18 +157,6 @@ ALL: tuple[Ask, ...] = (streamed, whole, constrained, messages, completed, searc
 
 async def signal_engine(server: QuireServer, number: signal.Signals) -> None:
     os.kill(await asyncio.to_thread(engine_of, server), number)
-
-
-def engine_of(server: QuireServer) -> int:
-    def found() -> int | None:
-        assert server.process is not None
-        for pid in descendants(server.process.pid):
-            words = command_of(pid)
-            if b"engine" in words and words[words.index(b"engine") - 1] == b"-m":
-                return pid
-        return None
-
-    return until(found, 30, "an engine")
 
 
 def request_lines(server: QuireServer, count: int) -> list[dict[str, Any]]:

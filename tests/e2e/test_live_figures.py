@@ -14,18 +14,14 @@ import pytest
 
 from dashboard.admin_client import AdminClient
 from dashboard.words import count, duration, number
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, chromium, dashboard_of
 from tests.e2e.prometheus_server import prometheus_scraping, query
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [*IN_CHROMIUM, pytest.mark.timeout(300)]
 
 MODEL = "simulated:step=5ms"
 SLOTS = 2
@@ -64,7 +60,8 @@ class Watched(NamedTuple):
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    from playwright.sync_api import sync_playwright
+
     port = free_port()
     arguments = (*("--admin-port", str(port)), *("--max-num-seqs", str(SLOTS)))
     admin = f"http://127.0.0.1:{port}"
@@ -72,7 +69,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         QuireServer(MODEL, *arguments) as server,
         prometheus_scraping(server.port, tmp_path) as prometheus,
         dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-        playwright.sync_playwright() as driver,
+        sync_playwright() as driver,
     ):
         browser = chromium(driver)
         page = browser.new_page(viewport={"width": 1280, "height": 800})

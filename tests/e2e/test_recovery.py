@@ -25,9 +25,9 @@ import pytest
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.e2e.poisoned_engine import POISON_MAX_TOKENS
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.e2e.quire_server import QuireServer, engine_of, free_port, until
 from tests.e2e.test_every_api import APIS, PERSON, TWO_CITIES, Question
-from tests.e2e.test_handover import ALL, FOREVER, STORY, Clients, ask_all, engine_of
+from tests.e2e.test_handover import ALL, FOREVER, STORY, Clients, ask_all
 from tests.service.grpc.clients import put_together
 
 QUESTIONS = {
@@ -209,6 +209,7 @@ def test_twenty_kills_in_three_minutes_under_32_streams() -> None:
         with clients.at_work(streams):
             begin = time.monotonic()
             for kill in range(kills):
+                # At random moments, whatever the server is doing: a condition would choose them.
                 time.sleep(
                     max(0.0, begin + (kill + dice.random()) * seconds / kills - time.monotonic())
                 )

@@ -25,7 +25,7 @@ import pytest
 
 from observability.admin_api import Condition
 from service.overview.steadiness import AT_ONCE, FLIP_SECONDS
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, command_of, descendants, stopped, until
 
 SLOTS = 8
 SEEN: dict[str, dict[str, Any]] = {}
@@ -135,15 +135,6 @@ def starved(pid: int) -> Iterator[None]:
     finally:
         ends.set()
         thread.join()
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -69,6 +69,24 @@ def test_standard_loggers_and_structlog_write_the_same_shape() -> None:
     assert ours["ts"] <= theirs["ts"]
 
 
+def test_a_line_that_cannot_be_formatted_is_counted_and_says_where_it_comes_from(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    stream = Lines()
+    writer = configure(log_format="json", stream=stream)
+    stdlib_logging.getLogger("some.library").warning("%d tokens", "canary")
+    stdlib_logging.getLogger("some.library").warning("the next one")
+    bad, following = stream.read_all(writer)
+    assert bad["event"] == "failed to format a log line"
+    assert (bad["level"], bad["of"], bad["error"]) == ("error", "some.library", "TypeError")
+    assert bad["place"].startswith("test_logging.py:")
+    assert following["event"] == "the next one"
+    assert writer.dropped == 1
+    # The standard library would write to stderr itself, where a stalled reader blocks it.
+    assert capfd.readouterr() == ("", "")
+    assert b"canary" not in stream.getvalue()
+
+
 def test_lines_below_the_level_and_chatty_libraries_are_silent() -> None:
     stream = Lines()
     writer = configure(log_format="json", level="info", stream=stream)

@@ -66,7 +66,7 @@ def wait_until_ready(proxy: subprocess.Popen[bytes], url: str) -> None:
             with urllib.request.urlopen(url, timeout=5):
                 return
         except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.2)
+            time.sleep(0.2)  # between attempts; tests.e2e's ``until`` is not in this environment
     raise TimeoutError("the proxy is not ready")
 
 

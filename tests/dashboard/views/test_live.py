@@ -17,18 +17,13 @@ import pytest
 
 from observability.admin_api import Overview
 from tests.dashboard.accessible import ours, violations
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, descendants, free_port, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-
-pytestmark = [
-    pytest.mark.debian,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
-]
+pytestmark = IN_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +44,6 @@ def dashboard(
     log = tmp_path_factory.mktemp("dashboard") / "log"
     with dashboard_of(server.url, log, admin=f"http://127.0.0.1:{admin_port}") as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = chromium(driver)
-        yield browser
-        browser.close()
 
 
 def overview(admin_port: int) -> Overview:

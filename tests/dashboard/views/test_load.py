@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -22,8 +23,11 @@ from observability.admin_api import (
     Quantiles,
 )
 from tests.dashboard.drawn import words
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
+from tests.dashboard.running import dashboard_of, in_chromium
 from tests.e2e.quire_server import QuireServer, free_port, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 OPERATE, READ = "key-of-ann-0123456789", "key-of-bob-0123456789"
 
@@ -196,19 +200,11 @@ def test_a_viewer_sees_the_figures_and_no_controls(
     assert len(page.button) == len(page.number_input) == len(page.selectbox) == 0
 
 
-@pytest.mark.debian
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+@in_chromium
 def test_figures_move_by_themselves_until_the_end(
-    server: QuireServer, admin: str, client: AdminClient, tmp_path: Path
+    page: Page, server: QuireServer, admin: str, client: AdminClient, tmp_path: Path
 ) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-    with (
-        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-        playwright.sync_playwright() as driver,
-    ):
-        browser = chromium(driver)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(PATIENCE_MS)
+    with dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard:
         page.goto(f"{dashboard}/load")
         page.get_by_label("Admin key").fill(OPERATE)
         page.get_by_role("main").get_by_role("button", name="Sign in").click()
@@ -219,4 +215,3 @@ def test_figures_move_by_themselves_until_the_end(
         page.get_by_role("button", name="Stop").wait_for(state="detached")
         sent = page.get_by_test_id("stMetric").filter(has_text="Sent")
         sent.get_by_text(str(last(client).sent), exact=True).first.wait_for()
-        browser.close()

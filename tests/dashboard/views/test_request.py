@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
-
-from dashboard.admin_client import AdminClient
 from dashboard.views.request import event_rows, step_rows
 from observability.admin_api import EventKind, KeptRequest, Neighbour, Prefill, RequestEvent
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.dashboard.running import in_chromium, watched_server
+from tests.e2e.quire_server import until
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
 def test_events_and_steps_are_said_with_their_units() -> None:
@@ -35,38 +34,31 @@ def test_events_and_steps_are_said_with_their_units() -> None:
     assert step_rows(request)[0]["prompts"] == "896 of req_a"
 
 
-@pytest.mark.debian
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
-def test_three_clicks_lead_from_live_to_why_the_slowest_was_slow(tmp_path: Path) -> None:
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
-    with (
-        QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server,
-        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-        playwright.sync_playwright() as driver,
-    ):
+@in_chromium
+def test_three_clicks_lead_from_live_to_why_the_slowest_was_slow(
+    page: Page, tmp_path: Path
+) -> None:
+    with watched_server(tmp_path / "log", "simulated:h100-8b") as (server, client, dashboard):
         # The slowest is neither the newest nor the oldest.
         for tokens in (5, 300, 6):
             body = {"model": "simulated:h100-8b", "prompt": "Hello " * 200, "max_tokens": tokens}
             assert server.post("/v1/completions", {**body, "ignore_eos": True})[0] == 200
         # An answer may be here before its request has ended.
-        client = AdminClient(admin)
         until(lambda: len(client.requests(state="ended").requests) == 3, 60, "all to end")
         slowest = client.requests(state="ended", sort="-total").requests[0]
         told = f"{slowest.output_tokens} output tokens"
-        browser = chromium(driver)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{dashboard}/live")
         page.get_by_role("link", name="Slowest of the last 5 minutes").click()
         table = page.get_by_test_id("stDataFrame")
         table.wait_for()
 
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
         def opened() -> bool:
             """The grid is drawn on a canvas, which has nothing to wait for: click until it leads
             somewhere."""
             if "/request?" not in page.url:
-                with suppress(playwright.TimeoutError):
+                with suppress(PlaywrightTimeout):
                     table.click(position={"x": 150, "y": 52}, timeout=1000)
             page.wait_for_timeout(500)
             return "/request?" in page.url
@@ -77,4 +69,3 @@ def test_three_clicks_lead_from_live_to_why_the_slowest_was_slow(tmp_path: Path)
         page.get_by_text(told).first.wait_for()
         page.reload()
         page.get_by_text(told).first.wait_for()
-        browser.close()

@@ -4,20 +4,16 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from PIL import Image
 
-from dashboard.admin_client import AdminClient
 from dashboard.phase_bar import BAR_WIDTH
 from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
-from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.dashboard.running import in_chromium, watched_server
+from tests.e2e.quire_server import until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
-
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    from playwright.sync_api import Locator, Page
 
 ROW = 35
 TEAL = (13, 148, 136)
@@ -59,26 +55,17 @@ def test_a_live_one_says_its_phase() -> None:
     assert row_of(request, 0.0)["outcome"] == "decode"
 
 
-@pytest.mark.debian
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
-def test_bars_are_as_long_as_the_phases_and_a_header_opens_no_request(tmp_path: Path) -> None:
-    port = free_port()
-    admin = f"http://127.0.0.1:{port}"
-    with (
-        QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server,
-        dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard,
-        playwright.sync_playwright() as driver,
-    ):
+@in_chromium
+def test_bars_are_as_long_as_the_phases_and_a_header_opens_no_request(
+    page: Page, tmp_path: Path
+) -> None:
+    with watched_server(tmp_path / "log", "simulated:h100-8b") as (server, client, dashboard):
         for tokens in (20, 200):
             body = {"model": "simulated:h100-8b", "prompt": "Hello", "max_tokens": tokens}
             assert server.post("/v1/completions", {**body, "ignore_eos": True})[0] == 200
-        client = AdminClient(admin)
         until(lambda: len(client.requests(state="ended").requests) == 2, 60, "both to end")
         shown = client.requests(state="ended", sort="-total").requests
         expected = [BAR_WIDTH * one.phases["decode"] / shown[0].total for one in shown]
-        browser = chromium(driver)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{dashboard}/requests?sort=slowest+first")
         table = page.get_by_test_id("stDataFrame")
         table.wait_for()
@@ -87,7 +74,6 @@ def test_bars_are_as_long_as_the_phases_and_a_header_opens_no_request(tmp_path: 
         table.click(position={"x": 690, "y": ROW // 2})
         page.get_by_role("button", name="Clear selection").wait_for()
         assert "/requests?" in page.url
-        browser.close()
 
 
 def bars(table: Locator, rows: int) -> list[int]:

@@ -36,6 +36,27 @@ def test_one_thread_runs_tasks_in_the_order_they_came_and_outlives_one_that_fail
     assert [str(error) for error in reported] == ["nobody's fault"] * 20
 
 
+def test_a_thread_outlives_a_panic_which_is_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rust's panics come as ``pyo3_runtime.PanicException``, which is derived like this."""
+
+    class PanicException(BaseException):
+        pass
+
+    reported: list[type[BaseException] | None] = []
+    monkeypatch.setattr(logger, "exception", lambda *_: reported.append(sys.exc_info()[0]))
+    done = threading.Event()
+
+    def panics() -> None:
+        raise PanicException
+
+    workers = Workers("test-panic", 1)
+    workers.submit(panics)
+    workers.submit(done.set)
+    assert done.wait(SECONDS)
+    workers.close()
+    assert reported == [PanicException]
+
+
 def test_as_many_tasks_run_at_once_as_there_are_threads() -> None:
     meeting = threading.Barrier(3, timeout=SECONDS)
 

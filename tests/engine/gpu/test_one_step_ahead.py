@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ from engine.messages import Embed, Generate, SamplingParams, Submit, token_mask
 from engine.run.model_runner import ModelRunner
 from tests.engine.driving import CONNECTION, Engine, Output, load_runner
 from tests.engine.gpu.waiting import FakeDevice, watch
-from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
+from tests.engine.tiny_models import VOCABULARY
 
-ONE_LAYER = replace(
-    VARIANTS["qwen3"], settings=VARIANTS["qwen3"].settings | {"num_hidden_layers": 1}
-)
 SETTINGS: dict[str, Any] = {
     "block_size": 8,
     "num_kv_blocks": 64,
@@ -58,16 +54,9 @@ def prompt(length: int, seed: int) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("model")
-    save_model(ONE_LAYER, directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def runner(model: Path, device: torch.device) -> ModelRunner:
+def runner(one_layer: Path, device: torch.device) -> ModelRunner:
     return load_runner(
-        model, device=device.type, gpu_path="triton", async_scheduling=True, **SETTINGS
+        one_layer, device=device.type, gpu_path="triton", async_scheduling=True, **SETTINGS
     )
 
 
@@ -117,13 +106,13 @@ def run(ahead: Ahead, kind: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def expected(model: Path) -> dict[str, list[list[int]]]:
+def expected(one_layer: Path) -> dict[str, list[list[int]]]:
     """Each kind's output by torch on the CPU, where every step is waited for."""
     outputs = {}
     for kind, params in KINDS.items():
         asked = [*STREAMS, *([] if params is None else [params])]
         prompts = [prompt(5, 0), prompt(6, 1), prompt(20, 9)][: len(asked)]
-        engine = Engine(model, cpu_path="torch", num_kv_blocks=64)
+        engine = Engine(one_layer, cpu_path="torch", num_kv_blocks=64)
         outputs[kind] = [output.token_ids for output in engine.generate(prompts, asked)]
     return outputs
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,9 @@ from engine.step.step import (
     Withheld,
 )
 from tests.engine.driving import Engine, load_runner
-from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
+from tests.engine.tiny_models import VOCABULARY
 
 BLOCK_SIZE = 8
-ONE_LAYER = replace(
-    VARIANTS["qwen3"], settings=VARIANTS["qwen3"].settings | {"num_hidden_layers": 1}
-)
 PARAMS = [
     SamplingParams(max_tokens=99, temperature=0.0),
     SamplingParams(max_tokens=99, seed=3, temperature=1.3),
@@ -48,16 +44,9 @@ PARAMS = [
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("model")
-    save_model(ONE_LAYER, directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def runner(model: Path, device: torch.device) -> ModelRunner:
+def runner(one_layer: Path, device: torch.device) -> ModelRunner:
     return load_runner(
-        model,
+        one_layer,
         device=device.type,
         gpu_path="triton",
         block_size=BLOCK_SIZE,
@@ -118,9 +107,9 @@ def take_all(streams: list[Stream], step: SteadyStep | LaunchedStep) -> None:
 
 
 @pytest.fixture(scope="module")
-def reference(model: Path) -> dict[int, list[int]]:
+def reference(one_layer: Path) -> dict[int, list[int]]:
     """Output of streams 0 to 5, each alone, by torch on the CPU."""
-    engine = Engine(model, cpu_path="torch")
+    engine = Engine(one_layer, cpu_path="torch")
     outputs = {}
     for uid in range(6):
         prompt = random.Random(uid).choices(range(VOCABULARY), k=5 + uid)
@@ -268,7 +257,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_row_that_asks_for_more_than_plain_sampling_leaves_the_others_on_recorded_steps(
-    model: Path, runner: ModelRunner, reference: dict[int, list[int]], kind: str
+    one_layer: Path, runner: ModelRunner, reference: dict[int, list[int]], kind: str
 ) -> None:
     """Each row's tokens are those it gets alone by torch, also when a step is launched while the
     host has only the tokens of the one before last."""
@@ -277,7 +266,7 @@ def test_a_row_that_asks_for_more_than_plain_sampling_leaves_the_others_on_recor
     params = SamplingParams(max_tokens=8, seed=5, ignore_eos=True, **asked)
     uid = 8 + 6 * list(SPECIAL).index(kind)  # another one each time, as in an engine
     prompt = random.Random(uid).choices(range(VOCABULARY), k=7)
-    [expected] = Engine(model, cpu_path="torch").generate([prompt], params)
+    [expected] = Engine(one_layer, cpu_path="torch").generate([prompt], params)
     a, b = plain = start(runner, [0, 1])
     special = Stream(runner, uid, 7, params)
     logprobs = []
@@ -390,11 +379,11 @@ def test_prompts_and_too_many_rows_are_not_accepted(runner: ModelRunner) -> None
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["waiting", "ahead"])
 def test_the_engine_goes_from_whole_steps_to_steady_ones_and_back(
-    model: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch, ahead: bool
+    one_layer: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     """A third request comes when the shorter of the others has ended."""
     engine = Engine(
-        model,
+        one_layer,
         device=device.type,
         gpu_path="triton",
         async_scheduling=ahead,
@@ -420,7 +409,7 @@ def test_the_engine_goes_from_whole_steps_to_steady_ones_and_back(
     outputs = engine.generate(prompts, params)
     assert launched.count(2) > 3
     assert launched.count(1) > 0
-    plain = Engine(model, cpu_path="torch").generate(prompts, params)
+    plain = Engine(one_layer, cpu_path="torch").generate(prompts, params)
     assert [output.token_ids for output in outputs] == [output.token_ids for output in plain]
 
 

@@ -61,6 +61,24 @@ def test_one_key_cannot_take_all_places() -> None:
     asyncio.run(run())
 
 
+def test_readers_who_come_at_once_do_not_get_more_places_than_there_are() -> None:
+    """All are let in before the first has begun to read."""
+
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        for _ in range(MOST_FEED_READERS + 4):
+            feed.make_room("ann")
+        streams = [feed.follow("ann", kv=False) for _ in range(MOST_FEED_READERS + 4)]
+        first = [await anext(stream, b"") for stream in streams]
+        assert len(feed) == MOST_FEED_READERS
+        assert first[MOST_FEED_READERS:] == [b""] * 4  # ended: when they come back, it is with 429
+        for stream in streams:
+            await stream.aclose()
+
+    asyncio.run(run())
+
+
 def test_keys_with_equal_shares_do_not_displace_each_other() -> None:
     async def run() -> None:
         source = Source()

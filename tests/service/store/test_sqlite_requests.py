@@ -88,3 +88,24 @@ async def test_a_locked_database_is_a_failure_of_the_database_and_not_of_the_row
         connection.rollback()
         await requests.insert([pack_request(kept(1))])
         assert stored(connection) == ids([kept(1)])
+
+
+async def test_a_database_that_could_not_be_opened_is_opened_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken for one whose file was replaced, which only a restart mends."""
+    monkeypatch.setattr(sqlite_requests, "BUSY_SECONDS", 0.05)
+    async with table(tmp_path):
+        pass
+    file = tmp_path / "store.sqlite3"
+    requests = SqliteRequests(file)
+    with closing(sqlite3.connect(file)) as holder:
+        holder.execute("PRAGMA locking_mode=EXCLUSIVE")
+        holder.execute("BEGIN EXCLUSIVE")
+        for _ in range(2):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                await requests.insert([pack_request(kept(1))])
+    await requests.insert([pack_request(kept(1))])
+    await requests.close()
+    with closing(sqlite3.connect(file)) as connection:
+        assert stored(connection) == ids([kept(1)])
