@@ -20,14 +20,19 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthListRequest
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
-from service.errors import QuireError, UnauthorizedError
+from service.errors import QuireError
 from service.grpc.health import HealthServicer
 from service.grpc.status import status_of
-from service.serving.keys import KeyRing
+from service.routes.route import RPC
+from service.routes.tables import GRPC
+from service.serving.access import Access
 
 # For watches, and likewise for reflection's streams.
 MOST_OPEN: Final = 256
 MOST_OPEN_OF_A_CONNECTION: Final = 16
+_REFLECTION: Final = GRPC.named(
+    f"{RPC} /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+)
 # For the message of a unary call.
 MESSAGE_SECONDS: Final = 10.0
 
@@ -87,17 +92,17 @@ def health_handlers(health: HealthServicer) -> dict[str, Any]:
     return {name: grpc.stream_stream_rpc_method_handler(each) for name, each in handlers.items()}
 
 
-def reflection_handlers(services: tuple[str, ...], keys: KeyRing) -> dict[str, Any]:
+def reflection_handlers(services: tuple[str, ...], access: Access) -> dict[str, Any]:
     """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name."""
     servicer = reflection.aio.ReflectionServicer(services)
     streams = Places("reflection streams")
 
     async def info(requests: Any, context: Any) -> AsyncIterator[ServerReflectionResponse]:
         try:
-            if keys:
-                given = dict(context.invocation_metadata() or ())
-                keys.check(_bytes(given.get("authorization")), _bytes(given.get("x-api-key")))
-        except UnauthorizedError as error:
+            given = dict(context.invocation_metadata() or ())
+            key = _bytes(given.get("authorization")), _bytes(given.get("x-api-key"))
+            access.check(_REFLECTION, *key)
+        except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):
             async for answer in servicer.ServerReflectionInfo(requests, context):

@@ -16,6 +16,7 @@ from service.api_keys import api_keys
 from service.grpc import standard
 from service.grpc.health import HealthServicer
 from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places
+from service.serving.access import Access
 from service.serving.keys import KeyRing
 
 ALONE = [("grpc.use_local_subchannel_pool", 1)]
@@ -122,7 +123,9 @@ async def listed(call: Any) -> set[str]:
 
 
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
-    handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(api_keys(["key"])))
+    handlers = standard.reflection_handlers(
+        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"])))
+    )
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")
         for metadata in ((), (("x-api-key", "wrong"),), (("authorization", "key"),)):
