@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from observability.admin_api import AdminScope
 from service.admin.problem import ProblemError
 from service.admin_keys import AdminKey
-from service.routes.route import Route
+from service.routes.route import RouteRow
 
 LOOPBACK = "loopback"
 _OWN_SITES = frozenset({b"", b"none", b"same-origin"})
@@ -117,7 +117,7 @@ class AdminGate:
         return found
 
 
-def permit(actor: Actor, route: Route) -> None:
+def permit(actor: Actor, route: RouteRow) -> None:
     """Raise ProblemError unless the route's scope is one that the actor has."""
     if route.scope is AdminScope.READ or actor.scope is AdminScope.OPERATE:
         return

@@ -31,7 +31,7 @@ from service.generation.request import Generation
 from service.grpc.arrival import Arrivals, deadline_is_over
 from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
-from service.routes.route import Route
+from service.routes.route import RouteRow
 from service.serving.access import Access
 from service.serving.client import Client
 from service.serving.exchange import Exchange
@@ -119,7 +119,7 @@ class Calls:
             limit, settings.receive_timeout, services.drain, UploadRoom.for_bodies(limit)
         )
 
-    async def answer(self, context: Any, route: Route, method: Method) -> None:
+    async def answer(self, context: Any, route: RouteRow, method: Method) -> None:
         services = self._services
         headers = _headers(context)
         exchange = Exchange(
@@ -161,7 +161,7 @@ class Calls:
         context: Any,
         headers: dict[str, bytes],
         exchange: Exchange,
-        route: Route,
+        route: RouteRow,
         method: Method,
     ) -> QuireError | None:
         """Run the call and return its error, if any."""

@@ -15,7 +15,7 @@ from observability.logging import get_logger
 from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE
-from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
+from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, reflection_handlers
 from service.routes.route import RPC
 from service.routes.tables import GRPC
 from service.serving.access import Access
@@ -43,10 +43,11 @@ class GrpcServer:
         )
         calls = Calls(services)
         access = Access(KeyRing(services.settings.keys))
+        messages = SmallMessages(services.settings.max_body_bytes)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
             SERVICE: {name: _handler(calls, name, method) for name, method in METHODS.items()},
-            HEALTH_SERVICE: health_handlers(self._health),
+            HEALTH_SERVICE: health_handlers(self._health, messages),
             REFLECTION_SERVICE: reflection_handlers(names, access),
         }
         GRPC.check_served(

@@ -13,9 +13,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from service.admission.drain import Drain
 from service.errors import NotFoundError, QuireError
 from service.http.origins import OriginRules
-from service.http.scope import CALLER, EXCHANGE, ROUTE, api_key_header, header, new_record
+from service.http.scope import CALLER, EXCHANGE, ROUTE_ROW, api_key_header, header, new_record
 from service.http.serves import route_of
-from service.routes.route import Route
+from service.routes.route import RouteRow
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.exchange import Exchange, OpenExchanges
@@ -60,7 +60,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         route = route_of(PUBLIC, scope)
         if route is None:
             raise NotFoundError("There is no such route.")
-        scope["state"][ROUTE] = route
+        scope["state"][ROUTE_ROW] = route
         if not route.counted:
             self._admit(scope, route)
             await next_app(scope, receive, send)
@@ -95,7 +95,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         finally:
             exchange.close()
 
-    def _admit(self, scope: Scope, route: Route) -> Caller:
+    def _admit(self, scope: Scope, route: RouteRow) -> Caller:
         self._origins.check(scope)
         inside: Caller | None = scope["state"].get(CALLER)
         if inside is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import Scope
 
-from service.routes.route import Route, RouteTable
+from service.routes.route import RouteRow, RouteTable
 from service.routes.tables import ADMIN, PUBLIC
 
 _ROUTES = "routes"  # key in a handler's options
@@ -47,12 +47,12 @@ def _handler(
     return register
 
 
-def served_by(handlers: Iterable[HTTPRouteHandler]) -> Iterator[Route]:
+def served_by(handlers: Iterable[HTTPRouteHandler]) -> Iterator[RouteRow]:
     """Yield the routes that handlers serve."""
     for handler in handlers:
         yield from handler.opt[_ROUTES]
 
 
-def route_of(table: RouteTable, scope: Scope) -> Route | None:
+def route_of(table: RouteTable, scope: Scope) -> RouteRow | None:
     """Return the route that a request has matched; None: it is in no table, so deny it."""
     return table.find(str(scope.get("method")), str(scope["path_template"]))

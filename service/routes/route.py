@@ -32,15 +32,15 @@ class Anyone(enum.StrEnum):
     KEYLESS = "anyone, without API keys"  # on a server with keys, the route does not exist
 
 
-Scope = Anyone | KeyScope | AdminScope
-_SCOPES: dict[Port, tuple[type[Scope], ...]] = {
+RouteScope = Anyone | KeyScope | AdminScope
+_SCOPES: dict[Port, tuple[type[RouteScope], ...]] = {
     Port.PUBLIC: (Anyone, KeyScope),
     Port.ADMIN: (AdminScope,),
     Port.GRPC: (Anyone, KeyScope),
 }
 
 
-class Body(enum.Enum):
+class BodyBound(enum.Enum):
     """How large the body (of an RPC or WebSocket: each message) of a route's requests may be."""
 
     NONE = "none is read"
@@ -49,15 +49,15 @@ class Body(enum.Enum):
 
     def most_bytes(self, setting: int) -> int:
         """``setting``: the value of ``--max-body-bytes``."""
-        return {Body.NONE: 0, Body.REQUEST: setting, Body.SMALL: 64 * 1024}[self]
+        return {BodyBound.NONE: 0, BodyBound.REQUEST: setting, BodyBound.SMALL: 64 * 1024}[self]
 
 
 class Limit(enum.Enum):
     """What a route's requests count against, besides the memory of all arriving bodies."""
 
-    REQUESTS = "requests a minute of the key"
-    TOKENS = "tokens a minute and a day of the key"
-    STREAMS = "concurrent streams of the key"
+    REQUESTS = "requests a minute, of a key that has such a limit"
+    TOKENS = "tokens a minute and a day, of a key that has such a limit"
+    STREAMS = "concurrent streams, of a key that has such a limit"
     QUEUE = "`--max-waiting-requests`, and the key's share of it"
     RUNS = "`--resume-total-bytes`, and the key's share of it"
     SOCKETS = "`--max-websockets`, and the key's share of it"
@@ -69,7 +69,7 @@ class Limit(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteRow:
     """``scope``: what its caller's key must have. ``does``: in a few words. ``counted``: the name
     under which metrics and logs have its requests (``observability.outcomes.ROUTES``); those of a
     route without one are not counted."""
@@ -77,10 +77,10 @@ class Route:
     port: Port
     method: str
     path: str
-    scope: Scope
+    scope: RouteScope
     does: str
     counted: str = ""
-    body: Body = Body.NONE
+    body: BodyBound = BodyBound.NONE
     limits: frozenset[Limit] = frozenset()
 
     @property
@@ -97,10 +97,10 @@ class Route:
 class RouteTable:
     """The routes of one port. What is not in it is not served."""
 
-    def __init__(self, port: Port, routes: Iterable[Route]) -> None:
+    def __init__(self, port: Port, routes: Iterable[RouteRow]) -> None:
         """Raises ValueError for a row that contradicts another one or its port."""
         self.port = port
-        self._rows: dict[tuple[str, str], Route] = {}
+        self._rows: dict[tuple[str, str], RouteRow] = {}
         for route in routes:
             key = route.method, route.template
             if key in self._rows:
@@ -109,22 +109,22 @@ class RouteTable:
                 raise ValueError(f"{port}: {route.name} is not a route of this port")
             self._rows[key] = route
 
-    def __iter__(self) -> Iterator[Route]:
+    def __iter__(self) -> Iterator[RouteRow]:
         return iter(self._rows.values())
 
-    def named(self, name: str) -> Route:
+    def named(self, name: str) -> RouteRow:
         """Return the route that a handler serves. Raises LookupError if it is not declared."""
         for route in self:
             if route.name == name:
                 return route
         raise LookupError(f"{name} is not in the table of the {self.port} port (service/routes)")
 
-    def find(self, method: str, template: str) -> Route | None:
+    def find(self, method: str, template: str) -> RouteRow | None:
         """Return the route of a request whose path matched this template; None: deny it."""
         found = self._rows.get((method, template))
         return found if found is not None else self._rows.get((method, ANY_PATH))
 
-    def check_served(self, served: Iterable[Route]) -> None:
+    def check_served(self, served: Iterable[RouteRow]) -> None:
         """Raise ValueError unless each route has exactly one handler."""
         counts = Counter(served)
         for route in self:

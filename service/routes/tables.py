@@ -10,10 +10,10 @@ from service.routes.route import (
     RPC,
     WEBSOCKET,
     Anyone,
-    Body,
+    BodyBound,
     Limit,
     Port,
-    Route,
+    RouteRow,
     RouteTable,
 )
 from service.tenants.caller import KeyScope
@@ -24,23 +24,28 @@ _ENGINE = _REQUESTS | {Limit.TOKENS, Limit.QUEUE}
 _STREAMED = _ENGINE | {Limit.STREAMS, Limit.RUNS}
 
 
-def _open(path: str, does: str, scope: Anyone = Anyone.ALWAYS) -> Route:
-    return Route(Port.PUBLIC, "GET", path, scope, does)
+def _open(path: str, does: str, scope: Anyone = Anyone.ALWAYS) -> RouteRow:
+    return RouteRow(Port.PUBLIC, "GET", path, scope, does)
 
 
-def _reading(path: str, does: str, counted: str) -> Route:
-    return Route(Port.PUBLIC, "GET", path, KeyScope.READ, does, counted, limits=_REQUESTS)
+def _reading(path: str, does: str, counted: str) -> RouteRow:
+    return RouteRow(Port.PUBLIC, "GET", path, KeyScope.READ, does, counted, limits=_REQUESTS)
 
 
-def _text(path: str, does: str, counted: str, limits: frozenset[Limit] = _REQUESTS) -> Route:
+def _text(path: str, does: str, counted: str, limits: frozenset[Limit] = _REQUESTS) -> RouteRow:
     """A route that takes a JSON body."""
     scope = KeyScope.INFERENCE
-    return Route(Port.PUBLIC, "POST", path, scope, does, counted, Body.REQUEST, limits)
+    return RouteRow(Port.PUBLIC, "POST", path, scope, does, counted, BodyBound.REQUEST, limits)
 
 
-def _stored(method: str, path: str, does: str, counted: str = "responses_stored") -> Route:
-    limits = _REQUESTS | {Limit.STREAMS} if method == "GET" else _REQUESTS
-    return Route(Port.PUBLIC, method, path, KeyScope.INFERENCE, does, counted, limits=limits)
+def _stored(
+    method: str,
+    path: str,
+    does: str,
+    counted: str = "responses_stored",
+    limits: frozenset[Limit] = _REQUESTS,
+) -> RouteRow:
+    return RouteRow(Port.PUBLIC, method, path, KeyScope.INFERENCE, does, counted, limits=limits)
 
 
 PUBLIC: Final = RouteTable(
@@ -55,13 +60,13 @@ PUBLIC: Final = RouteTable(
             "count_tokens",
         ),
         _text("/v1/responses", "Create a response (Responses API)", "responses", _STREAMED),
-        Route(
+        RouteRow(
             Port.PUBLIC,
             WEBSOCKET,
             "/v1/responses",
             KeyScope.INFERENCE,
             "Create responses one after another; each is also a `POST /v1/responses`",
-            body=Body.REQUEST,
+            body=BodyBound.REQUEST,
             limits=frozenset({Limit.SOCKETS}),
         ),
         _text(
@@ -79,6 +84,7 @@ PUBLIC: Final = RouteTable(
             "GET",
             "/v1/responses/{response_id}",
             "Retrieve a response, as an object or as a stream",
+            limits=_REQUESTS | {Limit.STREAMS},
         ),
         _stored("DELETE", "/v1/responses/{response_id}", "Delete a response"),
         _stored("POST", "/v1/responses/{response_id}/cancel", "Cancel a background response"),
@@ -92,6 +98,7 @@ PUBLIC: Final = RouteTable(
             "/v1/streams/{stream_id}",
             "The rest of a resumable stream, after Last-Event-ID",
             "streams",
+            _REQUESTS | {Limit.STREAMS},
         ),
         _text("/v1/embeddings", "Create embeddings", "embeddings", _ENGINE),
         _text("/v1/rerank", "Rank documents by relevance to a query", "rerank", _ENGINE),
@@ -110,13 +117,13 @@ PUBLIC: Final = RouteTable(
         _open("/", "About this server"),
         _open("/docs", "The OpenAPI document as HTML"),
         _open("/openapi.json", "The OpenAPI document"),
-        Route(Port.PUBLIC, "OPTIONS", ANY_PATH, KeyScope.READ, "The methods of a path"),
+        RouteRow(Port.PUBLIC, "OPTIONS", ANY_PATH, KeyScope.READ, "The methods of a path"),
     ),
 )
 
 
-def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE) -> Route:
-    return Route(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits)
+def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE) -> RouteRow:
+    return RouteRow(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits)
 
 
 def _order(
@@ -124,10 +131,10 @@ def _order(
     path: str,
     does: str,
     *,
-    body: Body = Body.SMALL,
+    body: BodyBound = BodyBound.SMALL,
     limits: frozenset[Limit] = _NONE,
-) -> Route:
-    return Route(Port.ADMIN, method, path, AdminScope.OPERATE, does, body=body, limits=limits)
+) -> RouteRow:
+    return RouteRow(Port.ADMIN, method, path, AdminScope.OPERATE, does, body=body, limits=limits)
 
 
 _EXPORTS = frozenset({Limit.EXPORTS})
@@ -165,10 +172,10 @@ ADMIN: Final = RouteTable(
             "Start a load run against this server",
             limits=frozenset({Limit.LOAD}),
         ),
-        _order("DELETE", "/admin/v1/load", "Stop the load run", body=Body.NONE),
+        _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE),
         _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS),
         _order("POST", "/admin/v1/loadtrace", "Record a load trace for some seconds"),
-        _order("DELETE", "/admin/v1/loadtrace", "End the recording", body=Body.NONE),
+        _order("DELETE", "/admin/v1/loadtrace", "End the recording", body=BodyBound.NONE),
         _shown("/admin/v1/audit", "What operators changed or tried to"),
         _shown(
             "/admin/v1/bundle",
@@ -176,7 +183,7 @@ ADMIN: Final = RouteTable(
             frozenset({Limit.BUNDLE}),
         ),
         _shown("/metrics", "Prometheus metrics"),
-        _order("OPTIONS", ANY_PATH, "The methods of a path", body=Body.NONE),
+        _order("OPTIONS", ANY_PATH, "The methods of a path", body=BodyBound.NONE),
     ),
 )
 
@@ -187,19 +194,17 @@ def _rpc(
     counted: str,
     scope: KeyScope = KeyScope.INFERENCE,
     limits: frozenset[Limit] = _REQUESTS,
-) -> Route:
+) -> RouteRow:
     path = f"/quire.v1.Quire/{name}"
-    return Route(Port.GRPC, RPC, path, scope, does, counted, Body.REQUEST, limits)
+    return RouteRow(Port.GRPC, RPC, path, scope, does, counted, BodyBound.REQUEST, limits)
 
 
-def _standard(
-    path: str, does: str, scope: Anyone | KeyScope, limits: frozenset[Limit] = _NONE
-) -> Route:
-    return Route(Port.GRPC, RPC, path, scope, does, body=Body.SMALL, limits=limits)
+def _health(name: str, does: str, limits: frozenset[Limit] = _NONE) -> RouteRow:
+    path, scope = f"/grpc.health.v1.Health/{name}", Anyone.ALWAYS
+    return RouteRow(Port.GRPC, RPC, path, scope, does, body=BodyBound.SMALL, limits=limits)
 
 
 _LONG = frozenset({Limit.STANDARD})
-_HEALTH: Final = "/grpc.health.v1.Health"
 
 GRPC: Final = RouteTable(
     Port.GRPC,
@@ -214,14 +219,17 @@ GRPC: Final = RouteTable(
         _rpc("Embed", "Create embeddings", "grpc_embed", limits=_ENGINE),
         _rpc("ListModels", "List the models served", "grpc_models", KeyScope.READ),
         _rpc("Abort", "End a call of the same key", "grpc_abort"),
-        _standard(f"{_HEALTH}/Check", "Whether requests are accepted", Anyone.ALWAYS),
-        _standard(f"{_HEALTH}/List", "The same for all services", Anyone.ALWAYS),
-        _standard(f"{_HEALTH}/Watch", "The same, at each change", Anyone.ALWAYS, _LONG),
-        _standard(
+        _health("Check", "Whether requests are accepted"),
+        _health("List", "The same for all services"),
+        _health("Watch", "The same, at each change", _LONG),
+        RouteRow(
+            Port.GRPC,
+            RPC,
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-            "The services and their messages",
             KeyScope.READ,
-            _LONG,
+            "The services and their messages",
+            body=BodyBound.REQUEST,
+            limits=_LONG,
         ),
     ),
 )

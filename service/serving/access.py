@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.errors import MissingScopeError, NotFoundError
-from service.routes.route import Anyone, Route
+from service.routes.route import Anyone, RouteRow
 from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller, KeyScope
 
@@ -14,7 +14,7 @@ class Access:
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
 
-    def check(self, route: Route, authorization: bytes, api_key: bytes) -> Caller:
+    def check(self, route: RouteRow, authorization: bytes, api_key: bytes) -> Caller:
         """Return who sends a request. Raises UnauthorizedError without a valid key,
         MissingScopeError if the key does not suffice, NotFoundError for a route that this server
         does not have."""
@@ -27,7 +27,7 @@ class Access:
             )
         return self.permitted(route, self._keys.check(authorization, api_key))
 
-    def permitted(self, route: Route, caller: Caller) -> Caller:
+    def permitted(self, route: RouteRow, caller: Caller) -> Caller:
         """Return a caller who is known already. Raises MissingScopeError."""
         scope = route.scope
         if isinstance(scope, KeyScope) and not caller.may(scope):

@@ -31,7 +31,7 @@ class Client:
 
     @property
     def limits(self) -> Limits:
-        """What its requests may ask for, the models included."""
+        """The limits of its requests, the models that they may name included."""
         return self.services.limits.allowed(self.exchange.caller)
 
     def admit(self) -> Ready:

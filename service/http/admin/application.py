@@ -64,9 +64,9 @@ from service.http.admin.usage import usage
 from service.http.connections import Connections
 from service.http.door import Door
 from service.http.origins import OriginRules
-from service.http.scope import ROUTE
+from service.http.scope import ROUTE_ROW
 from service.http.serves import route_of, served_by
-from service.routes.route import Route
+from service.routes.route import RouteRow
 from service.routes.tables import ADMIN
 from service.turns import my_turn
 
@@ -150,7 +150,7 @@ class _Gatekeeper(ASGIMiddleware):
         route = route_of(ADMIN, scope)
         if route is None:
             raise not_found("There is no such route.")
-        scope["state"][ROUTE] = route
+        scope["state"][ROUTE_ROW] = route
         permit(scope["state"][ACTOR], route)
         await next_app(scope, receive, send)
 
@@ -196,7 +196,7 @@ def make_admin_app(
 
 def _needed(scope: Any) -> str:
     """Return the scope that a request needs; of one that reached no route, by its method."""
-    route: Route | None = scope["state"].get(ROUTE)
+    route: RouteRow | None = scope["state"].get(ROUTE_ROW)
     if route is not None:
         return route.scope.value
     return (AdminScope.READ if scope["method"] in _READING else AdminScope.OPERATE).value

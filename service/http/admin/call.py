@@ -19,8 +19,8 @@ from service.admin.problem import invalid
 from service.admin.timed import Timed
 from service.http.admin.downloads import Downloads
 from service.http.body import read_body
-from service.http.scope import ROUTE, client_address, header
-from service.routes.route import Route
+from service.http.scope import ROUTE_ROW, client_address, header
+from service.routes.route import RouteRow
 from service.serving.services import Services
 
 # Added by proxies, which on the server's own machine have its address.
@@ -66,7 +66,7 @@ class AdminCall(Request[Any, Any, Any]):
 
     async def decoded(self, kind: type[Decoded]) -> Decoded:
         """Return the body as ``kind``; an empty one is ``{}``. Raises ProblemError, QuireError."""
-        route: Route = self.scope["state"][ROUTE]
+        route: RouteRow = self.scope["state"][ROUTE_ROW]
         limit = route.body.most_bytes(self.desk.services.settings.max_body_bytes)
         body = await read_body(self.scope, self.receive, limit=limit)
         try:

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from observability.admin_api import AdminScope
 from service.grpc.status import STATUS_CODES
 from service.proto.quire.v1 import quire_pb2 as pb
-from service.routes.route import Anyone, Route
+from service.routes.route import Anyone, RouteRow
 from service.tenants.caller import ALL_SCOPES, Caller, KeyScope
 from tests.law.routes import ROUTES
 from tests.service.grpc.clients import GrpcService, chat
@@ -105,12 +105,12 @@ SAMPLES = {
 }
 
 
-def sample(route: Route) -> Sample:
+def sample(route: RouteRow) -> Sample:
     body = _BODIES.get(route.path, {}) if route.method == "POST" else None
     return SAMPLES.get(route.name) or Sample(body)
 
 
-def expected(route: Route, sender: Sender, asked: Sample) -> int:
+def expected(route: RouteRow, sender: Sender, asked: Sample) -> int:
     """The status that the table promises."""
     match route.scope:
         case Anyone.ALWAYS:
@@ -135,7 +135,7 @@ def codes(status: int) -> grpc.StatusCode:
     return grpc.StatusCode.OK if status == 200 else STATUS_CODES[status]
 
 
-def matrix(routes: Iterator[Route]) -> list[Any]:
+def matrix(routes: Iterator[RouteRow]) -> list[Any]:
     return [
         pytest.param(route, sender, id=f"{route.name}-{name}")
         for route in routes

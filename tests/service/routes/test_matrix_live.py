@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from service.proto.quire.v1 import quire_pb2 as pb
-from service.routes.route import ANY_PATH, WEBSOCKET, Body, Port, Route
+from service.routes.route import ANY_PATH, WEBSOCKET, Anyone, BodyBound, Port, RouteRow
 from service.routes.tables import ADMIN, GRPC, PUBLIC, TABLES
 from tests.service.grpc.clients import chat, trailing
 from tests.service.routes.senders import (
@@ -55,7 +55,7 @@ class Matrix:
 
     def send(
         self,
-        route: Route,
+        route: RouteRow,
         sender: Sender,
         body: Any = None,
         *,
@@ -77,7 +77,7 @@ class Matrix:
         finally:
             connection.close()
 
-    def path(self, route: Route) -> str:
+    def path(self, route: RouteRow) -> str:
         """A path of the route; what it names is the owner's, and new."""
         if route.path == ANY_PATH:
             return _ANY[route.port]
@@ -141,7 +141,7 @@ def server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize(("route", "sender"), matrix(iter(PUBLIC)))
 def test_the_public_port_answers_each_key_as_declared(
-    server: Matrix, route: Route, sender: Sender
+    server: Matrix, route: RouteRow, sender: Sender
 ) -> None:
     asked = sample(route)
     if route.method == WEBSOCKET:
@@ -159,7 +159,7 @@ def test_the_public_port_answers_each_key_as_declared(
 
 @pytest.mark.parametrize(("route", "sender"), matrix(iter(ADMIN)))
 def test_the_admin_port_answers_each_key_as_declared(
-    server: Matrix, route: Route, sender: Sender
+    server: Matrix, route: RouteRow, sender: Sender
 ) -> None:
     asked = sample(route)
     reply = server.send(route, sender, asked.body)
@@ -169,7 +169,7 @@ def test_the_admin_port_answers_each_key_as_declared(
 
 
 @pytest.mark.parametrize(("route", "sender"), matrix(iter(GRPC)))
-def test_grpc_answers_each_key_as_declared(server: Matrix, route: Route, sender: Sender) -> None:
+def test_grpc_answers_each_key_as_declared(server: Matrix, route: RouteRow, sender: Sender) -> None:
     asked = sample(route)
     assert server.call(route.path, sender, asked.body) is codes(expected(route, sender, asked))
 
@@ -177,11 +177,13 @@ def test_grpc_answers_each_key_as_declared(server: Matrix, route: Route, sender:
 @pytest.mark.parametrize("sender", SENDERS.values(), ids=SENDERS)
 def test_what_is_not_in_a_table_is_served_to_nobody(server: Matrix, sender: Sender) -> None:
     for path in ("/v1/nothing", "/admin/v1/overview", "/v1/chat"):
-        nothing = Route(Port.PUBLIC, "GET", path, PUBLIC.named("GET /").scope, "")
+        nothing = RouteRow(Port.PUBLIC, "GET", path, Anyone.ALWAYS, "")
         assert server.send(nothing, sender).status == 404
     assert server.call("/quire.v1.Quire/Nothing", sender, None) is grpc.StatusCode.UNIMPLEMENTED
     assert server.handshake(sender, "/v1/chat/completions") == 404
-    unknown = Route(Port.ADMIN, "POST", "/admin/v1/nothing", ADMIN.named("GET /metrics").scope, "")
+    unknown = RouteRow(
+        Port.ADMIN, "POST", "/admin/v1/nothing", ADMIN.named("GET /metrics").scope, ""
+    )
     assert server.send(unknown, sender, {}).status == (401 if sender.admin is None else 404)
 
 
@@ -191,12 +193,12 @@ def test_what_is_not_in_a_table_is_served_to_nobody(server: Matrix, sender: Send
     ids=lambda route: f"{route.port}-{route.name}",
 )
 def test_a_body_beyond_the_bound_of_its_route_is_refused_before_it_is_read(
-    server: Matrix, route: Route
+    server: Matrix, route: RouteRow
 ) -> None:
     sender = SENDERS["operator" if route.port is Port.ADMIN else "owner"]
     most = route.body.most_bytes(8 << 20)
     asked = sample(route)
-    if route.body is Body.NONE:
+    if route.body is BodyBound.NONE:
         if "{" not in route.path:
             assert server.send(route, sender, "x" * 100).status == expected(route, sender, asked)
         return
@@ -222,14 +224,14 @@ def shape(reply: Reply, known: str) -> tuple[int, dict[str, str], str]:
 
 
 def never(known: str) -> str:
-    """An id of the same form that nobody has."""
+    """An id of the same form that was never given."""
     return known[:-32] + "0" * 32
 
 
 @pytest.mark.parametrize("query", ["", "?stream=true", "?stream=maybe", "?starting_after=1"])
 @pytest.mark.parametrize("route", OWNED, ids=lambda route: route.name)
 def test_another_tenants_is_answered_as_what_does_not_exist(
-    server: Matrix, route: Route, query: str
+    server: Matrix, route: RouteRow, query: str
 ) -> None:
     path = server.path(route)
     (known,) = re.findall(r"(?:resp_|chatcmpl-)[0-9a-f]{32}", path)
@@ -359,7 +361,7 @@ def test_the_keys_of_the_matrix_are_different() -> None:
 
 
 def test_an_idle_server_is_left(server: Matrix) -> None:
-    """No request of the matrix has left a sequence, an exchange or a run behind."""
+    """No request of the matrix holds a sequence any more."""
     overview = ADMIN.named("GET /admin/v1/overview")
 
     def idle() -> bool:

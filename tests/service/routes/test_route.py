@@ -1,18 +1,18 @@
-"""A table denies what it does not have, and finds what nobody serves."""
+"""A table denies what it does not have, and finds what has no handler."""
 
 from __future__ import annotations
 
 import pytest
 
 from observability.admin_api import AdminScope
-from service.routes.route import ANY_PATH, Anyone, Body, Port, Route, RouteTable
+from service.routes.route import ANY_PATH, Anyone, BodyBound, Port, RouteRow, RouteTable
 from service.tenants.caller import KeyScope
 
-ONE = Route(Port.PUBLIC, "GET", "/one/{name:path}", KeyScope.READ, "Read one")
-ALL = Route(Port.PUBLIC, "GET", "/all", Anyone.ALWAYS, "Read all")
+ONE = RouteRow(Port.PUBLIC, "GET", "/one/{name:path}", KeyScope.READ, "Read one")
+ALL = RouteRow(Port.PUBLIC, "GET", "/all", Anyone.ALWAYS, "Read all")
 
 
-def table(*routes: Route) -> RouteTable:
+def table(*routes: RouteRow) -> RouteTable:
     return RouteTable(Port.PUBLIC, routes)
 
 
@@ -25,7 +25,7 @@ def test_a_request_finds_its_route_and_no_other() -> None:
 
 
 def test_a_row_may_be_for_a_method_of_every_path() -> None:
-    options = Route(Port.PUBLIC, "OPTIONS", ANY_PATH, KeyScope.READ, "Ask")
+    options = RouteRow(Port.PUBLIC, "OPTIONS", ANY_PATH, KeyScope.READ, "Ask")
     both = table(ALL, options)
     assert both.find("OPTIONS", "/all") is options
     assert both.find("GET", "/all") is ALL
@@ -47,17 +47,17 @@ def test_each_row_has_one_handler_and_each_handler_a_row() -> None:
 
 
 def test_a_row_that_contradicts_another_or_its_port_is_refused() -> None:
-    again = Route(Port.PUBLIC, "GET", "/one/{name}", KeyScope.INFERENCE, "Again")
-    elsewhere = Route(Port.ADMIN, "GET", "/all", AdminScope.READ, "Elsewhere")
-    operators = Route(Port.PUBLIC, "GET", "/all", AdminScope.READ, "For operators")
+    again = RouteRow(Port.PUBLIC, "GET", "/one/{name}", KeyScope.INFERENCE, "Again")
+    elsewhere = RouteRow(Port.ADMIN, "GET", "/all", AdminScope.READ, "Elsewhere")
+    operators = RouteRow(Port.PUBLIC, "GET", "/all", AdminScope.READ, "For operators")
     for rows in ((ONE, again), (elsewhere,), (operators,)):
         with pytest.raises(ValueError, match="public: GET"):
             table(*rows)
     with pytest.raises(ValueError, match="admin: GET"):
         RouteTable(
-            Port.ADMIN, [Route(Port.ADMIN, "GET", "/all", KeyScope.READ, "With the wrong key")]
+            Port.ADMIN, [RouteRow(Port.ADMIN, "GET", "/all", KeyScope.READ, "With the wrong key")]
         )
 
 
 def test_bodies_are_bounded_by_the_setting_or_less() -> None:
-    assert [body.most_bytes(1 << 20) for body in Body] == [0, 1 << 20, 1 << 16]
+    assert [body.most_bytes(1 << 20) for body in BodyBound] == [0, 1 << 20, 1 << 16]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from observability.aliases import HTTP_HANDLERS
 from observability.outcomes import NO_ROUTE, ROUTE_TABLE, Trait
-from service.routes.route import WEBSOCKET, Anyone, Body, Limit, Port
+from service.admin.feed import MOST_FEED_READERS
+from service.grpc.standard import MOST_OPEN, MOST_OPEN_OF_A_CONNECTION
+from service.routes.route import WEBSOCKET, Anyone, BodyBound, Limit, Port
 from service.routes.tables import PUBLIC, TABLES
 from service.tenants.caller import KeyScope
 
@@ -54,7 +56,15 @@ def test_limits_and_bodies_are_those_of_what_a_route_does() -> None:
         assert (Limit.TOKENS in route.limits) == in_engine, route.name
         assert Limit.REQUESTS in route.limits, route.name
         if Trait.BODY in traits and route.method == "POST":
-            assert route.body is Body.REQUEST, route.name
+            assert route.body is BodyBound.REQUEST, route.name
+
+
+def test_the_page_says_how_many_the_limits_are() -> None:
+    assert (
+        Limit.STANDARD.value
+        == f"{MOST_OPEN} calls of the kind, {MOST_OPEN_OF_A_CONNECTION} of a connection"
+    )
+    assert Limit.FEED.value.startswith(f"{MOST_FEED_READERS} readers")
 
 
 def test_the_names_of_another_server_have_the_first_path_of_each_route() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from service.api_keys import api_keys
 from service.errors import MissingScopeError, NotFoundError, UnauthorizedError
-from service.routes.route import Route
+from service.routes.route import RouteRow
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.keys import KeyRing
@@ -19,7 +19,7 @@ HEALTH, METRICS = PUBLIC.named("GET /health"), PUBLIC.named("GET /metrics")
 
 
 @pytest.mark.parametrize("route", [CHAT, MODELS])
-def test_a_route_needs_a_key_where_there_are_keys(route: Route) -> None:
+def test_a_route_needs_a_key_where_there_are_keys(route: RouteRow) -> None:
     assert KEYED.check(route, b"Bearer key", b"").alias == "key1"
     assert KEYED.check(route, b"", b"key").alias == "key1"
     for sent in (b"", b"Bearer wrong"):
