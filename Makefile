@@ -146,6 +146,7 @@ peers: $(PEERS)/.installed ## Install llama.cpp and OpenVINO GenAI for python -m
 docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m observability.generate
 	$(BIN)/python -m service.settings_page
+	$(BIN)/python -m service.routes_page
 	$(BIN)/python -m helm.generate
 
 proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file

@@ -136,7 +136,7 @@ OUTCOMES = (
     Outcome(
         "refused:unauthorized",
         OutcomeGroup.REFUSED,
-        "The API key is missing or wrong.",
+        "The API key is missing or wrong, or may not use the route.",
         model_known=ModelKnown.NO,
     ),
     Outcome(

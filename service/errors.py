@@ -7,6 +7,7 @@
     │   └── NoThreadsError        400  refused:invalid       Anthropic's server-side conversations
     ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
     ├── ForbiddenError            403  refused:unauthorized  a Host or Origin that is not allowed
+    │   └── MissingScopeError     403  refused:unauthorized  the key may not use this route
     ├── NotFoundError             404  refused:not_found     no such path
     │   └── ModelNotFoundError    404  refused:not_found     no such model
     ├── MethodNotAllowedError     405  refused:invalid       the path supports other methods
@@ -135,6 +136,10 @@ class MethodNotAllowedError(QuireError):
 
 class ForbiddenError(QuireError):
     kind = Kind(403, "permission_error", "forbidden", "refused:unauthorized")
+
+
+class MissingScopeError(ForbiddenError):
+    kind = Kind(403, "permission_error", "missing_scope", "refused:unauthorized")
 
 
 class SlowSenderError(QuireError):

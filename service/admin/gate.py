@@ -1,4 +1,5 @@
-"""Decides who may use the admin API, and for what.
+"""Decides who may use the admin API, and for what: ``check`` before a route is looked for, so that
+strangers learn nothing of what there is, ``permit`` when it is known.
 
 With admin keys, every request needs one. Without, only clients on this machine may use it, and only
 to read. Pages of any origin are refused, whatever key they send: no page is meant to call this API
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 from observability.admin_api import AdminScope
 from service.admin.problem import ProblemError
 from service.admin_keys import AdminKey
+from service.routes.route import RouteRow
 
 LOOPBACK = "loopback"
-_READING = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({b"", b"none", b"same-origin"})
 _ANY = "*"
 _MOST_SHOWN = 128
@@ -32,6 +33,7 @@ class Actor:
     alias: str
     address: str
     scope: AdminScope
+    has_key: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,12 @@ class Approach:
     ``authorization`` are the headers' values, empty if they are missing. ``is_forwarded``: a proxy
     has added its headers."""
 
-    method: str
     address: str
     host: bytes = b""
     origin: bytes = b""
     site: bytes = b""
     authorization: bytes = b""
     is_forwarded: bool = False
-
-    @property
-    def needs(self) -> AdminScope:
-        return AdminScope.READ if self.method in _READING else AdminScope.OPERATE
 
 
 class AdminGate:
@@ -98,18 +95,13 @@ class AdminGate:
             raise ProblemError(403, "origin", "Web pages may not call the admin API.")
 
     def _actor(self, approach: Approach) -> Actor:
-        needed = approach.needs
         if not self._keys:
-            return _keyless(approach, needed)
+            return _keyless(approach)
         if not approach.authorization:
             raise _unauthorized("An admin key is required: send 'Authorization: Bearer KEY'.")
         key = self._key(approach.authorization)
         if key is None:
             raise _unauthorized("The admin key is wrong.")
-        if needed is AdminScope.OPERATE and key.scope is not AdminScope.OPERATE:
-            raise ProblemError(
-                403, "scope", "This key may only read; the request needs a key of scope 'operate'."
-            )
         return Actor(key.alias, approach.address, key.scope)
 
     def _key(self, authorization: bytes) -> AdminKey | None:
@@ -125,7 +117,22 @@ class AdminGate:
         return found
 
 
-def _keyless(approach: Approach, needed: AdminScope) -> Actor:
+def permit(actor: Actor, route: RouteRow) -> None:
+    """Raise ProblemError unless the route's scope is one that the actor has."""
+    if route.scope is AdminScope.READ or actor.scope is AdminScope.OPERATE:
+        return
+    if actor.has_key:
+        raise ProblemError(
+            403, "scope", "This key may only read; the request needs a key of scope 'operate'."
+        )
+    raise ProblemError(
+        403,
+        "key",
+        "Nothing can be changed without an admin key; start the server with --admin-key.",
+    )
+
+
+def _keyless(approach: Approach) -> Actor:
     if not is_this_machine(approach.address):
         raise ProblemError(
             403,
@@ -139,13 +146,7 @@ def _keyless(approach: Approach, needed: AdminScope) -> Actor:
             "This request came through a proxy, whose clients may be on any machine; start the "
             "server with --admin-key.",
         )
-    if needed is AdminScope.OPERATE:
-        raise ProblemError(
-            403,
-            "key",
-            "Nothing can be changed without an admin key; start the server with --admin-key.",
-        )
-    return Actor(LOOPBACK, approach.address, AdminScope.READ)
+    return Actor(LOOPBACK, approach.address, AdminScope.READ, has_key=False)
 
 
 def _unauthorized(detail: str) -> ProblemError:

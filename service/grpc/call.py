@@ -31,6 +31,8 @@ from service.generation.request import Generation
 from service.grpc.arrival import Arrivals, deadline_is_over
 from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
+from service.routes.route import RouteRow
+from service.serving.access import Access
 from service.serving.client import Client
 from service.serving.exchange import Exchange
 from service.serving.keys import KeyRing
@@ -109,7 +111,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keys = KeyRing(services.settings.keys, services.settings.tracing_key)
+        self._access = Access(KeyRing(services.settings.keys, services.settings.tracing_key))
         self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes
@@ -117,12 +119,11 @@ class Calls:
             limit, settings.receive_timeout, services.drain, UploadRoom.for_bodies(limit)
         )
 
-    async def answer(self, context: Any, path: str, route: str, method: Method) -> None:
-        """``path``: ``/service/method``; ``route``: the name under which it is counted."""
+    async def answer(self, context: Any, route: RouteRow, method: Method) -> None:
         services = self._services
         headers = _headers(context)
         exchange = Exchange(
-            _new_record(headers, context.peer(), path, route),
+            _new_record(headers, context.peer(), route.path, route.counted),
             services.telemetry,
             patience=services.settings.slow_reader_timeout,
             drain=services.drain,
@@ -132,7 +133,7 @@ class Calls:
         services.telemetry.request_started(exchange.record)
         services.drain.enter()
         try:
-            failure = await self._attempt(context, headers, exchange, method)
+            failure = await self._attempt(context, headers, exchange, route, method)
             if failure is None:
                 exchange.record.status, exchange.record.grpc_status = 200, 0
             else:
@@ -156,13 +157,17 @@ class Calls:
             exchange.close()
 
     async def _attempt(
-        self, context: Any, headers: dict[str, bytes], exchange: Exchange, method: Method
+        self,
+        context: Any,
+        headers: dict[str, bytes],
+        exchange: Exchange,
+        route: RouteRow,
+        method: Method,
     ) -> QuireError | None:
         """Run the call and return its error, if any."""
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
-            if self._keys:
-                exchange.identify(self._keys.check(*key))
+            exchange.identify(self._access.check(route, *key))
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from service.generation.request import Generation
 from service.grpc.call import Call, MessageStream, Method
@@ -17,7 +17,7 @@ from service.preparation.jobs import PreparedChat, PreparedCompletion, PreparedG
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.serving.api import Api, begin
 from service.serving.client import Client
-from service.serving.model_cards import model_card
+from service.serving.model_cards import model_cards
 from service.serving.pooling import embed
 from service.wire.protobuf.decode import read_small
 
@@ -75,7 +75,6 @@ async def embed_texts(call: Call, message: bytes) -> None:
 
 async def models(call: Call, message: bytes) -> None:
     read_small(pb.ListModelsRequest, message)
-    cards = [model_card(call.services, name) for name in call.services.limits.names]
     listed = [
         pb.Model(
             id=card.id,
@@ -86,7 +85,7 @@ async def models(call: Call, message: bytes) -> None:
             architecture=card.architecture,
             tasks=card.tasks,
         )
-        for card in cards
+        for card in model_cards(call.client)
     ]
     call.exchange.succeed("stop")
     await call.send(pb.ListModelsResponse(models=listed).SerializeToString())
@@ -99,20 +98,10 @@ async def abort(call: Call, message: bytes) -> None:
     await call.send(pb.AbortResponse().SerializeToString())
 
 
-class Served(NamedTuple):
-    """``route``: one of observability.outcomes.ROUTES."""
-
-    route: str
-    method: Method
-
-
-METHODS: Final = {
-    "Chat": Served("grpc_chat", _streaming(Api("chat", "", GRPC_CHAT, _chat_events))),
-    "Generate": Served(
-        "grpc_generate",
-        _streaming(Api("text_completion", "", GRPC_COMPLETION, _generate_events)),
-    ),
-    "Embed": Served("grpc_embed", embed_texts),
-    "ListModels": Served("grpc_models", models),
-    "Abort": Served("grpc_abort", abort),
+METHODS: Final[dict[str, Method]] = {
+    "Chat": _streaming(Api("chat", "", GRPC_CHAT, _chat_events)),
+    "Generate": _streaming(Api("text_completion", "", GRPC_COMPLETION, _generate_events)),
+    "Embed": embed_texts,
+    "ListModels": models,
+    "Abort": abort,
 }

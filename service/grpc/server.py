@@ -12,10 +12,13 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVICE
 
 from observability.logging import get_logger
-from service.grpc.call import Calls
+from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
-from service.grpc.methods import METHODS, SERVICE, Served
-from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
+from service.grpc.methods import METHODS, SERVICE
+from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, reflection_handlers
+from service.routes.route import RPC
+from service.routes.tables import GRPC
+from service.serving.access import Access
 from service.serving.keys import KeyRing
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
@@ -39,14 +42,19 @@ class GrpcServer:
             maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
-        handlers = {name: _handler(calls, name, method) for name, method in METHODS.items()}
-        keys = KeyRing(services.settings.keys)
+        access = Access(KeyRing(services.settings.keys))
+        messages = SmallMessages(services.settings.max_body_bytes)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
-            SERVICE: handlers,
-            HEALTH_SERVICE: health_handlers(self._health),
-            REFLECTION_SERVICE: reflection_handlers(names, keys),
+            SERVICE: {name: _handler(calls, name, method) for name, method in METHODS.items()},
+            HEALTH_SERVICE: health_handlers(self._health, messages),
+            REFLECTION_SERVICE: reflection_handlers(names, access),
         }
+        GRPC.check_served(
+            GRPC.named(f"{RPC} /{service}/{name}")
+            for service, handlers in served.items()
+            for name in handlers
+        )
         self._server.add_generic_rpc_handlers(
             (
                 *(grpc.method_handlers_generic_handler(*each) for each in served.items()),
@@ -114,10 +122,10 @@ class _EveryOther:
         return grpc.stream_stream_rpc_method_handler(answer)
 
 
-def _handler(calls: Calls, name: str, served: Served) -> Any:
-    path = f"/{SERVICE}/{name}"
+def _handler(calls: Calls, name: str, method: Method) -> Any:
+    route = GRPC.named(f"{RPC} /{SERVICE}/{name}")
 
     async def answer(_requests: Any, context: Any) -> None:
-        await calls.answer(context, path, served.route, served.method)
+        await calls.answer(context, route, method)
 
     return grpc.stream_stream_rpc_method_handler(answer)

@@ -20,16 +20,26 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthListRequest
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
-from service.errors import QuireError, UnauthorizedError
+from service.errors import OverloadedError, QuireError
+from service.grpc.arrival import AT_ONCE_SECONDS
 from service.grpc.health import HealthServicer
 from service.grpc.status import status_of
-from service.serving.keys import KeyRing
+from service.routes.route import RPC
+from service.routes.tables import GRPC
+from service.serving.access import Access
+from service.tenants.caller import ANYBODY
+from service.tenants.upload_room import UploadRoom
 
 # For watches, and likewise for reflection's streams.
 MOST_OPEN: Final = 256
 MOST_OPEN_OF_A_CONNECTION: Final = 16
+_REFLECTION: Final = GRPC.named(
+    f"{RPC} /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+)
 # For the message of a unary call.
 MESSAGE_SECONDS: Final = 10.0
+_CHECK: Final = GRPC.named(f"{RPC} /grpc.health.v1.Health/Check")
+_MOST_BYTES: Final = _CHECK.body.most_bytes(0)
 
 
 class Places:
@@ -65,21 +75,21 @@ class Places:
         )
 
 
-def health_handlers(health: HealthServicer) -> dict[str, Any]:
+def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str, Any]:
     """Return the methods of grpc.health.v1.Health, by name."""
     watches = Places("health watches")
 
     async def check(_requests: Any, context: Any) -> None:
-        request = await _message(context, HealthCheckRequest)
+        request = await messages.read(context, HealthCheckRequest)
         await context.write((await health.Check(request, context)).SerializeToString())
 
     async def listed(_requests: Any, context: Any) -> None:
-        request = await _message(context, HealthListRequest)
+        request = await messages.read(context, HealthListRequest)
         await context.write((await health.List(request, context)).SerializeToString())
 
     async def watch(_requests: Any, context: Any) -> None:
         async with watches.taken(context):
-            request = await _message(context, HealthCheckRequest)
+            request = await messages.read(context, HealthCheckRequest)
             async for answer in health.Watch(request, context):
                 await context.write(answer.SerializeToString())
 
@@ -87,17 +97,17 @@ def health_handlers(health: HealthServicer) -> dict[str, Any]:
     return {name: grpc.stream_stream_rpc_method_handler(each) for name, each in handlers.items()}
 
 
-def reflection_handlers(services: tuple[str, ...], keys: KeyRing) -> dict[str, Any]:
+def reflection_handlers(services: tuple[str, ...], access: Access) -> dict[str, Any]:
     """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name."""
     servicer = reflection.aio.ReflectionServicer(services)
     streams = Places("reflection streams")
 
     async def info(requests: Any, context: Any) -> AsyncIterator[ServerReflectionResponse]:
         try:
-            if keys:
-                given = dict(context.invocation_metadata() or ())
-                keys.check(_bytes(given.get("authorization")), _bytes(given.get("x-api-key")))
-        except UnauthorizedError as error:
+            given = dict(context.invocation_metadata() or ())
+            key = _bytes(given.get("authorization")), _bytes(given.get("x-api-key"))
+            access.check(_REFLECTION, *key)
+        except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):
             async for answer in servicer.ServerReflectionInfo(requests, context):
@@ -120,21 +130,54 @@ def _bytes(value: str | bytes | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
 
 
-async def _message(context: Any, kind: type[Message]) -> Any:
-    """Return the call's one message; end the call if there is none, or it is not of this kind."""
-    try:
-        async with asyncio.timeout(MESSAGE_SECONDS):
-            data = await context.read()
-    except TimeoutError:
-        await context.abort(
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-            f"The call sent no message within {MESSAGE_SECONDS:g} seconds.",
-        )
-    if data is grpc.aio.EOF:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The call ended without a message.")
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        await context.abort(
-            grpc.StatusCode.INVALID_ARGUMENT, f"The message is not a {kind.DESCRIPTOR.name}."
-        )
+class SmallMessages:
+    """Reads the one message of a call that anyone may open. gRPC keeps what has arrived of a
+    message and has one bound for all methods, ``largest``: a message that does not come at once
+    counts as that many bytes, so that only a few can be on their way."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._room = UploadRoom.for_bodies(largest)
+
+    async def read(self, context: Any, kind: type[Message]) -> Any:
+        """Return the message; end the call if there is none, it is too large, not of this kind, or
+        comes too slowly."""
+        data: Any = None
+        try:
+            async with asyncio.timeout(MESSAGE_SECONDS):
+                data = await self._arrived(context)
+        except OverloadedError as error:
+            await _abort(context, error)
+        except TimeoutError:
+            await context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"The call sent no message within {MESSAGE_SECONDS:g} seconds.",
+            )
+        if data is grpc.aio.EOF:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "The call ended without a message."
+            )
+        if len(data) > _MOST_BYTES:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"The message may have at most {_MOST_BYTES} bytes.",
+            )
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"The message is not a {kind.DESCRIPTOR.name}.",
+            )
+
+    async def _arrived(self, context: Any) -> Any:
+        """Raises OverloadedError."""
+        reading = asyncio.ensure_future(context.read())
+        try:
+            with self._room.arriving(ANYBODY) as gained:
+                await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
+                if not reading.done():
+                    gained(self._largest)
+                return await reading
+        finally:
+            reading.cancel()

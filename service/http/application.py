@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Litestar
@@ -36,15 +35,18 @@ from service.http.replay import resume_stream
 from service.http.rerank import rerank, score
 from service.http.responses.compact import compact_response, count_input_tokens
 from service.http.responses.create import create_response
-from service.http.responses.socket import ResponsesSockets
+from service.http.responses.socket import SOCKET, ResponsesSockets
 from service.http.responses.stored import (
     cancel_response,
     delete_response,
     list_input_items,
     retrieve_response,
 )
+from service.http.serves import served_by
 from service.http.tokenize import detokenize, tokenize, tokenizer_info
 from service.http.unrouted import KnownRoutes
+from service.routes.tables import PUBLIC
+from service.serving.access import Access
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.version import VERSION
@@ -56,9 +58,6 @@ HANDLERS = (
     *(embeddings, rerank, score, tokenizer_info),
     *(resume_stream, messages, count_tokens, ready, live, metrics, landing, docs, openapi),
 )
-
-
-_TYPE_OF_PARAMETER = re.compile(r":[a-z]+\}")
 
 
 class App(Litestar):
@@ -113,7 +112,9 @@ def make_app(
     """``state.services`` holds what routes use, ``state.drain`` shuts the worker down gracefully,
     ``state.connections`` monitors open client connections."""
     settings = services.settings
+    PUBLIC.check_served([SOCKET, *served_by(HANDLERS)])
     keys = KeyRing(settings.keys, settings.tracing_key)
+    access = Access(keys)
     document = build_document(version=VERSION, needs_key=bool(keys))
     origins = OriginRules.of(
         host=settings.host,
@@ -126,7 +127,7 @@ def make_app(
         first_timeout=settings.receive_timeout,
         most=connection_limit(),
     )
-    exchanges = _exchanges(services, keys, origins)
+    exchanges = _exchanges(services, access, origins)
     app = App(
         route_handlers=list(HANDLERS),
         middleware=[exchanges],
@@ -139,7 +140,9 @@ def make_app(
                 "drain": services.drain,
                 "openapi": document,
                 "connections": connections,
-                "routes": KnownRoutes(_routes()),
+                "routes": KnownRoutes(
+                    (route.method, route.template) for route in served_by(HANDLERS)
+                ),
             }
         ),
         request_class=HttpCall,
@@ -151,24 +154,17 @@ def make_app(
     app.door = Door(
         origins,
         connections,
-        versioned=first_segments(path for route in HANDLERS for path in route.paths),
+        versioned=first_segments(route.path for route in PUBLIC),
         patience=settings.slow_reader_timeout,
     )
-    app.sockets = ResponsesSockets(app, services, keys, origins, connections)
+    app.sockets = ResponsesSockets(app, services, access, origins, connections)
     return app
 
 
-def _routes() -> Iterator[tuple[Iterable[str], str]]:
-    for handler in HANDLERS:
-        methods = [str(method) for method in handler.http_methods if method != "HEAD"]
-        for path in handler.paths:
-            yield methods, _TYPE_OF_PARAMETER.sub("}", path)
-
-
-def _exchanges(services: Services, keys: KeyRing, origins: OriginRules) -> ExchangeMiddleware:
+def _exchanges(services: Services, access: Access, origins: OriginRules) -> ExchangeMiddleware:
     settings = services.settings
     return ExchangeMiddleware(
-        keys,
+        access,
         origins,
         services.telemetry,
         services.drain,

@@ -8,7 +8,8 @@ from typing import Any
 from litestar import Request, Response
 
 from service.http.body import client_left, read_body
-from service.http.scope import EXCHANGE
+from service.http.scope import EXCHANGE, ROUTE_ROW
+from service.routes.route import RouteRow
 from service.serving.client import Client
 from service.serving.exchange import Exchange
 from service.serving.services import Services
@@ -36,7 +37,8 @@ class HttpCall(Request[Any, Any, Any]):
 
     async def read(self) -> bytes:
         """Read the body with ``read_body``. It may be large, so do not keep it."""
-        limit = self.services.settings.max_body_bytes
+        route: RouteRow = self.scope["state"][ROUTE_ROW]
+        limit = route.body.most_bytes(self.services.settings.max_body_bytes)
         return await read_body(self.scope, self.receive, limit=limit)
 
     def answer(self, body: bytes) -> Response[bytes]:

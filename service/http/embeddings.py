@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import uuid
 
-from litestar import Response, post
+from litestar import Response
 
 from service.http.answering import respond_in_pieces
 from service.http.call import HttpCall
+from service.http.serves import serves
 from service.preparation.embeddings import EMBEDDINGS
 from service.serving.pooling import embed
 from service.wire.texts.embeddings import list_pieces
 
 
-@post("/v1/embeddings", status_code=200, opt={"route": "embeddings"})
+@serves("POST /v1/embeddings")
 async def embeddings(request: HttpCall) -> Response[bytes]:
     wanted, pooled = await embed(EMBEDDINGS, await request.read(), request.requester)
     record = request.exchange.record

@@ -1,8 +1,7 @@
 """Authenticates each request and manages its exchange.
 
-``ExchangeMiddleware`` wraps every route. A route is closed to callers without a key unless it is
-declared with ``opt={"open": True}``; one declared with ``opt={"route": …}`` is counted and logged
-under that name, exactly once, however it ends.
+``ExchangeMiddleware`` wraps every route. Who may use it, and the name under which it is counted and
+logged, exactly once, however it ends, are in its row of the table (``service.routes``).
 """
 
 from __future__ import annotations
@@ -12,13 +11,16 @@ from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from service.admission.drain import Drain
-from service.errors import QuireError
+from service.errors import NotFoundError, QuireError
 from service.http.origins import OriginRules
-from service.http.scope import CALLER, EXCHANGE, api_key_header, header, new_record
+from service.http.scope import CALLER, EXCHANGE, ROUTE_ROW, api_key_header, header, new_record
+from service.http.serves import route_of
+from service.routes.route import RouteRow
+from service.routes.tables import PUBLIC
+from service.serving.access import Access
 from service.serving.exchange import Exchange, OpenExchanges
-from service.serving.keys import KeyRing
 from service.telemetry.observer import Telemetry
-from service.tenants.caller import ANYBODY, Caller
+from service.tenants.caller import Caller
 from service.tenants.upload_room import UploadRoom
 
 
@@ -29,7 +31,7 @@ class ExchangeMiddleware(ASGIMiddleware):
 
     def __init__(
         self,
-        keys: KeyRing,
+        access: Access,
         origins: OriginRules,
         telemetry: Telemetry,
         drain: Drain,
@@ -42,7 +44,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         exchanges: OpenExchanges | None = None,
         refuse_unknown: bool = False,
     ) -> None:
-        self._keys = keys
+        self._access = access
         self._origins = origins
         self.patience = patience
         self._keep_alive = keep_alive
@@ -55,16 +57,18 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._drain = drain
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        options = scope["route_handler"].opt
-        route = options.get("route")
+        route = route_of(PUBLIC, scope)
         if route is None:
-            self._admit(scope, options)
+            raise NotFoundError("There is no such route.")
+        scope["state"][ROUTE_ROW] = route
+        if not route.counted:
+            self._admit(scope, route)
             await next_app(scope, receive, send)
             return
         exchange = Exchange(
             new_record(
                 scope,
-                route,
+                route.counted,
                 template=str(scope["path_template"]),
                 method=str(scope.get("method", "")),
             ),
@@ -82,7 +86,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            exchange.identify(self._admit(scope, options))
+            exchange.identify(self._admit(scope, route))
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)
@@ -91,11 +95,9 @@ class ExchangeMiddleware(ASGIMiddleware):
         finally:
             exchange.close()
 
-    def _admit(self, scope: Scope, options: dict[str, object]) -> Caller:
+    def _admit(self, scope: Scope, route: RouteRow) -> Caller:
         self._origins.check(scope)
         inside: Caller | None = scope["state"].get(CALLER)
         if inside is not None:
-            return inside
-        if self._keys and not options.get("open"):
-            return self._keys.check(header(scope, b"authorization"), api_key_header(scope))
-        return ANYBODY
+            return self._access.permitted(route, inside)
+        return self._access.check(route, header(scope, b"authorization"), api_key_header(scope))

@@ -1,8 +1,7 @@
-"""Builds the OpenAPI document from a table of operations and the structs used for
-(de)serialization.
+"""Builds the OpenAPI document from the table of routes and the structs used for (de)serialization.
 
 Bodies are decoded by hand, so the framework cannot see their types; here each operation names them,
-and a test compares the table with the actual routes.
+and a test compares the operations with the actual routes.
 """
 
 from __future__ import annotations
@@ -19,11 +18,14 @@ from service.errors import ErrorBody
 from service.http.operations import Health
 from service.http.pages import Landing
 from service.http.responses.stored import DeletedResponse
+from service.routes.route import Anyone, RouteRow
+from service.routes.tables import PUBLIC
+from service.tenants.caller import KeyScope
 from service.wire.chat.answer import ChatCompletion
 from service.wire.chat.request import ChatRequest
 from service.wire.completions.answer import Completion
 from service.wire.completions.request import CompletionRequest
-from service.wire.error_shapes import AnthropicErrorBody
+from service.wire.error_shapes import AnthropicErrorBody, anthropic_shape, shape_for
 from service.wire.messages.answer import AnsweredMessage, TokenCount
 from service.wire.messages.request import CountRequest, MessagesRequest
 from service.wire.models import ModelCard, ModelList
@@ -52,18 +54,51 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``answer``: a struct, or the media type of a response that is not JSON."""
+    """What a route of the table takes and answers. ``answer``: a struct, or the media type of a
+    response that is not JSON. ``failures``: besides those that its key may cause."""
 
-    method: str
-    path: str
-    summary: str
+    route: RouteRow
     answer: type[msgspec.Struct] | str
     request: type[msgspec.Struct] | None = None
     streams: bool = False
-    open: bool = False
     query: tuple[Query, ...] = ()
     failures: tuple[int, ...] = ()
-    error: type[msgspec.Struct] = ErrorBody
+
+    @property
+    def method(self) -> str:
+        return self.route.method.lower()
+
+    @property
+    def path(self) -> str:
+        return self.route.template
+
+    @property
+    def error(self) -> type[msgspec.Struct]:
+        is_anthropic = shape_for(self.path) is anthropic_shape
+        return AnthropicErrorBody if is_anthropic else ErrorBody
+
+    @property
+    def needs_key(self) -> bool:
+        return isinstance(self.route.scope, KeyScope)
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Return the status codes of its failures."""
+        keys = (401, 403) if self.needs_key else ()
+        missing = (404,) if self.route.scope is Anyone.KEYLESS else ()
+        return tuple(sorted({*self.failures, *keys, *missing}))
+
+
+def _of(
+    name: str,
+    answer: type[msgspec.Struct] | str,
+    request: type[msgspec.Struct] | None = None,
+    *,
+    streams: bool = False,
+    query: tuple[Query, ...] = (),
+    failures: tuple[int, ...] = (),
+) -> Operation:
+    return Operation(PUBLIC.named(name), answer, request, streams, query, failures)
 
 
 _ABOUT = (
@@ -72,102 +107,46 @@ _ABOUT = (
     "WebSocket runs a response for each response.create message."
 )
 
-_GENERATION_FAILURES = (400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 503)
-
-_STORED_FAILURES = (400, 401, 404, 503)
+_BODY_FAILURES = (400, 404, 408, 413, 415, 503)
+_COUNTING_FAILURES = (*_BODY_FAILURES, 500)
+_GENERATION_FAILURES = (*_COUNTING_FAILURES, 422, 429)
+_STORED_FAILURES = (400, 404, 503)
 
 _STARTING_AFTER = Query("starting_after", {"type": "integer", "minimum": 0})
 
+
+def _generates(name: str, answer: type[msgspec.Struct], request: type[msgspec.Struct]) -> Operation:
+    return _of(name, answer, request, streams=True, failures=_GENERATION_FAILURES)
+
+
+def _computes(
+    name: str,
+    answer: type[msgspec.Struct],
+    request: type[msgspec.Struct],
+    failures: tuple[int, ...] = _GENERATION_FAILURES,
+) -> Operation:
+    return _of(name, answer, request, failures=failures)
+
+
 OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        "post",
-        "/v1/chat/completions",
-        "Create a chat completion",
-        ChatCompletion,
-        ChatRequest,
-        streams=True,
-        failures=_GENERATION_FAILURES,
-    ),
-    Operation(
-        "post",
-        "/v1/completions",
-        "Create a completion",
-        Completion,
-        CompletionRequest,
-        streams=True,
-        failures=_GENERATION_FAILURES,
-    ),
-    Operation(
-        "post",
-        "/v1/messages",
-        "Create a message (Anthropic's API)",
-        AnsweredMessage,
-        MessagesRequest,
-        streams=True,
-        failures=_GENERATION_FAILURES,
-        error=AnthropicErrorBody,
-    ),
-    Operation(
-        "post",
-        "/v1/messages/count_tokens",
-        "Count a conversation's tokens (Anthropic's API)",
-        TokenCount,
-        CountRequest,
-        failures=(400, 401, 403, 404, 408, 413, 415, 500, 503),
-        error=AnthropicErrorBody,
-    ),
-    Operation(
-        "post",
-        "/v1/responses",
-        "Create a response (Responses API)",
-        ResponseObject,
-        ResponsesRequest,
-        streams=True,
-        failures=_GENERATION_FAILURES,
-    ),
-    Operation(
-        "post",
-        "/v1/responses/compact",
-        "Compact a conversation into its user messages and a sealed summary",
-        CompactedResponse,
-        ResponsesRequest,
-        failures=_GENERATION_FAILURES,
-    ),
-    Operation(
-        "post",
-        "/v1/responses/input_tokens",
-        "Count the input's tokens (Responses API)",
-        InputTokens,
-        ResponsesRequest,
-        failures=(400, 401, 403, 404, 408, 413, 415, 500, 503),
-    ),
-    Operation(
-        "get",
-        "/v1/responses/{response_id}",
-        "Retrieve a response, as an object or as a stream",
+    _generates("POST /v1/chat/completions", ChatCompletion, ChatRequest),
+    _generates("POST /v1/completions", Completion, CompletionRequest),
+    _generates("POST /v1/messages", AnsweredMessage, MessagesRequest),
+    _computes("POST /v1/messages/count_tokens", TokenCount, CountRequest, _COUNTING_FAILURES),
+    _generates("POST /v1/responses", ResponseObject, ResponsesRequest),
+    _computes("POST /v1/responses/compact", CompactedResponse, ResponsesRequest),
+    _computes("POST /v1/responses/input_tokens", InputTokens, ResponsesRequest, _COUNTING_FAILURES),
+    _of(
+        "GET /v1/responses/{response_id}",
         ResponseObject,
         streams=True,
         query=(Query("stream", {"type": "boolean"}), _STARTING_AFTER),
         failures=_STORED_FAILURES,
     ),
-    Operation(
-        "delete",
-        "/v1/responses/{response_id}",
-        "Delete a response",
-        DeletedResponse,
-        failures=_STORED_FAILURES,
-    ),
-    Operation(
-        "post",
-        "/v1/responses/{response_id}/cancel",
-        "Cancel a background response",
-        ResponseObject,
-        failures=_STORED_FAILURES,
-    ),
-    Operation(
-        "get",
-        "/v1/responses/{response_id}/input_items",
-        "List the input items of a response",
+    _of("DELETE /v1/responses/{response_id}", DeletedResponse, failures=_STORED_FAILURES),
+    _of("POST /v1/responses/{response_id}/cancel", ResponseObject, failures=_STORED_FAILURES),
+    _of(
+        "GET /v1/responses/{response_id}/input_items",
         ItemList,
         query=(
             Query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
@@ -176,65 +155,28 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         failures=_STORED_FAILURES,
     ),
-    Operation(
-        "get",
-        "/v1/streams/{stream_id}",
-        "The rest of a resumable stream, after Last-Event-ID",
+    _of(
+        "GET /v1/streams/{stream_id}",
         "text/event-stream",
         query=(_STARTING_AFTER,),
-        failures=(400, 401, 404),
+        failures=(400, 404),
     ),
-    *(
-        Operation("post", path, summary, answer, request, failures=_GENERATION_FAILURES)
-        for paths, summary, answer, request in (
-            (
-                ("/v1/embeddings",),
-                "Create embeddings",
-                EmbeddingList,
-                EmbeddingRequest,
-            ),
-            (
-                ("/v1/rerank", "/v2/rerank"),
-                "Rank documents by relevance to a query",
-                RerankAnswer,
-                RerankRequest,
-            ),
-            (("/v1/score",), "Score pairs of texts", ScoreList, ScoreRequest),
-        )
-        for path in paths
-    ),
-    Operation("get", "/v1/models", "List the models served", ModelList, failures=(401,)),
-    Operation("get", "/v1/models/{model_id}", "Describe a model", ModelCard, failures=(401, 404)),
-    Operation(
-        "post",
-        "/tokenize",
-        "Convert text or messages to token ids",
-        TokenizeResponse,
-        TokenizeRequest,
-        failures=(400, 401, 403, 404, 408, 413, 415, 503),
-    ),
-    Operation(
-        "post",
-        "/detokenize",
-        "Convert token ids to text",
-        DetokenizeResponse,
-        DetokenizeRequest,
-        failures=(400, 401, 403, 404, 408, 413, 415, 503),
-    ),
-    Operation(
-        "get",
-        "/tokenizer_info",
-        "Special tokens and chat template",
-        "application/json",
-        failures=(401, 503),
-    ),
-    Operation("get", "/health", "Status, model and engine", Health, open=True),
-    Operation("get", "/health/ready", "200 while requests are accepted", Health, open=True),
-    Operation("get", "/health/live", "503 only when a restart would help", Health, open=True),
-    Operation("get", "/metrics", "Prometheus metrics", "text/plain", open=True),
-    Operation("get", "/", "About this server", Landing, open=True),
-    Operation("get", "/docs", "This document as HTML", "text/html", open=True),
-    Operation("get", "/openapi.json", "This document", "application/json", open=True),
+    _computes("POST /v1/embeddings", EmbeddingList, EmbeddingRequest),
+    _computes("POST /v1/rerank", RerankAnswer, RerankRequest),
+    _computes("POST /v2/rerank", RerankAnswer, RerankRequest),
+    _computes("POST /v1/score", ScoreList, ScoreRequest),
+    _of("GET /v1/models", ModelList),
+    _of("GET /v1/models/{model_id:path}", ModelCard, failures=(404,)),
+    _computes("POST /tokenize", TokenizeResponse, TokenizeRequest, _BODY_FAILURES),
+    _computes("POST /detokenize", DetokenizeResponse, DetokenizeRequest, _BODY_FAILURES),
+    _of("GET /tokenizer_info", "application/json", failures=(503,)),
+    _of("GET /health", Health),
+    _of("GET /health/ready", Health),
+    _of("GET /health/live", Health),
+    _of("GET /metrics", "text/plain"),
+    _of("GET /", Landing),
+    _of("GET /docs", "text/html"),
+    _of("GET /openapi.json", "application/json"),
 )
 
 
@@ -306,11 +248,11 @@ def _describe(
     if operation.streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     result: JsonObject = {
-        "summary": operation.summary,
+        "summary": operation.route.does,
         "operationId": f"{operation.method} {operation.path}",
         "responses": {"200": {"description": "OK", "content": content}},
     }
-    for status in operation.failures:
+    for status in operation.statuses:
         result["responses"][str(status)] = {
             "description": "The request was refused or failed",
             "content": {"application/json": {"schema": schema_of[operation.error]}},
@@ -333,6 +275,6 @@ def _describe(
     parameters += [{"name": name, "in": "query", "schema": form} for name, form in operation.query]
     if parameters:
         result["parameters"] = parameters
-    if needs_key and not operation.open:
+    if needs_key and operation.needs_key:
         result["security"] = [{"key": []}]
     return result

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 
-from service.errors import NotFoundError
 from service.http.call import HttpCall
+from service.http.serves import serves
 from service.serving.services import Services
-
-OPEN = {"open": True}
 
 
 class EngineHealth(msgspec.Struct, frozen=True):
@@ -71,14 +69,14 @@ def _respond(health: Health, *, healthy: bool) -> Response[bytes]:
     )
 
 
-@get(["/health", "/health/ready"], opt=OPEN)
+@serves("GET /health", "GET /health/ready")
 async def ready(request: HttpCall) -> Response[bytes]:
     """Return 200 while requests are accepted and the engine makes progress or is idle."""
     health = _health(request.services)
     return _respond(health, healthy=health.status == "ok")
 
 
-@get("/health/live", opt=OPEN)
+@serves("GET /health/live")
 async def live(request: HttpCall) -> Response[bytes]:
     """Return 503 only if nothing but a full restart can help: the supervisor hangs, or has tried
     repeatedly to start the engine; or there is no supervisor, and the engine is dead or stuck."""
@@ -89,14 +87,10 @@ async def live(request: HttpCall) -> Response[bytes]:
     return _respond(health, healthy=not hopeless)
 
 
-@get("/metrics", opt=OPEN)
+@serves("GET /metrics")
 async def metrics(request: HttpCall) -> Response[bytes]:
-    services = request.services
-    if services.settings.keys:
-        raise NotFoundError(
-            "Metrics are not public on a server with API keys; they are on the admin port "
-            "(--admin-port), with an admin key."
-        )
-    body, content_type = await services.metrics_pages.page(request.headers.get("accept", ""))
+    body, content_type = await request.services.metrics_pages.page(
+        request.headers.get("accept", "")
+    )
     # Prometheus' media types include a charset and version.
     return Response(content=body, status_code=200, headers={"content-type": content_type})

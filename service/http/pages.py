@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 
 from service.errors import InvalidRequestError
 from service.http.call import HttpCall
-from service.http.operations import OPEN
+from service.http.serves import serves
 
 _PAGES = Path(__file__).resolve().parent.parent / "pages"
 _HTML = "text/html"
@@ -47,7 +47,7 @@ def _base_url(request: HttpCall) -> str:
         raise InvalidRequestError("The Host header is not valid.") from error
 
 
-@get("/", opt=OPEN)
+@serves("GET /")
 async def landing(request: HttpCall) -> Response[bytes]:
     services = request.services
     base = _base_url(request)
@@ -80,13 +80,13 @@ async def landing(request: HttpCall) -> Response[bytes]:
     return Response(content=msgspec.json.encode(body), media_type="application/json")
 
 
-@get("/docs", opt=OPEN, sync_to_thread=False)
+@serves("GET /docs", sync_to_thread=False)
 def docs() -> Response[bytes]:
     """The page is self-contained: it renders /openapi.json."""
     return Response(content=(_PAGES / "docs.html").read_bytes(), media_type=_HTML)
 
 
-@get("/openapi.json", opt=OPEN, sync_to_thread=False)
+@serves("GET /openapi.json", sync_to_thread=False)
 def openapi(request: HttpCall) -> Response[bytes]:
     document: dict[str, Any] = request.app.state.openapi
     return Response(content=msgspec.json.encode(document), media_type="application/json")

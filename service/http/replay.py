@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from litestar import Response, get
+from litestar import Response
 from litestar.params import FromPath
 
 from service.errors import ClientGoneError, InvalidRequestError, NotFoundError
@@ -19,6 +19,7 @@ from service.http.answering import answer_stream
 from service.http.call import HttpCall
 from service.http.event_stream import EventStream
 from service.http.scope import header
+from service.http.serves import serves
 from service.serving.client import Client
 from service.serving.exchange import Exchange
 from service.serving.stream import Answer, AnswerStream, Commit, stream_events
@@ -134,7 +135,7 @@ def first_wanted(request: HttpCall) -> int:
     return int(text) + 1
 
 
-@get("/v1/streams/{stream_id:str}", opt={"route": "streams"})
+@serves("GET /v1/streams/{stream_id}")
 async def resume_stream(request: HttpCall, stream_id: FromPath[str]) -> Response[bytes]:
     services, exchange = request.services, request.exchange
     run = services.runs.find(stream_id, exchange.caller.owner)

@@ -6,15 +6,16 @@ import time
 import uuid
 
 import msgspec
-from litestar import Response, post
+from litestar import Response
 
 from service.http.call import HttpCall
+from service.http.serves import serves
 from service.preparation.scores import RERANK, RERANK_V2, SCORE
 from service.serving.pooling import score_pairs
 from service.wire.texts.rerank import RerankAnswer, Score, ScoreList, ranked
 
 
-@post(["/v1/rerank", "/v2/rerank"], status_code=200, opt={"route": "rerank"})
+@serves("POST /v1/rerank", "POST /v2/rerank")
 async def rerank(request: HttpCall) -> Response[bytes]:
     step = RERANK_V2 if request.scope["path"].startswith("/v2/") else RERANK
     scored = await score_pairs(step, await request.read(), request.requester)
@@ -29,7 +30,7 @@ async def rerank(request: HttpCall) -> Response[bytes]:
     return request.answer(msgspec.json.encode(answer))
 
 
-@post("/v1/score", status_code=200, opt={"route": "score"})
+@serves("POST /v1/score")
 async def score(request: HttpCall) -> Response[bytes]:
     scored = await score_pairs(SCORE, await request.read(), request.requester)
     record = request.exchange.record

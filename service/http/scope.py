@@ -15,6 +15,7 @@ AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 # Keys in the scope's state.
 EXCHANGE = "quire_exchange"
+ROUTE_ROW = "quire_route"  # the row of the table that it has matched
 SERVER_SEND = "quire_server_send"
 CALLER = "quire_caller"  # of a request that the server sends to itself
 ASKED_PATH = "quire_asked_path"  # before the version was added

@@ -4,21 +4,22 @@ and chat template."""
 from __future__ import annotations
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response
 
 from service.http.call import HttpCall
+from service.http.serves import serves
 from service.preparation.jobs import Answered
 from service.preparation.tokenize import DETOKENIZE, TOKENIZE
 from service.preparation.work import Step
 from service.serving.prepare import prepare
 
 
-@post("/tokenize", status_code=200, opt={"route": "tokenize"})
+@serves("POST /tokenize")
 async def tokenize(request: HttpCall) -> Response[bytes]:
     return await _answer(request, TOKENIZE)
 
 
-@post("/detokenize", status_code=200, opt={"route": "detokenize"})
+@serves("POST /detokenize")
 async def detokenize(request: HttpCall) -> Response[bytes]:
     return await _answer(request, DETOKENIZE)
 
@@ -28,7 +29,7 @@ async def _answer(request: HttpCall, step: Step[Answered]) -> Response[bytes]:
     return request.answer(answered.body)
 
 
-@get("/tokenizer_info", opt={"route": "tokenize"})
+@serves("GET /tokenizer_info")
 async def tokenizer_info(request: HttpCall) -> Response[bytes]:
     """Return what evaluation harnesses need to know about a tokenizer that they do not have, in
     vLLM's format."""

@@ -38,16 +38,16 @@ def asked_path(scope: Scope) -> str:
 
 
 class KnownRoutes:
-    """Finds routes near a wrong path. ``routes``: methods and path of each."""
+    """Finds routes near a wrong path. ``routes``: method and path of each."""
 
-    def __init__(self, routes: Iterable[tuple[Iterable[str], str]]) -> None:
+    def __init__(self, routes: Iterable[tuple[str, str]]) -> None:
         # How long a route's path is, counted in parts; routes, by each of their parts; and parts,
         # by how they begin.
         self._lengths: dict[str, int] = {}
         self._with: dict[str, list[str]] = {}
         self._alike: dict[str, list[str]] = {}
-        for methods, path in routes:
-            route = f"{' or '.join(sorted(methods))} {path}"
+        for method, path in routes:
+            route = f"{method} {path}"
             parts = _parts(path)
             self._lengths[route] = path.count("/")
             for part in parts:

@@ -17,6 +17,7 @@ from service.errors import InternalError, ModelNotFoundError, QuireError
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.telemetry.record import Interval, add_interval
+from service.tenants.caller import Caller
 from service.wire.chat.request import ChatRequest
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import MessagesRequest
@@ -28,8 +29,8 @@ from service.wire.texts.rerank import RerankRequest, ScoreRequest
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``names``: the model's names, the primary one first. ``refuse_unknown``: unknown fields are
-    an error."""
+    """``names``: the model's names, the primary one first: those that the caller may use.
+    ``refuse_unknown``: unknown fields are an error."""
 
     names: tuple[str, ...]
     max_choices: int
@@ -37,14 +38,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def model_name(self, asked: str | None) -> str:
         """Return the name to use in the answer. Raises ModelNotFoundError."""
-        if asked is None:
+        if asked in self.names:
+            return asked
+        if asked is None and self.names:
             return self.names[0]
-        if asked not in self.names:
-            raise ModelNotFoundError(
-                f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
-                param="model",
-            )
-        return asked
+        if not self.names:
+            raise ModelNotFoundError("This server has no model for this API key.", param="model")
+        raise ModelNotFoundError(
+            f"The model '{asked}' does not exist; this server has {', '.join(self.names)}.",
+            param="model",
+        )
+
+    def allowed(self, caller: Caller) -> Limits:
+        """Return the limits of this caller's requests: a model that it may not use does not
+        exist."""
+        if caller.models is None:
+            return self
+        names = tuple(name for name in self.names if caller.may_use(name))
+        return msgspec.structs.replace(self, names=names)
 
 
 class Noted(msgspec.Struct):

@@ -29,6 +29,7 @@ from service.preparation.jobs import (
 from service.preparation.processes import PreparationProcesses
 from service.preparation.steps import FORM
 from service.preparation.work import Model, Step, Work, ignored_of
+from service.tenants.caller import Caller
 
 # Bodies up to this size are prepared on the event loop, if that is always fast.
 IN_LOOP_BYTES = 4 * 1024
@@ -44,14 +45,19 @@ class UnlessGone(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What preparation needs to know of a request besides its body. ``owner``: for fair turns.
+    """What preparation needs to know of a request besides its body. ``caller``: whose it is.
     ``admit`` returns the loaded model, or raises QuireError if the request is not accepted now."""
 
     request_id: str
     arrival_time: float
-    owner: str
+    caller: Caller
     admit: Callable[[], Ready]
     unless_gone: UnlessGone
+
+    @property
+    def owner(self) -> str:
+        """For fair turns."""
+        return self.caller.owner
 
 
 class Preparation:
@@ -83,13 +89,13 @@ class Preparation:
 
         Raises QuireError.
         """
-        request = None
+        request, limits = None, self._limits.allowed(context.caller)
         if step.decode is not None and len(body) <= IN_LOOP_BYTES:
-            request = step.read(body, self._limits, noted)
+            request = step.read(body, limits, noted)
         job = step.job(
             step=step.name,
             body=body,
-            limits=self._limits,
+            limits=limits,
             engine=context.admit(),
             request_id=context.request_id,
             arrival_time=context.arrival_time,

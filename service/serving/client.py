@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from engine.messages import Ready
 from service.errors import ClientGoneError
+from service.preparation.jobs import Limits
 from service.serving.exchange import Exchange
 from service.serving.services import Services
 
@@ -27,6 +28,11 @@ class Client:
     def owner(self) -> str:
         """The key's digest: the unit of fair sharing, and the owner of what the request creates."""
         return self.exchange.caller.owner
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of its requests, the models that they may name included."""
+        return self.services.limits.allowed(self.exchange.caller)
 
     def admit(self) -> Ready:
         """Check a generation request; return the loaded model. Raises as ``Admission.check``

@@ -38,14 +38,14 @@ async def prepare(
     context = RequestContext(
         request_id=exchange.record.request_id,
         arrival_time=exchange.record.received_time,
-        owner=client.owner,
+        caller=exchange.caller,
         admit=admit or client.loaded_model,
         unless_gone=client.unless_gone,
     )
     try:
         return await client.services.preparation.prepare(step, body, context, noted, **fields)
     except QuireError:
-        if not noted.model and (named := named_model(body)) in client.services.limits.names:
+        if not noted.model and (named := named_model(body)) in client.limits.names:
             noted.model = named or ""
         raise
     finally:

@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Modules with a main of theirs that end by themselves, on a developer's machine.
-TOOLS = {"engine.cpu.library", "service.grpc.generate", "service.settings_page"}
+TOOLS = {"engine.cpu.library", "service.grpc.generate"} | {
+    "service.routes_page",
+    "service.settings_page",
+}
 
 
 def process_modules() -> set[str]:

@@ -69,6 +69,9 @@ class Process:
 class RunningService:
     """``with RunningService(model, folder) as service``: an engine and a worker."""
 
+    worker_module = "service.worker"
+    names = "tiny"
+
     def __init__(
         self,
         model: Path,
@@ -103,10 +106,10 @@ class RunningService:
     def start_worker(self) -> Process:
         self.worker = Process(
             self.folder / "worker.log",
-            *("-m", "service.worker", "--socket", str(self.engine_socket)),
+            *("-m", self.worker_module, "--socket", str(self.engine_socket)),
             *("--model-dir", str(self.model), "--port", str(self.port)),
             *("--admin-port", str(self.admin_port)),
-            *("--served-model-name", "tiny", "--log-format", "json"),
+            *("--served-model-name", self.names, "--log-format", "json"),
             *("--engine-restart-timeout", "0"),  # only the test starts engines
             *self._worker_args,
         )

@@ -7,9 +7,12 @@ from typing import Any
 
 from litestar import Litestar, Request, Response
 from litestar.datastructures import State
+from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
+from litestar.middleware import ASGIMiddleware
 from litestar.plugins import PluginProtocol
 from litestar.types import (
+    ASGIApp,
     LifeSpanReceive,
     LifeSpanScope,
     LifeSpanSend,
@@ -19,9 +22,10 @@ from litestar.types import (
     Send,
 )
 
+from observability.admin_api import AdminScope
 from observability.logging import get_logger
-from service.admin.gate import AdminGate, Approach
-from service.admin.problem import MEDIA_TYPE, ProblemError
+from service.admin.gate import AdminGate, Approach, permit
+from service.admin.problem import MEDIA_TYPE, ProblemError, not_found
 from service.errors import QuireError
 from service.http.admin.bundle import bundle
 from service.http.admin.call import ACTOR, AdminCall, AdminDesk, approach_of
@@ -60,6 +64,10 @@ from service.http.admin.usage import usage
 from service.http.connections import Connections
 from service.http.door import Door
 from service.http.origins import OriginRules
+from service.http.scope import ROUTE_ROW
+from service.http.serves import route_of, served_by
+from service.routes.route import RouteRow
+from service.routes.tables import ADMIN
 from service.turns import my_turn
 
 ADMIN_HANDLERS = (
@@ -117,7 +125,7 @@ class AdminApp(Litestar):
             try:
                 actor = self.gate.check(approach)
             except ProblemError as problem:
-                if approach.method not in _READING:
+                if scope["method"] not in _READING:
                     self._note_refusal(approach, scope, problem)
                 await _send_problem(problem, noting)
                 return
@@ -125,14 +133,26 @@ class AdminApp(Litestar):
             await my_turn()
             await super().__call__(scope, receive, noting)
         finally:
-            self.desk.services.telemetry.admin_request(
-                approach.needs.value, result or "client_gone"
-            )
+            self.desk.services.telemetry.admin_request(_needed(scope), result or "client_gone")
 
     def _note_refusal(self, approach: Approach, scope: Any, problem: ProblemError) -> None:
         actor = self.gate.identify(approach)
-        action = f"{approach.method} {scope['path'][:64]}"
+        action = f"{scope['method']} {scope['path'][:64]}"
         self.desk.audit.refuse(actor, approach.address, action, problem.code)
+
+
+class _Gatekeeper(ASGIMiddleware):
+    """Wraps every route: lets those in whose key has its scope."""
+
+    scopes = (ScopeType.HTTP,)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        route = route_of(ADMIN, scope)
+        if route is None:
+            raise not_found("There is no such route.")
+        scope["state"][ROUTE_ROW] = route
+        permit(scope["state"][ACTOR], route)
+        await next_app(scope, receive, send)
 
 
 def make_admin_app(
@@ -142,6 +162,7 @@ def make_admin_app(
     on_shutdown: Callable[[], Awaitable[None]],
 ) -> AdminApp:
     """``state.desk`` holds what routes use, ``state.connections`` monitors open connections."""
+    ADMIN.check_served(served_by(ADMIN_HANDLERS))
     options = desk.services.settings
     connections = Connections(
         idle_timeout=options.idle_timeout,
@@ -150,6 +171,7 @@ def make_admin_app(
     )
     app = AdminApp(
         route_handlers=list(ADMIN_HANDLERS),
+        middleware=[_Gatekeeper()],
         exception_handlers={Exception: _respond_to_failure},
         on_startup=[on_startup],
         on_shutdown=[on_shutdown],
@@ -170,6 +192,14 @@ def make_admin_app(
         patience=options.slow_reader_timeout,
     )
     return app
+
+
+def _needed(scope: Any) -> str:
+    """Return the scope that a request needs; of one that reached no route, by its method."""
+    route: RouteRow | None = scope["state"].get(ROUTE_ROW)
+    if route is not None:
+        return route.scope.value
+    return (AdminScope.READ if scope["method"] in _READING else AdminScope.OPERATE).value
 
 
 def _result_of(status: int) -> str:

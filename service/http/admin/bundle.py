@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 
 from engine.options import options
 from observability.admin_api import (
@@ -21,6 +21,7 @@ from service.admin.pieces import page_pieces, series_pieces
 from service.http.admin.call import AdminCall, AdminDesk
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import only
+from service.http.serves import serves_admin
 from service.settings import ServiceSettings
 from service.version import VERSION
 
@@ -34,7 +35,7 @@ _ENGINE_FACTS = (
 )
 
 
-@get("/admin/v1/bundle")
+@serves_admin("GET /admin/v1/bundle")
 async def bundle(request: AdminCall) -> Response[bytes]:
     """The last hour in one zip file of JSON: figures, requests, audit, settings, versions. It has
     no content of any request, and no secret."""

@@ -19,7 +19,8 @@ from service.admin.problem import invalid
 from service.admin.timed import Timed
 from service.http.admin.downloads import Downloads
 from service.http.body import read_body
-from service.http.scope import client_address, header
+from service.http.scope import ROUTE_ROW, client_address, header
+from service.routes.route import RouteRow
 from service.serving.services import Services
 
 # Added by proxies, which on the server's own machine have its address.
@@ -28,7 +29,6 @@ _FORWARDED = frozenset(
     | {b"x-real-ip", b"x-envoy-external-address", b"cf-connecting-ip", b"true-client-ip"}
 )
 ACTOR = "quire_admin_actor"  # key in the scope's state
-_MOST_BODY_BYTES = 64 * 1024
 
 Decoded = TypeVar("Decoded")
 
@@ -66,7 +66,9 @@ class AdminCall(Request[Any, Any, Any]):
 
     async def decoded(self, kind: type[Decoded]) -> Decoded:
         """Return the body as ``kind``; an empty one is ``{}``. Raises ProblemError, QuireError."""
-        body = await read_body(self.scope, self.receive, limit=_MOST_BODY_BYTES)
+        route: RouteRow = self.scope["state"][ROUTE_ROW]
+        limit = route.body.most_bytes(self.desk.services.settings.max_body_bytes)
+        body = await read_body(self.scope, self.receive, limit=limit)
         try:
             return msgspec.json.decode(body or b"{}", type=kind)
         except msgspec.ValidationError as error:
@@ -90,7 +92,6 @@ class AdminCall(Request[Any, Any, Any]):
 
 def approach_of(scope: Scope) -> Approach:
     return Approach(
-        method=str(scope.get("method", "")),
         address=client_address(scope) or "",
         host=header(scope, b"host"),
         origin=header(scope, b"origin"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import Response
 from msgspec import Meta
 
 from service.admin.problem import invalid, not_found, unavailable
@@ -14,6 +14,7 @@ from service.http.admin.downloads import download, paced
 from service.http.admin.queries import export_query, only
 from service.http.admin.usage import usage_query
 from service.http.event_stream import EventStream
+from service.http.serves import serves_admin
 from service.records.load_trace import MOST_SECONDS, LoadTrace
 from service.store.archive import RequestArchive
 
@@ -53,31 +54,31 @@ async def _usage(request: AdminCall, form: str) -> EventStream:
     return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=f"quire-usage.{form}")
 
 
-@get("/admin/v1/requests.csv")
+@serves_admin("GET /admin/v1/requests.csv")
 async def requests_csv(request: AdminCall) -> EventStream:
     """All stored requests that a query finds."""
     return await _requests(request, "csv")
 
 
-@get("/admin/v1/requests.parquet")
+@serves_admin("GET /admin/v1/requests.parquet")
 async def requests_parquet(request: AdminCall) -> EventStream:
     """The same as Parquet."""
     return await _requests(request, "parquet")
 
 
-@get("/admin/v1/usage.csv")
+@serves_admin("GET /admin/v1/usage.csv")
 async def usage_csv(request: AdminCall) -> EventStream:
     """The rows of ``usage``."""
     return await _usage(request, "csv")
 
 
-@get("/admin/v1/usage.parquet")
+@serves_admin("GET /admin/v1/usage.parquet")
 async def usage_parquet(request: AdminCall) -> EventStream:
     """The same as Parquet."""
     return await _usage(request, "parquet")
 
 
-@post("/admin/v1/loadtrace", status_code=200)
+@serves_admin("POST /admin/v1/loadtrace")
 async def record_load_trace(request: AdminCall) -> Response[bytes]:
     """Record a load trace for some seconds; the one before is forgotten."""
     order = await request.decoded(LoadTraceOrder)
@@ -87,7 +88,7 @@ async def record_load_trace(request: AdminCall) -> Response[bytes]:
     return _state(trace)
 
 
-@delete("/admin/v1/loadtrace", status_code=200)
+@serves_admin("DELETE /admin/v1/loadtrace")
 async def stop_load_trace(request: AdminCall) -> Response[bytes]:
     """End the recording."""
     trace = request.desk.services.load_trace
@@ -96,7 +97,7 @@ async def stop_load_trace(request: AdminCall) -> Response[bytes]:
     return _state(trace)
 
 
-@get("/admin/v1/loadtrace")
+@serves_admin("GET /admin/v1/loadtrace")
 async def load_trace(request: AdminCall) -> EventStream:
     """The recorded trace, a line of JSON for each request that has ended."""
     only(request.query_params)

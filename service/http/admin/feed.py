@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from litestar import Response, get
+from litestar import Response
 
 from service.http.admin.call import AdminCall
 from service.http.admin.queries import choice, only
 from service.http.event_stream import EventStream
+from service.http.serves import serves_admin
 
 # Seconds that a reader may block one write.
 _PATIENCE = 5.0
 
 
-@get("/admin/v1/feed")
+@serves_admin("GET /admin/v1/feed")
 async def live_feed(request: AdminCall) -> Response[bytes]:
     """Server-sent events: a ``Frame`` each second; with ``kv=1``, also two KV maps a second."""
     query = request.query_params

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from litestar import Response, get
+from litestar import Response
 
 from service.admin.pieces import kv_pieces
 from service.admin.problem import unavailable
@@ -10,11 +10,12 @@ from service.engine.inspections import NoInspectionError
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import number, only
+from service.http.serves import serves_admin
 
 _MOST_PREFIXES = 500
 
 
-@get("/admin/v1/kv")
+@serves_admin("GET /admin/v1/kv")
 async def kv_map(request: AdminCall) -> Response[bytes]:
     """The block pool by owner, run-length coded."""
     only(request.query_params)
@@ -25,7 +26,7 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
     return download(paced(kv_pieces(found)), "application/json")
 
 
-@get("/admin/v1/kv/prefixes")
+@serves_admin("GET /admin/v1/kv/prefixes")
 async def prefixes(request: AdminCall) -> Response[bytes]:
     """The tree of shared prefixes, the most used first."""
     query = request.query_params

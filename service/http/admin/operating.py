@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Response, delete, get, patch, post
+from litestar import Response
 from litestar.params import FromPath
 from msgspec import Meta
 
@@ -16,6 +16,7 @@ from service.admin.timed import LONGEST_SECONDS
 from service.errors import OperatorCancelError
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.queries import number, only
+from service.http.serves import serves_admin
 
 _Seconds = Annotated[float, Meta(gt=0, le=LONGEST_SECONDS)]
 
@@ -38,7 +39,7 @@ class NoOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An order without details."""
 
 
-@post("/admin/v1/requests/{request_id:str}/cancel", status_code=200)
+@serves_admin("POST /admin/v1/requests/{request_id}/cancel")
 async def cancel_request(request: AdminCall, request_id: FromPath[str]) -> Response[bytes]:
     """End a live request as ``cancelled``; its client gets its API's error."""
     await request.decoded(NoOrder)
@@ -53,7 +54,7 @@ async def cancel_request(request: AdminCall, request_id: FromPath[str]) -> Respo
     return json_answer({"request_id": record.request_id, "outcome": error.outcome})
 
 
-@get("/admin/v1/settings")
+@serves_admin("GET /admin/v1/settings")
 async def hot_settings(request: AdminCall) -> Response[bytes]:
     """The settings that can be changed while the server runs."""
     only(request.query_params)
@@ -61,7 +62,7 @@ async def hot_settings(request: AdminCall) -> Response[bytes]:
     return json_answer(current, {"etag": f'"{current.revision}"'})
 
 
-@patch("/admin/v1/settings", status_code=200)
+@serves_admin("PATCH /admin/v1/settings")
 async def change_settings(request: AdminCall) -> Response[bytes]:
     """Change settings: a JSON object of names and values. Needs If-Match."""
     wanted = await request.decoded(dict[str, Any])
@@ -75,7 +76,7 @@ async def change_settings(request: AdminCall) -> Response[bytes]:
     return json_answer(current, {"etag": f'"{current.revision}"'})
 
 
-@post("/admin/v1/drain", status_code=200)
+@serves_admin("POST /admin/v1/drain")
 async def drain(request: AdminCall) -> Response[bytes]:
     """Accept no new requests; those in flight finish. ``/health`` says ``draining``."""
     await request.decoded(NoOrder)
@@ -87,7 +88,7 @@ async def drain(request: AdminCall) -> Response[bytes]:
     return json_answer({"draining": True, "in_flight": held.in_flight})
 
 
-@post("/admin/v1/resume", status_code=200)
+@serves_admin("POST /admin/v1/resume")
 async def resume(request: AdminCall) -> Response[bytes]:
     """Undo ``drain``."""
     await request.decoded(NoOrder)
@@ -101,7 +102,7 @@ async def resume(request: AdminCall) -> Response[bytes]:
     return json_answer({"draining": False, "in_flight": held.in_flight})
 
 
-@post("/admin/v1/loglevel", status_code=200)
+@serves_admin("POST /admin/v1/loglevel")
 async def log_level(request: AdminCall) -> Response[bytes]:
     """Log at another level for some seconds (the API worker, not the engine)."""
     order = await request.decoded(LogLevelOrder)
@@ -112,7 +113,7 @@ async def log_level(request: AdminCall) -> Response[bytes]:
     return json_answer({"level": order.level, "until": until, "then": timed.lasting})
 
 
-@post("/admin/v1/tracing", status_code=200)
+@serves_admin("POST /admin/v1/tracing")
 async def tracing(request: AdminCall) -> Response[bytes]:
     """Export the spans of another share of requests for some seconds."""
     order = await request.decoded(TracingOrder)
@@ -128,7 +129,7 @@ async def tracing(request: AdminCall) -> Response[bytes]:
     return json_answer({"ratio": order.ratio, "until": until, "then": timed.lasting})
 
 
-@get("/admin/v1/load")
+@serves_admin("GET /admin/v1/load")
 async def load_run(request: AdminCall) -> Response[bytes]:
     """The load run in progress, or else the last one."""
     only(request.query_params)
@@ -137,7 +138,7 @@ async def load_run(request: AdminCall) -> Response[bytes]:
     return json_answer(LoadReport(run=last, profiles=profiles))
 
 
-@post("/admin/v1/load", status_code=202)
+@serves_admin("POST /admin/v1/load", status=202)
 async def start_load(request: AdminCall) -> Response[bytes]:
     """Start a load run against this server."""
     plan = await request.decoded(LoadPlan)
@@ -148,7 +149,7 @@ async def start_load(request: AdminCall) -> Response[bytes]:
     return json_answer(run, status=202)
 
 
-@delete("/admin/v1/load", status_code=200)
+@serves_admin("DELETE /admin/v1/load")
 async def stop_load(request: AdminCall) -> Response[bytes]:
     """Stop the load run in progress."""
     last = request.desk.load.last()
@@ -161,7 +162,7 @@ async def stop_load(request: AdminCall) -> Response[bytes]:
     return json_answer(stopped)
 
 
-@get("/admin/v1/audit")
+@serves_admin("GET /admin/v1/audit")
 async def audit_rows(request: AdminCall) -> Response[bytes]:
     """What operators changed or tried to, the newest first."""
     query = request.query_params

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 from litestar.params import FromPath
 
 from observability.admin_api import KeptRequest, RequestQuery
@@ -15,12 +15,13 @@ from service.errors import StoreUnavailableError
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import moment, number, only, request_query
+from service.http.serves import serves_admin
 from service.records.records import Records
 
 _STORE_CURSOR = "s."
 
 
-@get("/admin/v1/overview")
+@serves_admin("GET /admin/v1/overview")
 async def overview(request: AdminCall) -> Response[bytes]:
     """The state at this moment, the verdict, and the last minutes' figures."""
     only(request.query_params)
@@ -29,7 +30,7 @@ async def overview(request: AdminCall) -> Response[bytes]:
     )
 
 
-@get("/admin/v1/series")
+@serves_admin("GET /admin/v1/series")
 async def series(request: AdminCall) -> Response[bytes]:
     """The last hour by the second, or part of it."""
     query = request.query_params
@@ -44,7 +45,7 @@ async def series(request: AdminCall) -> Response[bytes]:
     return download(paced(series_pieces(found)), "application/json")
 
 
-@get("/admin/v1/requests")
+@serves_admin("GET /admin/v1/requests")
 async def requests(request: AdminCall) -> Response[bytes]:
     """A page of requests."""
     query = request_query(request.query_params)
@@ -81,7 +82,7 @@ def _remembered(records: Records, query: RequestQuery) -> bool:
     return query.live or (query.since is not None and oldest is not None and query.since >= oldest)
 
 
-@get("/admin/v1/requests/{request_id:str}")
+@serves_admin("GET /admin/v1/requests/{request_id}")
 async def one_request(request: AdminCall, request_id: FromPath[str]) -> Response[bytes]:
     """The whole record of a request, by its id or its trace's."""
     only(request.query_params)
@@ -102,7 +103,7 @@ async def found_request(request: AdminCall, request_id: str) -> KeptRequest:
     return found
 
 
-@get("/metrics")
+@serves_admin("GET /metrics")
 async def admin_metrics(request: AdminCall) -> Response[bytes]:
     """The metrics, as on the public port of a server without API keys."""
     services = request.desk.services

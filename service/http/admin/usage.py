@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from litestar import Response, get
+from litestar import Response
 
 from service.admin.archive import ArchiveSource
 from service.admin.pieces import rows_pieces
@@ -13,6 +13,7 @@ from service.admin.problem import invalid, unavailable
 from service.http.admin.call import AdminCall
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import choice, moment, only
+from service.http.serves import serves_admin
 
 USAGE_BY = ("key", "model", "route")
 _DAY = 86_400.0
@@ -48,7 +49,7 @@ def _archive(request: AdminCall) -> ArchiveSource:
     return archive
 
 
-@get("/admin/v1/usage")
+@serves_admin("GET /admin/v1/usage")
 async def usage(request: AdminCall) -> Response[bytes]:
     """Rows of ``UsageRow``; by default the last day by key in hours."""
     archive = _archive(request)

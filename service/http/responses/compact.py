@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
-from litestar import Response, post
+from litestar import Response
 
 from service.http.answering import finish_whole
 from service.http.call import HttpCall
 from service.http.responses.create import begin_response, with_stored
+from service.http.serves import serves
 from service.preparation.jobs import Answered
 from service.preparation.responses import INPUT_TOKENS
 from service.wire.responses.compaction import CompactedResponse
@@ -21,7 +22,7 @@ class _Summary(msgspec.Struct):
     usage: msgspec.Raw
 
 
-@post("/v1/responses/compact", status_code=200, opt={"route": "responses"})
+@serves("POST /v1/responses/compact")
 async def compact_response(request: HttpCall) -> Response[bytes]:
     client = request.requester
     begun = await begin_response(request, client, compacts=True)
@@ -38,7 +39,7 @@ async def compact_response(request: HttpCall) -> Response[bytes]:
     return request.answer(msgspec.json.encode(compacted))
 
 
-@post("/v1/responses/input_tokens", status_code=200, opt={"route": "count_tokens"})
+@serves("POST /v1/responses/input_tokens")
 async def count_input_tokens(request: HttpCall) -> Response[bytes]:
     client = request.requester
     body = await request.read()

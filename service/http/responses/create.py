@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from litestar import Response, post
+from litestar import Response
 
 from service.errors import InvalidRequestError, NotFoundError
 from service.generation.request import Generation
@@ -23,6 +23,7 @@ from service.http.responses.lifecycle import (
 )
 from service.http.responses.lookup import ResponseLookup
 from service.http.responses.memory import ON_CONNECTION, Exchanged
+from service.http.serves import serves
 from service.preparation.jobs import History, Needs, Prepared, PreparedResponse, WarmedUp
 from service.preparation.responses import MESSAGE, RESPONSES, WARM_UP
 from service.preparation.work import Step
@@ -45,7 +46,7 @@ class BegunResponse(NamedTuple):
     said: bytes
 
 
-@post("/v1/responses", status_code=200, opt={"route": "responses"})
+@serves("POST /v1/responses")
 async def create_response(request: HttpCall) -> Response[bytes]:
     client = request.requester
     message = _exchanged(request)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from litestar.types import Receive, Scope, Send
@@ -35,13 +35,16 @@ from service.http.responses.message import Envelope, SocketMessage
 from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody, socket_error
 from service.http.scope import AsgiApp, api_key_header, header
 from service.http.unrouted import unrouted
-from service.serving.keys import KeyRing
+from service.routes.route import WEBSOCKET
+from service.routes.tables import PUBLIC
+from service.serving.access import Access
 from service.serving.services import Services
-from service.tenants.caller import ANYBODY, Caller
+from service.tenants.caller import Caller
 from service.tenants.upload_room import FREE_BYTES, Gained
 from service.tenants.waiting_places import share
 
-PATH = "/v1/responses"
+SOCKET: Final = PUBLIC.named(f"{WEBSOCKET} /v1/responses")
+_RUN: Final = PUBLIC.named("POST /v1/responses")  # what serves each message
 
 # Messages read ahead while a response is being sent.
 _WAITING_MESSAGES = 2
@@ -68,13 +71,13 @@ class ResponsesSockets:
         self,
         app: AsgiApp,
         services: Services,
-        keys: KeyRing,
+        access: Access,
         origins: OriginRules,
         connections: Connections,
     ) -> None:
         self._app = app
         self._services = services
-        self._keys = keys
+        self._access = access
         self._origins = origins
         self._connections = connections
         self._memories = Memories()
@@ -128,11 +131,9 @@ class ResponsesSockets:
     def _check(self, scope: Scope) -> Caller:
         """Return the caller. Raises QuireError."""
         self._origins.check(scope)
-        if scope["path"] not in (PATH, PATH.removeprefix("/v1")):
+        if scope["path"] not in (SOCKET.path, SOCKET.path.removeprefix("/v1")):
             raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
-        caller = ANYBODY
-        if self._keys:
-            caller = self._keys.check(header(scope, b"authorization"), api_key_header(scope))
+        caller = self._access.check(SOCKET, header(scope, b"authorization"), api_key_header(scope))
         if self._services.drain.draining:
             raise self._services.drain.refusal()
         self._check_places(caller)
@@ -199,7 +200,7 @@ class _Socket:
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._limit = services.settings.max_body_bytes
+        self._limit = SOCKET.body.most_bytes(services.settings.max_body_bytes)
         self._messages: asyncio.Queue[SocketMessage] = asyncio.Queue(_WAITING_MESSAGES)
         self._unanswered: set[SocketMessage] = set()
         self._left = asyncio.Event()
@@ -331,9 +332,9 @@ class _Socket:
             **self._scope,
             "type": "http",
             "scheme": "https" if self._scope["scheme"] == "wss" else "http",
-            "method": "POST",
-            "path": PATH,
-            "raw_path": PATH.encode(),
+            "method": _RUN.method,
+            "path": _RUN.path,
+            "raw_path": _RUN.path.encode(),
             "headers": [*headers, (b"content-type", b"application/json")],
             "state": state,
         }

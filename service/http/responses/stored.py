@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from litestar import Response, delete, get, post
+from litestar import Response
 from litestar.params import FromPath
 
 from service.errors import InvalidRequestError, NotFoundError
@@ -13,6 +13,7 @@ from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
 from service.http.responses.lifecycle import ResponseLifecycle
 from service.http.responses.lookup import ResponseLookup
+from service.http.serves import serves
 from service.preparation.responses import ITEMS
 from service.serving.prepare import prepare
 from service.store.record import RUNNING
@@ -32,7 +33,7 @@ def _lookup(request: HttpCall) -> ResponseLookup:
     return ResponseLookup(services.store, services.runs, request.exchange.caller.owner)
 
 
-@get("/v1/responses/{response_id:str}", opt={"route": "responses_stored"})
+@serves("GET /v1/responses/{response_id}")
 async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     exchange = request.exchange
     lookup = _lookup(request)
@@ -59,7 +60,7 @@ async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Re
     return stream
 
 
-@delete("/v1/responses/{response_id:str}", status_code=200, opt={"route": "responses_stored"})
+@serves("DELETE /v1/responses/{response_id}")
 async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """Delete a response, stopping it if it is still running."""
     services, exchange = request.services, request.exchange
@@ -75,7 +76,7 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
     return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 
-@post("/v1/responses/{response_id:str}/cancel", status_code=200, opt={"route": "responses_stored"})
+@serves("POST /v1/responses/{response_id}/cancel")
 async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     """Cancel a response; one that has ended is returned unchanged."""
     lookup = _lookup(request)
@@ -95,7 +96,7 @@ async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Resp
     return request.answer(record.body)
 
 
-@get("/v1/responses/{response_id:str}/input_items", opt={"route": "responses_stored"})
+@serves("GET /v1/responses/{response_id}/input_items")
 async def list_input_items(request: HttpCall, response_id: FromPath[str]) -> Response[bytes]:
     query = request.query_params
     limit = _number(query.get("limit"), "limit")

@@ -13,13 +13,13 @@ KEYS = admin_keys(("operate:ann=operate-key-1", "read:bob=reader-key-1"))
 
 
 def approach(**fields: object) -> Approach:
-    given = {"method": "GET", "address": "127.0.0.1", "host": b"localhost:18000", **fields}
+    given = {"address": "127.0.0.1", "host": b"localhost:18000", **fields}
     return Approach(**given)  # type: ignore[arg-type]
 
 
 def test_the_actor_is_the_keys_alias() -> None:
     gate = AdminGate(KEYS, host="127.0.0.1")
-    actor = gate.check(approach(method="POST", authorization=b"bearer  operate-key-1 "))
+    actor = gate.check(approach(authorization=b"bearer  operate-key-1 "))
     assert actor == Actor("ann", "127.0.0.1", AdminScope.OPERATE)
 
 

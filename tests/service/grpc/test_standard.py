@@ -15,9 +15,12 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from service.api_keys import api_keys
 from service.grpc import standard
 from service.grpc.health import HealthServicer
-from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places
+from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places, SmallMessages
+from service.serving.access import Access
 from service.serving.keys import KeyRing
 
+LARGEST = 64 << 20
+IN_THE_ROOM = 4  # bodies of that size in the room for them
 ALONE = [("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -81,7 +84,7 @@ async def test_calls_are_bounded_on_a_connection_and_in_all_and_places_come_back
 @pytest.fixture
 async def check() -> AsyncIterator[Any]:
     """Health's Check as a method of bytes, of a server that is ready."""
-    handlers = standard.health_handlers(HealthServicer(lambda: True, ()))
+    handlers = standard.health_handlers(HealthServicer(lambda: True, ()), SmallMessages(LARGEST))
     async with served(handlers) as connect:
         yield connect().stream_stream("/test/Check")
 
@@ -115,6 +118,39 @@ async def test_a_check_whose_message_never_comes_ends(
     assert code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+async def test_a_large_check_is_refused(check: Any) -> None:
+    call = check()
+    await call.write(b"\0" * ((64 << 10) + 1))
+    code, details = await code_of(call)
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert details == "The message may have at most 65536 bytes."
+
+
+async def test_only_a_few_checks_may_send_slowly_and_the_quick_are_served(
+    check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each could send as much as the largest body, and needs no key."""
+    monkeypatch.setattr(standard, "AT_ONCE_SECONDS", 0.05)
+    slow = [check() for _ in range(IN_THE_ROOM + 4)]
+    reading = [asyncio.ensure_future(call.read()) for call in slow]
+    async with asyncio.timeout(30):
+        while sum(each.done() for each in reading) < 4:
+            await asyncio.wait(
+                [each for each in reading if not each.done()], return_when=asyncio.FIRST_COMPLETED
+            )
+    refused = [each.exception() for each in reading if each.done()]
+    assert len(refused) == 4
+    for error in refused:
+        assert isinstance(error, grpc.aio.AioRpcError)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    quick = check()
+    await quick.write(HealthCheckRequest().SerializeToString())
+    assert await quick.read()
+    for call in slow:
+        call.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
+
+
 async def listed(call: Any) -> set[str]:
     await call.write(ServerReflectionRequest(list_services="").SerializeToString())
     answer = ServerReflectionResponse.FromString(await call.read())
@@ -122,7 +158,9 @@ async def listed(call: Any) -> set[str]:
 
 
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
-    handlers = standard.reflection_handlers(("grpc.health.v1.Health",), KeyRing(api_keys(["key"])))
+    handlers = standard.reflection_handlers(
+        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"])))
+    )
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")
         for metadata in ((), (("x-api-key", "wrong"),), (("authorization", "key"),)):

@@ -7,17 +7,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from litestar import get
+from litestar.testing import TestClient
 
-from observability.outcomes import ROUTES
+from service.http import application
 from service.http.application import HANDLERS
+from service.http.serves import serves
 from tests.service.http.apps import EVIL, new_app
 
 
-def test_every_route_is_counted_under_a_known_name_or_is_for_operators() -> None:
-    for handler in HANDLERS:
-        counted, is_open = handler.opt.get("route"), handler.opt.get("open", False)
-        assert (counted is None) == is_open, handler.paths
-        assert counted in (None, *ROUTES), handler.paths
+def test_a_route_without_a_handler_fails_at_start(
+    own_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "HANDLERS", HANDLERS[1:])
+    with pytest.raises(ValueError, match="POST /v1/chat/completions has 0 handlers"):
+        new_app(own_template, tmp_path)
+
+
+def test_a_handler_whose_route_is_not_declared_fails_at_start() -> None:
+    with pytest.raises(LookupError, match="GET /v1/nothing is not in the table"):
+        serves("GET /v1/nothing")
+
+
+async def test_a_path_that_is_served_but_not_declared_is_denied(
+    own_template: Path, tmp_path: Path
+) -> None:
+    """Whatever else registers it."""
+
+    @get("/v1/secret")
+    async def secret() -> str:
+        return "secret"
+
+    app = new_app(own_template, tmp_path)
+    app.register(secret)
+    with TestClient(app, base_url="http://quire.localhost") as client:
+        assert client.get("/v1/secret").status_code == 404
+        assert client.get("/v1/models").status_code == 200
 
 
 def test_what_libraries_would_add_to_the_framework_is_left_out(

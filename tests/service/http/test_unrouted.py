@@ -73,7 +73,7 @@ def test_every_route_is_near_itself(client: TestClient[Litestar]) -> None:
 
 
 def test_at_most_three_routes_are_told_and_the_shortest_first() -> None:
-    known = KnownRoutes([(["POST"], f"/v1/things/{letter}") for letter in "edcba"])
+    known = KnownRoutes([("POST", f"/v1/things/{letter}") for letter in "edcba"])
     assert known.near("/thing") == [f"POST /v1/things/{letter}" for letter in "abc"]
     assert known.near("") == known.near("/") == known.near("/" * 5000) == []
 

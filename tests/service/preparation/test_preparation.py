@@ -22,6 +22,7 @@ from service.preparation.preparation import IN_LOOP_BYTES, Preparation, RequestC
 from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.tokenize import TOKENIZE
 from service.preparation.work import Model
+from service.tenants.caller import Caller
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
 from tests.service.preparation.bodies import USER
@@ -45,7 +46,7 @@ async def stay(work: Awaitable[Any]) -> Any:
 
 
 def context(admit: Any = engine) -> RequestContext:
-    return RequestContext("req_1", 1.5, "me", admit, stay)
+    return RequestContext("req_1", 1.5, Caller(owner="me"), admit, stay)
 
 
 def preparation(of: Model, processes: Any, trial: Any = None) -> Preparation:

@@ -31,7 +31,9 @@ from tests.service.wire.chat.test_answer import Desk, finish
 def _pocket(**settings: Any) -> Services:
     app = create_app(
         ServiceSettings(
-            store_url="none", signing_key="of the test", served_model_name=("pocket",), **settings
+            store_url="none",
+            signing_key="of the test",
+            **{"served_model_name": ("pocket",), **settings},
         ),
         model_dir=MODEL_DIR,
         socket_path=Path("unused"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.api_keys import api_keys
 from service.errors import UnauthorizedError
 from service.serving.keys import KeyRing
-from service.tenants.caller import ANYBODY, Caller
+from service.tenants.caller import ANYBODY, Caller, KeyScope
 
 
 def caller_of(key: str, *keys: str, hurried: tuple[str, ...] = ()) -> Caller:
@@ -46,3 +46,21 @@ def test_a_caller_is_whose_key_it_is() -> None:
     assert caller_of("a", "a", "b").owner != caller_of("b", "a", "b").owner
     with pytest.raises(UnauthorizedError):
         caller_of("c", "a", "b")
+
+
+def test_a_key_may_what_its_scopes_include() -> None:
+    def allowed(*scopes: KeyScope) -> set[KeyScope]:
+        caller = Caller(scopes=frozenset(scopes))
+        return {scope for scope in KeyScope if caller.may(scope)}
+
+    assert allowed() == set()
+    assert allowed(KeyScope.READ) == {KeyScope.READ}
+    assert allowed(KeyScope.INFERENCE) == set(KeyScope)
+    assert {scope for scope in KeyScope if ANYBODY.may(scope)} == set(KeyScope)
+
+
+def test_a_key_may_use_the_models_that_it_names_or_all() -> None:
+    assert ANYBODY.may_use("tiny")
+    assert Caller(models=frozenset({"tiny"})).may_use("tiny")
+    assert not Caller(models=frozenset({"other"})).may_use("tiny")
+    assert not Caller(models=frozenset()).may_use("tiny")
