@@ -25,9 +25,12 @@ from service.preparation.preparation import Preparation
 from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.work import Model
 from service.records.records import Records
+from service.serving.key_sources import KeySources
+from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
+from service.store.key_store import KeyStore
 from service.store.place import StorePlace, secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
@@ -84,7 +87,9 @@ def create_app(
 
     async def start() -> None:
         services.link.start()
-        works = (services.preparation.warm_up(), silence.run(), services.overviews.run())
+        works = [services.preparation.warm_up(), silence.run(), services.overviews.run()]
+        if settings.keys_change:
+            works.append(services.key_sources.run())
         background.extend(map(asyncio.create_task, works))
 
     async def stop() -> None:
@@ -92,6 +97,7 @@ def create_app(
             background.pop().cancel()
         await services.link.close()
         await services.runs.close()
+        await services.key_sources.close()
         if services.archive is not None:
             await services.archive.close()
         await services.store.close()
@@ -128,6 +134,7 @@ def _services(
     )
     store = _store(settings, place)
     trial = GrammarTrial(model_dir)
+    keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
         settings,
         link,
@@ -158,6 +165,19 @@ def _services(
         answer_room=UploadRoom.for_answers(settings.max_body_bytes),
         overviews=_overviews(parts, ring, limits.names, records, store),
         records=records,
+        keys=keys,
+        key_sources=_key_sources(settings, place, keys, store),
+    )
+
+
+def _key_sources(
+    settings: ServiceSettings, place: StorePlace | None, keys: KeyRing, store: ResponseStore
+) -> KeySources:
+    return KeySources(
+        keys,
+        file=None if settings.keys_file is None else Path(settings.keys_file),
+        store=KeyStore(place) if settings.stored_keys and place is not None else None,
+        is_up=lambda: store.available,
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from engine.options import OptionError, setting
 from observability.catalogue import LOAD_TEST_KEY
 from service.api_keys import ApiKey, api_keys
-from service.archive_settings import ArchiveSettings
+from service.key_settings import KeySettings
 
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
@@ -88,7 +88,7 @@ _MetricsAliases = Annotated[
 ]
 
 
-class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
+class ServiceSettings(KeySettings, frozen=True, kw_only=True):
     """How the service listens, which clients it accepts and how much it takes on."""
 
     host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
@@ -366,11 +366,18 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
             _ = self.keys
         except ValueError as error:
             raise OptionError(f"--api-key: {error}") from None
-        self.check_tracing_keys(self.tenants)
+        if not self.keys_change:
+            self.check_tracing_keys(self.tenants)
+        self.check_stored_keys(self.store_url)
+
+    @property
+    def needs_key(self) -> bool:
+        """True if requests need a key, even if none is known yet."""
+        return self.keys_change or bool(self.keys)
 
     @property
     def keys(self) -> tuple[ApiKey, ...]:
-        """Return every accepted key once; empty: no key is needed."""
+        """Return each key of the command line and the environment once."""
         return api_keys(self.api_key, self.priority_api_key)
 
     @property

@@ -25,11 +25,12 @@ ORDER = {
     ),
     "service": (
         *("version", "errors", "admin_keys", "tracing_settings", "admin_settings"),
-        *("archive_settings", "api_keys", "turns"),
+        *("archive_settings", "key_settings", "api_keys", "turns"),
         *("settings", "conversation", "served_model", "tenants", "supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),
-        *("grpc", "http", "doctor", "app", "admin_app", "worker", "settings_page", "cli"),
+        *("grpc", "http", "doctor", "app", "admin_app", "worker"),
+        *("settings_page", "key_commands", "cli"),
     ),
 }
 # Libraries, and the only room that may import each. Generated code is left out.

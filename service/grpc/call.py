@@ -33,7 +33,6 @@ from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
 from service.serving.client import Client
 from service.serving.exchange import Exchange
-from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.serving.stream import AnswerStream, stream_events
 from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
@@ -109,7 +108,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._keys = KeyRing(services.settings.keys, services.settings.tracing_key)
+        self._keys = services.keys
         self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes

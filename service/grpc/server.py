@@ -16,7 +16,6 @@ from service.grpc.call import Calls
 from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE, Served
 from service.grpc.standard import MOST_OPEN, health_handlers, reflection_handlers
-from service.serving.keys import KeyRing
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
 
@@ -40,12 +39,11 @@ class GrpcServer:
         )
         calls = Calls(services)
         handlers = {name: _handler(calls, name, method) for name, method in METHODS.items()}
-        keys = KeyRing(services.settings.keys)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
             SERVICE: handlers,
             HEALTH_SERVICE: health_handlers(self._health),
-            REFLECTION_SERVICE: reflection_handlers(names, keys),
+            REFLECTION_SERVICE: reflection_handlers(names, services.keys),
         }
         self._server.add_generic_rpc_handlers(
             (

@@ -113,7 +113,7 @@ def make_app(
     """``state.services`` holds what routes use, ``state.drain`` shuts the worker down gracefully,
     ``state.connections`` monitors open client connections."""
     settings = services.settings
-    keys = KeyRing(settings.keys, settings.tracing_key)
+    keys = services.keys
     document = build_document(version=VERSION, needs_key=bool(keys))
     origins = OriginRules.of(
         host=settings.host,

@@ -92,7 +92,7 @@ async def live(request: HttpCall) -> Response[bytes]:
 @get("/metrics", opt=OPEN)
 async def metrics(request: HttpCall) -> Response[bytes]:
     services = request.services
-    if services.settings.keys:
+    if services.settings.needs_key:
         raise NotFoundError(
             "Metrics are not public on a server with API keys; they are on the admin port "
             "(--admin-port), with an admin key."

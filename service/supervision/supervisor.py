@@ -391,7 +391,7 @@ class Supervisor:
             address,
             model=self._model,
             path=self._engine_config.model,
-            needs_key=bool(self._settings.keys),
+            needs_key=self._settings.needs_key,
             note=self._note,
             grpc_port=self._settings.grpc_port,
             admin=admin,

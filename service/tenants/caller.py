@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import hmac
 from dataclasses import dataclass
+
+from service.tenants.key_limits import NO_LIMITS, KeyLimits
+
+
+class KeyScope(enum.StrEnum):
+    """What an API key may do. ``INFERENCE``: everything that a client can; ``READ``: see the
+    models, the server's health and its own usage, but generate nothing."""
+
+    INFERENCE = "inference"
+    READ = "read"
+
+
+ALL_SCOPES = frozenset(KeyScope)
+
+
+class ServiceClass(enum.StrEnum):
+    """How urgent a key's requests are."""
+
+    INTERACTIVE = "interactive"
+    STANDARD = "standard"
+    BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,13 +34,27 @@ class Caller:
     """``owner``: the digest of the first key of the caller's tenant; empty if no key is needed.
     ``alias``: the name that logs and metrics have for it; None if no key is needed. ``shares``:
     there are other tenants. ``may_hurry``: its requests may be prioritized over others'.
-    ``may_sample``: the sampled flag of its trace context decides whether a request is traced."""
+    ``may_sample``: the sampled flag of its trace context decides whether a request is traced.
+    ``scopes``: what its key may do. ``models``: the names it may use; None: all. ``service_class``
+    and ``weight``: its place and its share where requests wait. ``limits``: of its tenant."""
 
     owner: str = ""
     alias: str | None = None
     shares: bool = False
     may_hurry: bool = True
     may_sample: bool = True
+    scopes: frozenset[KeyScope] = ALL_SCOPES
+    models: frozenset[str] | None = None
+    service_class: ServiceClass = ServiceClass.STANDARD
+    weight: float = 1.0
+    limits: KeyLimits = NO_LIMITS
+
+    def may(self, scope: KeyScope) -> bool:
+        """True if the key's scopes suffice for a route of this one."""
+        return scope in self.scopes or KeyScope.INFERENCE in self.scopes
+
+    def may_use(self, model: str) -> bool:
+        return self.models is None or model in self.models
 
     def cache_salt(self, asked: str) -> str:
         """Return the salt under which the caller's prompts share blocks of the prefix cache.
