@@ -17,8 +17,7 @@ import itertools
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from observability.logging import get_logger
 
@@ -173,25 +172,29 @@ class LimitMemory:
             self._memory = mmap.mmap(descriptor, _SIZE)
             self._cells: memoryview[int] = memoryview(self._memory).cast("q")
             self._slots: dict[str, int] = {}
+            self._tenants: dict[str, TenantCells] = {}
+            self._lock = _Lock(self)
             self._column = 0
             self._column = self._take_column()
         finally:
             if held:
                 self._unlock(_MUTEX)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the lock in the block. If it is not to be had, the block runs without it."""
+    def lock(self) -> _Lock:
+        """Return the lock for a ``with`` block. If it is not to be had, the block runs without."""
+        return self._lock
+
+    def hold(self) -> bool:
+        """Acquire the lock if it is to be had."""
         held = self._try_lock(_MUTEX) or self._acquire(lambda: self._cells[_TURNS])
         if held and (dirty := self._cells[_DIRTY]):  # a worker was killed in the middle of this
             self._tenant(dirty - 1).add_up()
-        try:
-            yield
-        finally:
-            if held:
-                self._cells[_DIRTY] = 0
-                self._cells[_TURNS] += 1
-                self._unlock(_MUTEX)
+        return held
+
+    def release(self) -> None:
+        self._cells[_DIRTY] = 0
+        self._cells[_TURNS] += 1
+        self._unlock(_MUTEX)
 
     # --- tenants --------------------------------------------------------------------------------
 
@@ -202,8 +205,9 @@ class LimitMemory:
         slot = self._slots.get(alias)
         if slot is None or self._name(slot) != name:
             slot = self._slots[alias] = self._find(name)
+            self._tenants[alias] = self._tenant(slot)
         self._cells[_DIRTY] = slot + 1
-        return self._tenant(slot)
+        return self._tenants[alias]
 
     def _tenant(self, slot: int) -> TenantCells:
         return TenantCells(self._cells, _HEAD_CELLS + slot * _TENANT_CELLS, self._column)
@@ -308,6 +312,21 @@ class LimitMemory:
         self.inexact += 1
         self._stuck_until = time.monotonic() + _STUCK_SECONDS
         return False
+
+
+class _Lock:
+    __slots__ = ("_held", "_memory")
+
+    def __init__(self, memory: LimitMemory) -> None:
+        self._memory = memory
+        self._held = False
+
+    def __enter__(self) -> None:
+        self._held = self._memory.hold()
+
+    def __exit__(self, *_: object) -> None:
+        if self._held:
+            self._memory.release()
 
 
 def _fill(descriptor: int) -> None:

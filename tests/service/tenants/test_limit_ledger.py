@@ -232,7 +232,9 @@ class Child:
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline()
+        while (line := self.process.stdout.readline()) and line[0] not in "{r":
+            pass  # of its log
+        return line
 
     def answer(self) -> int:
         said = json.loads(self.line())
