@@ -27,6 +27,7 @@ from service.preparation.work import Model
 from service.records.records import Records
 from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
+from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
@@ -55,6 +56,7 @@ def create_app(
     records: Records | None = None,
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
+    metering: Metering | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
@@ -78,6 +80,7 @@ def create_app(
         supervision,
         Ring() if ring is None else ring,
         Records() if records is None else records,
+        Metering() if metering is None else metering,
     )
     if sources is not None:
         services = replace(services, archive=_archive(settings, services.store, sources))
@@ -90,6 +93,7 @@ def create_app(
         works = [services.preparation.warm_up(), silence.run(), services.overviews.run()]
         if settings.keys_change:
             works.append(services.key_sources.run())
+            works.append(services.metering.follow(services.keys, services.archive))
         background.extend(map(asyncio.create_task, works))
 
     async def stop() -> None:
@@ -115,6 +119,7 @@ def _services(
     supervision: Supervision | None,
     ring: Ring,
     records: Records,
+    metering: Metering,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -166,6 +171,7 @@ def _services(
         overviews=_overviews(parts, ring, limits.names, records, store),
         records=records,
         keys=keys,
+        metering=metering,
         key_sources=_key_sources(settings, place, keys, store),
     )
 

@@ -127,6 +127,7 @@ class Calls:
             drain=services.drain,
             refuse_unknown=services.settings.unknown_fields == "refuse",
             exchanges=services.exchanges,
+            metering=services.metering,
         )
         services.telemetry.request_started(exchange.record)
         services.drain.enter()

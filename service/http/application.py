@@ -179,4 +179,5 @@ def _exchanges(services: Services, keys: KeyRing, origins: OriginRules) -> Excha
         answer_room=services.answer_room,
         exchanges=services.exchanges,
         refuse_unknown=settings.unknown_fields == "refuse",
+        metering=services.metering,
     )

@@ -17,6 +17,7 @@ from service.http.origins import OriginRules
 from service.http.scope import CALLER, EXCHANGE, api_key_header, header, new_record
 from service.serving.exchange import Exchange, OpenExchanges
 from service.serving.keys import KeyRing
+from service.serving.metering import Metering
 from service.telemetry.observer import Telemetry
 from service.tenants.caller import ANYBODY, Caller
 from service.tenants.upload_room import UploadRoom
@@ -41,6 +42,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         answer_room: UploadRoom,
         exchanges: OpenExchanges | None = None,
         refuse_unknown: bool = False,
+        metering: Metering | None = None,
     ) -> None:
         self._keys = keys
         self._origins = origins
@@ -51,6 +53,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._answer_room = answer_room
         self._exchanges = exchanges
         self._refuse_unknown = refuse_unknown
+        self._metering = metering
         self._telemetry = telemetry
         self._drain = drain
 
@@ -77,6 +80,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             upload_room=self._upload_room,
             answer_room=self._answer_room,
             exchanges=self._exchanges,
+            metering=self._metering,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)

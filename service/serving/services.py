@@ -22,6 +22,7 @@ from service.records.records import Records
 from service.serving.exchange import OpenExchanges
 from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
+from service.serving.metering import Metering
 from service.settings import ServiceSettings
 from service.store.archive import RequestArchive
 from service.store.store import ResponseStore
@@ -56,6 +57,7 @@ class Services:
     records: Records
     keys: KeyRing
     key_sources: KeySources
+    metering: Metering
     exchanges: OpenExchanges = field(default_factory=OpenExchanges)
     archive: RequestArchive | None = None
     load_trace: LoadTrace = field(default_factory=LoadTrace)
