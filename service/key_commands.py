@@ -25,7 +25,7 @@ from service.errors import StoreUnavailableError
 from service.store.key_store import KeyStore, NoSuchKeyError
 from service.store.place import store_place
 from service.tenants.caller import KeyScope, ServiceClass
-from service.tenants.key_limits import KeyLimits
+from service.tenants.key_limits import limits_text
 from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -223,13 +223,6 @@ def describe(key: StoredKey) -> str:
     limits = limits_text(key.grant.limits)
     until = "" if key.expires is None else f", until {_date(key.expires)}"
     return f"a key of {key.grant.alias}, {limits or 'without limits'}{until}"
-
-
-def limits_text(limits: KeyLimits) -> str:
-    words = ("requests/min", "tokens/min", "at once", "tokens/day")
-    return ", ".join(
-        f"{limit:,} {word}" for limit, word in zip(limits, words, strict=True) if limit is not None
-    )
 
 
 def _shown(key: StoredKey) -> dict[str, Any]:

@@ -19,3 +19,11 @@ class KeyLimits(NamedTuple):
 
 
 NO_LIMITS = KeyLimits()
+_UNITS = ("requests/min", "tokens/min", "at once", "tokens/day")
+
+
+def limits_text(limits: KeyLimits) -> str:
+    """Return the limits that there are in words; empty if there are none."""
+    return ", ".join(
+        f"{limit:,} {unit}" for limit, unit in zip(limits, _UNITS, strict=True) if limit is not None
+    )

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,18 +75,24 @@ class Place:
     def openai(self, key: str) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.server.url}/v1", api_key=key, max_retries=0)
 
-    def admin(self, path: str) -> Any:
+    def admin(self, path: str, body: Any = None) -> Any:
         lines = [line for line in self.server.log_lines() if line["event"] == ADMIN_ACCEPTS]
         request = urllib.request.Request(
             f"http://127.0.0.1:{lines[-1]['port']}/admin/v1{path}",
             headers={"authorization": f"Bearer {ADMIN_KEY}"},
+            data=None if body is None else json.dumps(body).encode(),
         )
         with urllib.request.urlopen(request, timeout=30) as reply:
             return json.loads(reply.read())
 
     def used(self, alias: str) -> int:
         """Tokens of a key, as the dashboard shows them."""
-        rows = self.admin("/usage?by=key&bucket=day")["rows"]
+
+        def found() -> Any:
+            with suppress(urllib.error.HTTPError):  # the database is away after a restart
+                return self.admin("/usage?by=key&bucket=day")
+
+        rows = until(found, 30, "usage")["rows"]
         return sum(
             row["prompt_tokens"] + row["output_tokens"] for row in rows if row["group"] == alias
         )
