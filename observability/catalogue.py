@@ -340,7 +340,8 @@ KEY_TOKENS = Metric(
     MetricKind.COUNTER,
     Scope.PROCESS,
     "Tokens of ended and aborted requests by API key (its alias; other: no key, or one of the "
-    "store or the keys file; loadtest: load runs): prompt tokens that were computed, prompt tokens that were cached, and generated ones.",
+    "store or the keys file; loadtest: load runs): prompt tokens that were computed, prompt "
+    "tokens that were cached, and generated ones.",
     (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(

@@ -38,7 +38,7 @@ class KeyRows(msgspec.Struct, frozen=True):
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """``key``: to be kept by whoever asked; it is told nobody again. ``replaced``: keys that end
+    """``key``: must be kept by the caller; it is never sent again. ``replaced``: keys that end
     when they expire."""
 
     key: str

@@ -61,7 +61,7 @@ def api_keys(plain: Iterable[str], priority: Iterable[str] = ()) -> tuple[ApiKey
 
 
 def check_reserved(alias: str) -> None:
-    """Raise ValueError for an alias that has a meaning of its own."""
+    """Raise ValueError for a reserved alias."""
     if _RESERVED.fullmatch(alias):
         raise ValueError(f"the alias {alias!r} is reserved; choose another one")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from observability.logging import get_logger
 from service.admission.admission import Admission
@@ -90,11 +92,7 @@ def create_app(
 
     async def start() -> None:
         services.link.start()
-        works = [services.preparation.warm_up(), silence.run(), services.overviews.run()]
-        if settings.keys_change:
-            works.append(services.key_sources.run())
-            works.append(services.metering.follow(services.keys, services.archive))
-        background.extend(map(asyncio.create_task, works))
+        background.extend(map(asyncio.create_task, (silence.run(), *_works(services))))
 
     async def stop() -> None:
         while background:
@@ -108,6 +106,15 @@ def create_app(
         await services.preparation.close()
 
     return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield what services do in the background."""
+    yield services.preparation.warm_up()
+    yield services.overviews.run()
+    if services.settings.keys_change:
+        yield services.key_sources.run()
+        yield services.metering.follow(services.keys, services.archive)
 
 
 def _services(
@@ -132,11 +139,7 @@ def _services(
     place = _place(settings)
     setup = _setup(settings, place, checkpoint)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
-    limits = Limits(
-        names=settings.names(model_dir),
-        max_choices=settings.max_choices,
-        refuse_unknown=settings.unknown_fields == "refuse",
-    )
+    limits = _limits(settings, model_dir)
     store = _store(settings, place)
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
@@ -172,13 +175,20 @@ def _services(
         records=records,
         keys=keys,
         metering=metering,
-        key_sources=_key_sources(settings, place, keys, store),
+        key_sources=_key_sources(settings, keys, store),
     )
 
 
-def _key_sources(
-    settings: ServiceSettings, place: StorePlace | None, keys: KeyRing, store: ResponseStore
-) -> KeySources:
+def _limits(settings: ServiceSettings, model_dir: Path) -> Limits:
+    return Limits(
+        names=settings.names(model_dir),
+        max_choices=settings.max_choices,
+        refuse_unknown=settings.unknown_fields == "refuse",
+    )
+
+
+def _key_sources(settings: ServiceSettings, keys: KeyRing, store: ResponseStore) -> KeySources:
+    place = _place(settings)
     return KeySources(
         keys,
         file=None if settings.keys_file is None else Path(settings.keys_file),

@@ -109,13 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--model", help="model to use; default: the server's first")
     bench.set_defaults(command=_bench)
 
-    keys = commands.add_parser(
-        "keys",
-        help="make, list and end API keys",
-        description="Manage the API keys in the store of the servers on this machine, or in their "
-        "PostgreSQL (docs/keys.md).",
-    )
-    add_key_commands(keys)
+    add_key_commands(commands.add_parser("keys", help="make, list and end API keys"))
 
     check = commands.add_parser("doctor", help="say what this machine can do, and what is missing")
     check.add_argument("model_directory", nargs="?", metavar="MODEL", help="model to check")

@@ -55,14 +55,14 @@ class _StoreOptions(msgspec.Struct, frozen=True):
     ] = ""
 
 
-def alias(text: str) -> str:
+def _alias(text: str) -> str:
     """Check the name of a tenant."""
     if re.fullmatch(ALIAS_PATTERN, text) is None:
         raise argparse.ArgumentTypeError(f"must be 1 to 32 of a-z, 0-9, _ and - (got {text!r})")
     return text
 
 
-def duration(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return the seconds in ``30m``, ``24h``, ``90d`` or ``0s``."""
     match = _DURATION.fullmatch(text)
     if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > _MOST_SECONDS:
@@ -72,10 +72,10 @@ def duration(text: str) -> float:
     return float(seconds)
 
 
-def moment(text: str) -> float:
+def time_of(text: str) -> float:
     """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``."""
     if _DURATION.fullmatch(text):
-        return time.time() + duration(text)
+        return time.time() + seconds_of(text)
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -89,6 +89,10 @@ def moment(text: str) -> float:
 
 def add_key_commands(parser: argparse.ArgumentParser) -> None:
     """Add the commands to ``quire keys``."""
+    parser.description = (
+        "Manage the API keys in the store of the servers on this machine, or in their PostgreSQL "
+        "(docs/keys.md)."
+    )
     commands = parser.add_subparsers(required=True, metavar="ACTION")
 
     def command(name: str, help: str, act: _Act) -> argparse.ArgumentParser:
@@ -99,7 +103,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
 
     create = command("create", "Make a key and print it, for the only time.", _create)
     create.add_argument(
-        "--alias", required=True, type=alias, help="whose it is: 1 to 32 of a-z, 0-9, _ and -"
+        "--alias", required=True, type=_alias, help="whose it is: 1 to 32 of a-z, 0-9, _ and -"
     )
     create.add_argument(
         "--scope", action="append", choices=[one.value for one in KeyScope], help="default: all"
@@ -114,17 +118,17 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
     )
     for name, help in _LIMITS.items():
         create.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=help)
-    create.add_argument("--expires", type=moment, help="90d, or a date; default: never")
+    create.add_argument("--expires", type=time_of, help="90d, or a date; default: never")
 
-    listing = command("list", "List the keys. None of them can be told again.", _list)
+    listing = command("list", "List the keys; the keys themselves are not stored.", _list)
     listing.add_argument("--all", action="store_true", help="also those that have ended")
     listing.add_argument("--json", action="store_true", help="as JSON")
     show = command("show", "Show all that is stored of a key, as JSON.", _show)
     rotate = command("rotate", "Make the next key of an alias; the one before ends later.", _rotate)
     rotate.add_argument(
-        "--overlap", type=duration, default=86_400.0, help="how long both are valid (24h)"
+        "--overlap", type=seconds_of, default=86_400.0, help="how long both are valid (24h)"
     )
-    rotate.add_argument("--expires", type=moment, help="of the new key; default: never")
+    rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
     revoke = command("revoke", "End a key at once: within seconds on every server.", _revoke)
     for one in (show, rotate, revoke):
         one.add_argument("name", metavar="ID|ALIAS")
@@ -172,7 +176,7 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
     made = await store.create(grant, namespace.expires)
     # The key alone goes to stdout, for KEY=$(quire keys create …).
     print(made.text)
-    print(f"{made.key.id}: {describe(made.key)}. The key is not shown again.", file=sys.stderr)
+    print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
     print("It is accepted by servers that run with --stored-keys.", file=sys.stderr)
     return 0
 
@@ -206,7 +210,7 @@ async def _show(store: KeyStore, namespace: argparse.Namespace) -> int:
 async def _rotate(store: KeyStore, namespace: argparse.Namespace) -> int:
     made = await store.rotate(namespace.name, overlap=namespace.overlap, expires=namespace.expires)
     print(made.text)
-    print(f"{made.key.id}: {describe(made.key)}. The key is not shown again.", file=sys.stderr)
+    print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
     for key in made.replaced:
         print(f"{key.id} ({key.shown}…) is valid until {_date(key.expires)}.", file=sys.stderr)
     return 0
@@ -218,7 +222,7 @@ async def _revoke(store: KeyStore, namespace: argparse.Namespace) -> int:
     return 0
 
 
-def describe(key: StoredKey) -> str:
+def key_summary(key: StoredKey) -> str:
     """Return whose key it is and what it allows, in a line."""
     limits = limits_text(key.grant.limits)
     until = "" if key.expires is None else f", until {_date(key.expires)}"

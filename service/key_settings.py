@@ -1,18 +1,44 @@
-"""The settings of API keys that can change while the server runs."""
+"""The settings of API keys."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from engine.options import OptionError, setting
+from service.api_keys import ApiKey, api_keys
 from service.archive_settings import ArchiveSettings
 
 _KEYS = "Keys"
 
+_Keys = Annotated[
+    tuple[str, ...],
+    setting(
+        _KEYS,
+        "Keys that clients must send as a bearer token, each KEY or ALIAS=KEY. The alias (1 to "
+        "32 of a-z, 0-9, _ and -, before the first =) names the key in logs, traces and "
+        "metrics; without one it is key1, key2, … by position. Keys with the same alias are "
+        "one tenant. Default: no key required.",
+        max_length=1024,
+        secret=True,
+    ),
+]
+_PriorityKeys = Annotated[
+    tuple[str, ...],
+    setting(
+        _KEYS,
+        "Further API keys, whose requests may also go ahead of others (with a negative "
+        "priority). If the server has only one tenant, its requests may too.",
+        max_length=1024,
+        secret=True,
+    ),
+]
+
 
 class KeySettings(ArchiveSettings, frozen=True, kw_only=True):
-    """Where keys come from besides the command line."""
+    """What clients must present, and where that comes from."""
 
+    api_key: _Keys = ()
+    priority_api_key: _PriorityKeys = ()
     stored_keys: Annotated[
         bool,
         setting(
@@ -34,6 +60,21 @@ class KeySettings(ArchiveSettings, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+
+    @property
+    def needs_key(self) -> bool:
+        """True if requests need a key, even if none is known yet."""
+        return self.keys_change or bool(self.keys)
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """Return each key of the command line and the environment once."""
+        return api_keys(self.api_key, self.priority_api_key)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Return the aliases of all keys, each once."""
+        return tuple(dict.fromkeys(key.alias for key in self.keys))
 
     @property
     def keys_change(self) -> bool:

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from engine.options import OptionError, setting
 from observability.catalogue import LOAD_TEST_KEY
-from service.api_keys import ApiKey, api_keys
 from service.key_settings import KeySettings
 
 # Groups, in the order in which the documentation lists them.
@@ -31,30 +30,6 @@ _OBJECTIVES = "Objectives"
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
 _SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a special meaning
 
-
-# What clients must present (here, since a class has at most 300 lines).
-_Keys = Annotated[
-    tuple[str, ...],
-    setting(
-        _KEYS,
-        "Keys that clients must send as a bearer token, each KEY or ALIAS=KEY. The alias (1 to "
-        "32 of a-z, 0-9, _ and -, before the first =) names the key in logs, traces and "
-        "metrics; without one it is key1, key2, … by position. Keys with the same alias are "
-        "one tenant. Default: no key required.",
-        max_length=1024,
-        secret=True,
-    ),
-]
-_PriorityKeys = Annotated[
-    tuple[str, ...],
-    setting(
-        _KEYS,
-        "Further API keys, whose requests may also go ahead of others (with a negative "
-        "priority). If the server has only one tenant, its requests may too.",
-        max_length=1024,
-        secret=True,
-    ),
-]
 
 # What is watched for, and not enforced.
 _SloTtft = Annotated[
@@ -167,8 +142,6 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
             "Seconds a client may block one write of its answer before it is disconnected.",
         ),
     ] = 60.0
-    api_key: _Keys = ()
-    priority_api_key: _PriorityKeys = ()
     signing_key: (
         Annotated[
             str,
@@ -369,21 +342,6 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
         if not self.keys_change:
             self.check_tracing_keys(self.tenants)
         self.check_stored_keys(self.store_url)
-
-    @property
-    def needs_key(self) -> bool:
-        """True if requests need a key, even if none is known yet."""
-        return self.keys_change or bool(self.keys)
-
-    @property
-    def keys(self) -> tuple[ApiKey, ...]:
-        """Return each key of the command line and the environment once."""
-        return api_keys(self.api_key, self.priority_api_key)
-
-    @property
-    def tenants(self) -> tuple[str, ...]:
-        """Return the aliases of all keys, each once."""
-        return tuple(dict.fromkeys(key.alias for key in self.keys))
 
     @property
     def counted_keys(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ ORDER = {
     ),
     "service": (
         *("version", "errors", "admin_keys", "tracing_settings", "admin_settings"),
-        *("archive_settings", "key_settings", "api_keys", "turns"),
+        *("archive_settings", "api_keys", "key_settings", "turns"),
         *("settings", "conversation", "served_model", "tenants", "supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),

@@ -25,7 +25,7 @@ _LIMITS = {
 
 
 def keys_section(client: AdminClient, keys: KeyRows, *, operates: bool) -> None:
-    """Draw the table of keys, and the orders for whoever ``operates``."""
+    """Draw the table of keys, and the orders, if the visitor ``operates``."""
     st.subheader("API keys")
     _show_made()
     if keys.keys:

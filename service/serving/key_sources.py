@@ -16,7 +16,7 @@ from service.tenants.key_file import read_key_file
 from service.tenants.stored_key import StoredKey
 
 # A change takes effect within this and the time of a query.
-LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 2.0
 _FIRST_SECONDS = 0.1
 # How coarse the time is at which a key was last used.
 _USE_SECONDS = 60.0
@@ -61,7 +61,7 @@ class KeySources:
             except Exception:  # a bug: the keys that are known stay
                 _log.exception("the API keys could not be looked at")
             waits = self.store is not None and self._from_store is None
-            await asyncio.sleep(_FIRST_SECONDS if waits else LOOK_SECONDS)
+            await asyncio.sleep(_FIRST_SECONDS if waits else _LOOK_SECONDS)
 
     @property
     def keys(self) -> _Keys:
@@ -85,7 +85,7 @@ class KeySources:
         if self.store is None:
             return
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(_LOOK_SECONDS):
                 await self._note_use(self.store)
         except (StoreUnavailableError, TimeoutError):
             pass

@@ -28,8 +28,8 @@ class KeyRing:
     """Holds only the keys' SHA-256 digests. Keys of one alias belong to one tenant, which is known
     by the digest of the first of them, even if that has ended. The requests of a server's only
     tenant may be prioritized with any of its keys. ``tracing``: aliases of the callers who may
-    sample; empty: those whose requests may be prioritized. ``changes``: ``replace`` will tell
-    further keys, so a key is needed even while there is none."""
+    sample; empty: those whose requests may be prioritized. ``changes``: ``replace`` may
+    add further keys, so a key is needed even before there is one."""
 
     def __init__(
         self, keys: Iterable[ApiKey], tracing: Collection[str] = (), *, changes: bool = False
@@ -88,7 +88,7 @@ class KeyRing:
             now = time.time()
             if not stored.is_valid(now):
                 ended = "was revoked" if stored.revoked is not None else "has expired"
-                raise UnauthorizedError(f"This API key {ended}; ask for a new one.")
+                raise UnauthorizedError(f"This API key {ended}; use the one that replaces it.")
             self._last_used[stored.id] = now
         return found.caller
 

@@ -18,8 +18,8 @@ from service.telemetry.usage import usage_of_request
 from service.tenants.caller import Caller
 from service.tenants.limit_ledger import LimitLedger, LimitUse
 
-# A request without a token limit of its own reserves at most so many tokens for each answer. What
-# it generates beyond that counts when it ends.
+# A request without a token limit reserves at most so many tokens for each answer. What it generates
+# beyond that counts when it ends.
 UNLIMITED_TOKENS = 1024
 _FOLLOW_SECONDS = 10.0
 _FIRST_SECONDS = 0.5

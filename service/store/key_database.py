@@ -133,7 +133,7 @@ class KeyDatabase:
 
 async def _advance(connection: AsyncConnection) -> None:
     """First in each transaction: it locks the row, so that changes come one after the other, and
-    no reader sees a number before the change that it stands for."""
+    no reader sees a number before its change."""
     await connection.execute(
         update(KEY_STATE_TABLE).values(revision=KEY_STATE_TABLE.c.revision + 1)
     )

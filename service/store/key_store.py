@@ -26,7 +26,7 @@ class NoSuchKeyError(LookupError):
 
 
 class MadeKey(NamedTuple):
-    """``text``: the key itself, which nobody can be told again. ``replaced``: keys that it takes
+    """``text``: the key itself, which is not stored. ``replaced``: keys that it takes
     the place of, with the time at which they end."""
 
     key: StoredKey

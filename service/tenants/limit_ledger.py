@@ -52,7 +52,7 @@ class LimitUse:
 
 
 class LimitLedger:
-    """``clock`` and ``wall``: the time that goes on while the machine is up, and the calendar's.
+    """``clock`` and ``wall``: the monotonic time, and the calendar's.
     ``descriptor``: of the memory that all workers count in; None: this one counts alone."""
 
     def __init__(

@@ -3,10 +3,10 @@
 The memory is an open file that the supervisor holds. Cells are 8 aligned bytes, so that a kill
 leaves a cell's old or its new value. One lock guards them all, a record lock: the kernel releases
 it when its holder dies, and workers that inherited the same descriptor still exclude each other. It
-is held for microseconds and never waited for without a bound: a worker that is stopped while it
-holds the lock makes counts inexact until it goes on, but nobody waits for it.
+is held for microseconds, and the wait for it is bounded: a worker that is stopped while it holds
+the lock makes counts inexact until it continues, but does not stop the others.
 
-Each worker has a column of its own, for what must be taken back if it dies. It holds a lock on the
+Each worker has its own column, for what must be taken back if it dies. It holds a lock on the
 column as long as it lives, which is how the others know.
 """
 
@@ -57,7 +57,7 @@ _SPINS = 20
 _SHORT_SLEEP = 50e-6
 # A holder that the machine does not let run for so long is taken for stopped,
 _PATIENCE_SECONDS = 0.25
-# and for so long nobody waits for it again.
+# and for so long the others do not wait again.
 _STUCK_SECONDS = 1.0
 
 _log = get_logger()

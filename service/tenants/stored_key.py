@@ -52,7 +52,7 @@ class KeyGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return KeyLimits(*(getattr(self, name) for name in KeyLimits._fields))
 
     def check(self) -> None:
-        """Raise ValueError for an alias that has a meaning of its own."""
+        """Raise ValueError for a reserved alias."""
         check_reserved(self.alias)
 
 

@@ -1,4 +1,4 @@
-"""The number that tells of changes of keys."""
+"""The number that changes with the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys in SQLite and PostgreSQL: what is made is found by every server, and changes are told."""
+"""Keys in SQLite and PostgreSQL: every server finds what was made, and notices changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that uses a tenant's limits as it is told, one order a line."""
+"""A process that uses a tenant's limits by orders, one a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits are exact over several processes, and nothing leaks, whoever is killed when."""
+"""Limits are exact over several processes, and nothing leaks when one of them is killed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_as_many_run_at_once_as_the_limit(ledger: LimitLedger) -> None:
     first, _ = ledger.enter("team", limits), ledger.enter("team", limits)
     with pytest.raises(RequestLimitError) as refusal:
         ledger.enter("team", limits)
-    assert refusal.value.retry_after is None  # nobody knows when one ends
+    assert refusal.value.retry_after is None  # it is not known when one ends
     ledger.settle(first, 0)
     ledger.enter("team", limits)
 

@@ -1,4 +1,4 @@
-"""Operators make, see and end keys; each change is audited, and no key is told twice."""
+"""Operators make, see and end keys; each change is audited, and no key is sent twice."""
 
 from __future__ import annotations
 
