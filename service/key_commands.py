@@ -62,7 +62,7 @@ def _alias(text: str) -> str:
     return text
 
 
-def seconds_of(text: str) -> float:
+def duration_seconds(text: str) -> float:
     """Return the seconds in ``30m``, ``24h``, ``90d`` or ``0s``."""
     match = _DURATION.fullmatch(text)
     if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > _MOST_SECONDS:
@@ -75,7 +75,7 @@ def seconds_of(text: str) -> float:
 def time_of(text: str) -> float:
     """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``."""
     if _DURATION.fullmatch(text):
-        return time.time() + seconds_of(text)
+        return time.time() + duration_seconds(text)
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -126,7 +126,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
     show = command("show", "Show all that is stored of a key, as JSON.", _show)
     rotate = command("rotate", "Make the next key of an alias; the one before ends later.", _rotate)
     rotate.add_argument(
-        "--overlap", type=seconds_of, default=86_400.0, help="how long both are valid (24h)"
+        "--overlap", type=duration_seconds, default=86_400.0, help="how long both are valid (24h)"
     )
     rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
     revoke = command("revoke", "End a key at once: within seconds on every server.", _revoke)

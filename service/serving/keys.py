@@ -87,8 +87,9 @@ class KeyRing:
         if stored is not None:
             now = time.time()
             if not stored.is_valid(now):
-                ended = "was revoked" if stored.revoked is not None else "has expired"
-                raise UnauthorizedError(f"This API key {ended}; use the one that replaces it.")
+                if stored.revoked is not None:
+                    raise UnauthorizedError("This API key was revoked.")
+                raise UnauthorizedError("This API key has expired.")
             self._last_used[stored.id] = now
         return found.caller
 

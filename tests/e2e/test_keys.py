@@ -227,6 +227,28 @@ def test_a_daily_budget_survives_restarts_of_the_worker(place: Place) -> None:
     assert place.used("daily") == used
 
 
+def test_a_daily_budget_survives_a_restart_of_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[[keys]]\nalias = "daily"\nkey = "key-of-daily"\ntokens_per_day = 60\n')
+    store = f"sqlite:///{tmp_path}/store.sqlite3"
+    arguments = ("--keys-file", str(file), "--store-url", store, "--log-format", "json", MODEL)
+    with QuireServer(*arguments) as server:
+        status, reply = Place(server, store, file, 0).chat("key-of-daily", max_tokens=40)
+        assert status == 200
+        used = reply["usage"]["total_tokens"]
+        assert 20 < used <= 60
+    with QuireServer(*arguments) as server:
+        place = Place(server, store, file, 0)
+
+        def knows() -> bool:
+            [row] = place.admin("/keys")["keys"]
+            return bool(row["tokens_today"] == used)
+
+        until(knows, 15, "the usage of before the restart")
+        status, reply = place.chat("key-of-daily", max_tokens=40)
+        assert (status, reply["error"]["code"]) == (429, "insufficient_quota")
+
+
 def test_a_limit_over_grpc(place: Place) -> None:
     key = place.create("remote", "--requests-per-minute", "1")
     request = pb.GenerateRequest(text="hello", max_tokens=2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from service.key_commands import seconds_of, time_of
+from service.key_commands import duration_seconds, time_of
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_times() -> None:
-    found = [seconds_of(text) for text in ("30s", "5m", "24h", "90d")]
+    found = [duration_seconds(text) for text in ("30s", "5m", "24h", "90d")]
     assert found == [30, 300, 86_400, 7_776_000]
     assert time_of("2027-01-31") == 1_801_353_600
     assert time_of("2027-01-31T01:00+01:00") == 1_801_353_600
     for text in ("", "5", "-5m", "5w", "4000d"):
         with pytest.raises(argparse.ArgumentTypeError):
-            seconds_of(text)
+            duration_seconds(text)
