@@ -61,6 +61,22 @@ class KeySettings(ArchiveSettings, frozen=True, kw_only=True):
         | None
     ) = None
 
+    signing_key: (
+        Annotated[
+            str,
+            setting(
+                _KEYS,
+                "Secret for signing thinking blocks and sealing reasoning; all replicas need "
+                "the same. Default: a new one at each start for signatures, one saved next to "
+                "the store for seals.",
+                min_length=16,
+                max_length=1024,
+                secret=True,
+            ),
+        ]
+        | None
+    ) = None
+
     @property
     def needs_key(self) -> bool:
         """True if requests need a key, even if none is known yet."""

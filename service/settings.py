@@ -17,7 +17,6 @@ from service.key_settings import KeySettings
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
 _CONNECTIONS = "Connections"
-_KEYS = "Keys"
 _NAMES_AND_FORMATS = "Names and formats"
 _LIMITS = "Limits"
 _AVAILABILITY = "Availability"
@@ -142,21 +141,6 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
             "Seconds a client may block one write of its answer before it is disconnected.",
         ),
     ] = 60.0
-    signing_key: (
-        Annotated[
-            str,
-            setting(
-                _KEYS,
-                "Secret for signing thinking blocks and sealing reasoning; all replicas need "
-                "the same. Default: a new one at each start for signatures, one saved next to "
-                "the store for seals.",
-                min_length=16,
-                max_length=1024,
-                secret=True,
-            ),
-        ]
-        | None
-    ) = None
     served_model_name: Annotated[
         tuple[str, ...],
         setting(

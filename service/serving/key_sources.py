@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class KeySources:
         self._from_store: _Keys | None = None
         self._file_mark: object = None
         self._revision = -1
+        self._next_end = math.inf  # of a key
         self._said_away = False
         self._note_at = time.monotonic() + _USE_SECONDS
         self._unwritten: dict[str, float] = {}
@@ -71,6 +73,8 @@ class KeySources:
     async def look(self) -> None:
         """Take over what has changed."""
         self._look_at_file()
+        if time.time() >= self._next_end:  # the limits may be those of another key now
+            self._tell()
         if self.store is None or not self._is_up():
             return
         try:
@@ -134,10 +138,12 @@ class KeySources:
             missing.append("the keys file")
         if self.store is not None and self._from_store is None:
             missing.append("the store")
+        now = time.time()
+        ends = [key.expires for key in self.keys if key.expires is not None and key.is_valid(now)]
+        self._next_end = min(ends, default=math.inf)
         self._ring.replace(self.keys, missing=" and ".join(missing))
         self._changed()
         if source:
-            now = time.time()
             valid = [key for key in keys if key.is_valid(now)]
             tenants = {key.grant.alias for key in valid}
             _log.info("API keys read", source=source, valid=len(valid), tenants=len(tenants))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
 from service.store.key_store import KeyStore
 from service.store.place import store_place
+from service.tenants.key_limits import KeyLimits
 from service.tenants.stored_key import KeyGrant
 
 KEY = b"Bearer file-key-%d"
@@ -126,3 +129,18 @@ async def test_when_a_key_was_used_is_stored_at_the_end(tmp_path: Path) -> None:
     [key] = await desk.keys()
     assert key.last_used is not None
     await desk.close()
+
+
+async def test_limits_are_those_of_the_newest_key_that_has_not_expired(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.3)
+    first = '[[keys]]\nalias = "filed"\nkey = "file-key-1"\nrequests_per_minute = 5\n'
+    second = '[[keys]]\nalias = "filed"\nkey = "file-key-2"\nrequests_per_minute = 9\n'
+    path.write_text(f"{first}{second}expires = {end.isoformat()}\n")
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, file=path)
+    assert ring.check(KEY % 1).limits == KeyLimits(9)
+    while ring.check(KEY % 1).limits == KeyLimits(9):
+        await sources.look()
+    assert time.time() >= end.timestamp()
+    assert ring.check(KEY % 1).limits == KeyLimits(5)
