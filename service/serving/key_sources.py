@@ -47,13 +47,15 @@ class KeySources:
         self._from_file: _Keys | None = None
         self._from_store: _Keys | None = None
         self._file_mark: object = None
+        self._looking = asyncio.Lock()
         self._revision = -1
         self._next_end = math.inf  # of a key
         self._said_away = False
         self._note_at = time.monotonic() + _USE_SECONDS
         self._unwritten: dict[str, float] = {}
         self._tell()
-        self._look_at_file()
+        if self._file_has_changed():
+            self._read_file()
 
     async def run(self) -> None:
         """Look for changes until cancelled."""
@@ -72,9 +74,15 @@ class KeySources:
 
     async def look(self) -> None:
         """Take over what has changed."""
-        self._look_at_file()
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
+        # In threads, because of thousands of keys it takes long.
+        if self._file_has_changed():
+            await asyncio.to_thread(self._read_file)
         if time.time() >= self._next_end:  # the limits may be those of another key now
-            self._tell()
+            await asyncio.to_thread(self._tell)
         if self.store is None or not self._is_up():
             return
         try:
@@ -99,7 +107,7 @@ class KeySources:
         found = await store.newer(self._revision)
         if found is not None:
             self._revision, self._from_store = found
-            self._tell("store", self._from_store)
+            await asyncio.to_thread(self._tell, "store", self._from_store)
         if time.monotonic() >= self._note_at:
             self._note_at = time.monotonic() + _USE_SECONDS
             await self._note_use(store)
@@ -112,14 +120,15 @@ class KeySources:
             await store.note_use(used)
         self._unwritten = {}
 
-    def _look_at_file(self) -> None:
-        """A file that cannot be used changes nothing, and is reported once."""
+    def _file_has_changed(self) -> bool:
         if self._file is None:
-            return
-        mark = _mark_of(self._file)
-        if mark == self._file_mark:
-            return
-        self._file_mark = mark
+            return False
+        before, self._file_mark = self._file_mark, _mark_of(self._file)
+        return self._file_mark != before
+
+    def _read_file(self) -> None:
+        """A file that cannot be used changes nothing, and is reported once."""
+        assert self._file is not None
         try:
             self._from_file = read_key_file(self._file)
         except (OSError, ValueError) as error:

@@ -7,18 +7,18 @@ import hmac
 import secrets
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from service.api_keys import ApiKey
 from service.errors import StoreUnavailableError, UnauthorizedError
-from service.tenants.caller import Caller
+from service.tenants.caller import ALL_SCOPES, Caller, ServiceClass
+from service.tenants.key_limits import NO_LIMITS
 from service.tenants.stored_key import KeyGrant, StoredKey, scopes_of, tenant_grants
 
 _RETRY_AFTER = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     digest: bytes
     caller: Caller
     stored: StoredKey | None = None
@@ -50,10 +50,10 @@ class KeyRing:
         return bool(self._known) or self._changes
 
     def replace(self, stored: Sequence[StoredKey], *, missing: str = "") -> None:
-        """Know these keys, the oldest first, besides those of the start, and no others.
-        ``missing``: what else holds keys but could not be read yet."""
-        self._missing = missing
+        """Know these keys, the oldest first, besides those of the start, and no others. It may be
+        called in a thread, by one at a time. ``missing``: what else holds keys but could not be read yet."""
         self._learn(stored)
+        self._missing = missing  # last: until then no key is called wrong
 
     def take_use(self) -> dict[str, float]:
         """Return when which stored keys were last used, by id, since the last call."""
@@ -111,34 +111,33 @@ class KeyRing:
             caller = self._caller(key.alias, owners[key.alias], None, shares, may_hurry)
             digest = _digest(text.encode())
             known.setdefault(self._index(digest), _Known(digest, caller))
+        callers: dict[KeyGrant, Caller] = {}
         for one in stored:
-            alias, digest = one.grant.alias, bytes.fromhex(one.digest)
-            caller = self._caller(alias, owners[alias], one.grant, shares, one.grant.priority)
+            caller = callers.get(one.grant) or self._caller(
+                one.grant.alias, owners[one.grant.alias], one.grant, shares, one.grant.priority
+            )
+            callers[one.grant] = caller
+            digest = bytes.fromhex(one.digest)
             known.setdefault(self._index(digest), _Known(digest, caller, one))
         self._known = known
 
     def _caller(
         self, alias: str, owner: str, grant: KeyGrant | None, shares: bool, may_hurry: bool
     ) -> Caller:
-        caller = Caller(
+        tenant = self._grants.get(alias)  # its limits count for every key of the alias
+        models = None if grant is None or grant.models is None else frozenset(grant.models)
+        return Caller(
             owner=owner,
             alias=alias,
             shares=shares,
             may_hurry=may_hurry,
             may_sample=alias in self._tracing if self._tracing else may_hurry,
+            scopes=ALL_SCOPES if grant is None else scopes_of(grant),
+            models=models,
+            service_class=ServiceClass.STANDARD if tenant is None else tenant.service_class,
+            weight=1.0 if tenant is None else tenant.weight,
+            limits=NO_LIMITS if tenant is None else tenant.limits,
         )
-        tenant = self._grants.get(alias)  # its limits count for every key of the alias
-        if tenant is not None:
-            caller = replace(
-                caller,
-                service_class=tenant.service_class,
-                weight=tenant.weight,
-                limits=tenant.limits,
-            )
-        if grant is not None:
-            models = None if grant.models is None else frozenset(grant.models)
-            caller = replace(caller, scopes=scopes_of(grant), models=models)
-        return caller
 
     def _index(self, digest: bytes) -> bytes:
         return hashlib.blake2b(digest, digest_size=16, key=self._index_key).digest()

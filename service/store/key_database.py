@@ -5,6 +5,7 @@ No row is ever deleted: the first key of an alias, even if it is revoked, says w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -146,7 +147,7 @@ async def _all_keys(
     if ids is not None:
         statement = statement.where(KEY_TABLE.c.id.in_(sorted(ids)))
     rows: Sequence[Row[Any]] = (await connection.execute(statement)).all()
-    return tuple(map(_from_row, rows))
+    return await asyncio.to_thread(lambda: tuple(map(_from_row, rows)))
 
 
 def _to_values(key: StoredKey) -> dict[str, Any]:
