@@ -22,6 +22,7 @@ from observability.admin_api import (
     Settings,
     UsageRow,
 )
+from observability.key_listing import KeyRows, NewKey
 
 T = TypeVar("T")
 
@@ -87,6 +88,20 @@ class AdminClient:
 
     def audit(self) -> tuple[AuditRow, ...]:
         return _decode(self._send("GET", "/audit"), AuditRows).rows
+
+    def keys(self) -> KeyRows:
+        return _decode(self._send("GET", "/keys"), KeyRows)
+
+    def create_key(self, **details: Any) -> NewKey:
+        """``details``: the alias, limits, ``expires_in``."""
+        return _decode(self._send("POST", "/keys", body=details), NewKey)
+
+    def rotate_key(self, key_id: str, overlap: float) -> NewKey:
+        path = f"/keys/{_segment(key_id)}/rotate"
+        return _decode(self._send("POST", path, body={"overlap": overlap}), NewKey)
+
+    def revoke_key(self, key_id: str) -> None:
+        self.order(f"keys/{_segment(key_id)}/revoke")
 
     def bundle(self) -> bytes:
         return self._send("GET", "/bundle").content

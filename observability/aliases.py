@@ -129,7 +129,7 @@ STATUS_OUTCOMES = {
     "2xx": tuple(each.name for each in OUTCOMES if each.group is OutcomeGroup.ANSWERED),
     "4xx": (
         *("refused:invalid", "refused:unauthorized", "refused:not_found", "refused:too_large"),
-        *("refused:overloaded", "refused:crashing"),
+        *("refused:overloaded", "refused:limit", "refused:crashing"),
     ),
     "5xx": (
         *("refused:loading", "refused:engine", "refused:preparation", "refused:draining"),

@@ -339,8 +339,9 @@ KEY_TOKENS = Metric(
     "quire_key_tokens_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Tokens of ended and aborted requests by API key (its alias; other: no key; loadtest: load "
-    "runs): prompt tokens that were computed, prompt tokens that were cached, and generated ones.",
+    "Tokens of ended and aborted requests by API key (its alias; other: no key, or one of the "
+    "store or the keys file; loadtest: load runs): prompt tokens that were computed, prompt "
+    "tokens that were cached, and generated ones.",
     (KEY, Label("kind", ("prompt", "cached", "output"))),
 )
 REQUEST_PREEMPTIONS = Metric(

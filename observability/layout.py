@@ -12,7 +12,7 @@ from observability import catalogue
 from observability.catalogue import OTHER_MODEL
 from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
-_FORMAT = 2  # of the ledger; the next number if what surrounds the cells changes
+_FORMAT = 3  # of the ledger; the next number if what surrounds the cells changes
 
 # Cells of the table of usage: before its rows, and of each row.
 USAGE_HEAD = 2
@@ -62,7 +62,8 @@ class LedgerLayout:
     """``models``: the names the server answers to, the engine's own first. ``label_values``: of
     labels whose values are only known at run time, by name. ``open_requests``: rows of the table of
     open requests, see ``observability.open_requests``. ``usage_rows``: of the table of usage, see
-    ``observability.usage_table``. ``ring_bytes``: of ``observability.byte_ring``."""
+    ``observability.usage_table``. ``ring_bytes``: of ``observability.byte_ring``. ``key_names``:
+    how many aliases may be learned, see ``observability.key_names``."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class LedgerLayout:
         open_requests: int = 0,
         usage_rows: int = 0,
         ring_bytes: int = 0,
+        key_names: int = 0,
     ) -> None:
         self._models = tuple(dict.fromkeys(models))
         self._label_values = {name: tuple(values) for name, values in label_values.items()}
@@ -92,6 +94,7 @@ class LedgerLayout:
         self.usage_rows = usage_rows
         self.usage_cells = self._take(USAGE_HEAD + usage_rows * USAGE_WIDTH)
         self.ring_bytes = ring_bytes
+        self.key_names = key_names
         self.ring_cells = self._take(RING_CELLS)
 
     def _take(self, cells: int) -> int:
@@ -150,5 +153,5 @@ class LedgerLayout:
             for family in self.families.values()
         ]
         sizes = (self.open_requests, self.usage_rows, self.ring_bytes, self.cells, self.exemplars)
-        rest = (_FORMAT, self.engine_fields, *sizes)
+        rest = (_FORMAT, self.engine_fields, *sizes, self.key_names)
         return hashlib.sha256(repr((meaning, rest)).encode()).digest()

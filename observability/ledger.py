@@ -30,6 +30,7 @@ _CELL = 8
 JOURNAL_CELLS = 512
 _JOURNAL_AT = _HEADER_BYTES + _CELL  # after the number of cells that it changes
 _JOURNAL_BYTES = _CELL * (1 + 2 * JOURNAL_CELLS)
+NAME_BYTES = 32  # of an alias
 ROW_BYTES = 1024  # of text about one open request
 _TEXTS = 2  # of each row: one is read while the other is written
 _EXEMPLAR = struct.Struct("<QQdd")  # trace id (high, low), value, Unix time; 0: none
@@ -74,7 +75,8 @@ class WorkerLedger:
         self._exemplars_at = self._cells_at + layout.cells * _CELL
         self._rows_at = self._exemplars_at + layout.exemplars * _EXEMPLAR.size
         self._ring_at = self._rows_at + layout.open_requests * _TEXTS * ROW_BYTES
-        size = self._ring_at + layout.ring_bytes
+        self._names_at = self._ring_at + layout.ring_bytes
+        size = self._names_at + layout.key_names * NAME_BYTES
         self._head = _MAGIC + layout.fingerprint
         self.past = Past.PRIVATE
         if descriptor is None:
@@ -89,7 +91,7 @@ class WorkerLedger:
         everything = memoryview(self.memory)
         self._journaled = everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
         self.cells = everything[self._cells_at : self._exemplars_at].cast("d")
-        self.ring = everything[self._ring_at :]
+        self.ring = everything[self._ring_at : self._names_at]
         self._pending: dict[int, float] | None = None
         self._complete()
 
@@ -214,3 +216,18 @@ class WorkerLedger:
         at = self._rows_at + (row * _TEXTS + which) * ROW_BYTES
         size = int.from_bytes(self.memory[at : at + 2], "little")
         return self.memory[at + 2 : at + 2 + min(size, ROW_BYTES - 2)]
+
+    # --- names of API keys ----------------------------------------------------------------------
+
+    def write_name(self, number: int, name: bytes) -> None:
+        """Raises ValueError if it is empty or too long."""
+        if not 0 < len(name) <= NAME_BYTES:
+            raise ValueError(f"a name of {len(name)} bytes cannot be kept")
+        at = self._names_at + number * NAME_BYTES
+        self.memory[at + 1 : at + NAME_BYTES] = name[1:].ljust(NAME_BYTES - 1, b"\0")
+        self.memory[at] = name[0]  # last: now it is there
+
+    def read_name(self, number: int) -> bytes:
+        """Return it; empty if there is none."""
+        at = self._names_at + number * NAME_BYTES
+        return self.memory[at : at + NAME_BYTES].rstrip(b"\0") if self.memory[at] else b""

@@ -114,6 +114,7 @@ class MetricRegistry:
         open_requests: int = 0,
         usage_rows: int = 0,
         ring_bytes: int = 0,
+        key_names: int = 0,
         descriptor: int | None = None,
         aliases: Sequence[Alias | InfoAlias] = (),
     ) -> None:
@@ -125,6 +126,7 @@ class MetricRegistry:
             open_requests=open_requests,
             usage_rows=usage_rows,
             ring_bytes=ring_bytes,
+            key_names=key_names,
         )
         self.ledger = WorkerLedger(layout, descriptor)
         self._families: dict[str, Family] = {}

@@ -179,6 +179,12 @@ OUTCOMES = (
         Trait.BODY,
     ),
     Outcome(
+        "refused:limit",
+        OutcomeGroup.REFUSED,
+        "The API key has used its limit of requests or tokens.",
+        Trait.ENGINE,
+    ),
+    Outcome(
         "refused:crashing",
         OutcomeGroup.REFUSED,
         "The request has crashed several engines.",

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from observability.key_names import KeyNames
 from observability.layout import USAGE_HEAD, USAGE_WIDTH
 from observability.ledger import WorkerLedger
 
@@ -55,7 +56,8 @@ class HourlyUsage(NamedTuple):
 
 class UsageTable:
     """``keys``, ``models`` and ``routes``: the names that a group can have, the same in each worker
-    of a ledger; the last of each is that of everything else."""
+    of a ledger; the last of each is that of everything else. Further keys get numbers as they are
+    used, see ``KeyNames``."""
 
     def __init__(
         self,
@@ -65,8 +67,9 @@ class UsageTable:
         routes: Sequence[str],
     ) -> None:
         self._ledger = ledger
-        self._keys, self._models, self._routes = tuple(keys), tuple(models), tuple(routes)
-        if len(keys) * len(models) * len(routes) >= 1 << _GROUP_BITS:
+        self._keys = KeyNames(ledger, keys)
+        self._models, self._routes = tuple(models), tuple(routes)
+        if len(self._keys) * len(models) * len(routes) >= 1 << _GROUP_BITS:
             raise ValueError("too many API keys and model names to count usage for each")
         self._numbers: dict[UsageGroup, int] = {}
         self._boot_cell = ledger.layout.usage_cells
@@ -106,9 +109,10 @@ class UsageTable:
     def _number(self, group: UsageGroup) -> int:
         found = self._numbers.get(group)
         if found is None:
-            key, model, route = (
+            key = self._keys.number_of(group.key)
+            model, route = (
                 names.index(name) if name in names else len(names) - 1
-                for name, names in zip(group, (self._keys, self._models, self._routes), strict=True)
+                for name, names in ((group.model, self._models), (group.route, self._routes))
             )
             found = (key * len(self._models) + model) * len(self._routes) + route
             if len(self._numbers) < self._ledger.layout.usage_rows:

@@ -60,8 +60,13 @@ def api_keys(plain: Iterable[str], priority: Iterable[str] = ()) -> tuple[ApiKey
     return tuple(found.values())
 
 
-def _check_alias(alias: str, first: str) -> None:
+def check_reserved(alias: str) -> None:
+    """Raise ValueError for a reserved alias."""
     if _RESERVED.fullmatch(alias):
         raise ValueError(f"the alias {alias!r} is reserved; choose another one")
+
+
+def _check_alias(alias: str, first: str) -> None:
+    check_reserved(alias)
     if alias != first:
         raise ValueError(f"one key has two aliases, {first!r} and {alias!r}")

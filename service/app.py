@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from observability.logging import get_logger
 from service.admission.admission import Admission
@@ -25,9 +27,13 @@ from service.preparation.preparation import Preparation
 from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.work import Model
 from service.records.records import Records
+from service.serving.key_sources import KeySources
+from service.serving.keys import KeyRing
+from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
+from service.store.key_store import KeyStore
 from service.store.place import StorePlace, secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
@@ -52,6 +58,7 @@ def create_app(
     records: Records | None = None,
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
+    metering: Metering | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
@@ -75,6 +82,7 @@ def create_app(
         supervision,
         Ring() if ring is None else ring,
         Records() if records is None else records,
+        Metering() if metering is None else metering,
     )
     if sources is not None:
         services = replace(services, archive=_archive(settings, services.store, sources))
@@ -84,20 +92,29 @@ def create_app(
 
     async def start() -> None:
         services.link.start()
-        works = (services.preparation.warm_up(), silence.run(), services.overviews.run())
-        background.extend(map(asyncio.create_task, works))
+        background.extend(map(asyncio.create_task, (silence.run(), *_works(services))))
 
     async def stop() -> None:
         while background:
             background.pop().cancel()
         await services.link.close()
         await services.runs.close()
+        await services.key_sources.close()
         if services.archive is not None:
             await services.archive.close()
         await services.store.close()
         await services.preparation.close()
 
     return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield what services do in the background."""
+    yield services.preparation.warm_up()
+    yield services.overviews.run()
+    if services.settings.keys_change:
+        yield services.key_sources.run()
+        yield services.metering.follow(services.keys, services.archive)
 
 
 def _services(
@@ -109,6 +126,7 @@ def _services(
     supervision: Supervision | None,
     ring: Ring,
     records: Records,
+    metering: Metering,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -121,13 +139,10 @@ def _services(
     place = _place(settings)
     setup = _setup(settings, place, checkpoint)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
-    limits = Limits(
-        names=settings.names(model_dir),
-        max_choices=settings.max_choices,
-        refuse_unknown=settings.unknown_fields == "refuse",
-    )
+    limits = _limits(settings, model_dir)
     store = _store(settings, place)
     trial = GrammarTrial(model_dir)
+    keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
         settings,
         link,
@@ -158,6 +173,27 @@ def _services(
         answer_room=UploadRoom.for_answers(settings.max_body_bytes),
         overviews=_overviews(parts, ring, limits.names, records, store),
         records=records,
+        keys=keys,
+        metering=metering,
+        key_sources=_key_sources(settings, keys, store),
+    )
+
+
+def _limits(settings: ServiceSettings, model_dir: Path) -> Limits:
+    return Limits(
+        names=settings.names(model_dir),
+        max_choices=settings.max_choices,
+        refuse_unknown=settings.unknown_fields == "refuse",
+    )
+
+
+def _key_sources(settings: ServiceSettings, keys: KeyRing, store: ResponseStore) -> KeySources:
+    place = _place(settings)
+    return KeySources(
+        keys,
+        file=None if settings.keys_file is None else Path(settings.keys_file),
+        store=KeyStore(place) if settings.stored_keys and place is not None else None,
+        is_up=lambda: store.available,
     )
 
 

@@ -1,4 +1,5 @@
-"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``bench``, ``doctor``."""
+"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``bench``, ``keys``,
+``doctor``."""
 
 from __future__ import annotations
 
@@ -29,10 +30,12 @@ from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
 from service.grpc.available import problem as grpc_problem
+from service.key_commands import add_key_commands
 from service.served_model import served_model
 from service.settings import ServiceSettings
 from service.supervision.child_process import package_environment
 from service.supervision.supervisor import Supervisor
+from service.tenants.key_file import read_key_file
 from service.version import VERSION
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
@@ -106,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--model", help="model to use; default: the server's first")
     bench.set_defaults(command=_bench)
 
+    add_key_commands(commands.add_parser("keys", help="make, list and end API keys"))
+
     check = commands.add_parser("doctor", help="say what this machine can do, and what is missing")
     check.add_argument("model_directory", nargs="?", metavar="MODEL", help="model to check")
     check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
@@ -153,6 +158,9 @@ def _serve(namespace: argparse.Namespace) -> int:
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
         return 1
+    if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
+        print(f"quire: --keys-file: {wrong}", file=sys.stderr)
+        return 1
     if service.grpc_port is not None and (missing := grpc_problem()):
         print(f"quire: {missing}", file=sys.stderr)
         return 1
@@ -165,6 +173,17 @@ def _serve(namespace: argparse.Namespace) -> int:
         return Supervisor(engine, service, model_dir=model.directory, note=model.note).run()
     finally:
         writer.close()
+
+
+def _keys_file_problem(path: Path) -> str | None:
+    """Say what is wrong with the file, before anything is started."""
+    try:
+        read_key_file(path)
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    except ValueError as error:
+        return f"{path}: {error}"
+    return None
 
 
 class _ClientOptions(msgspec.Struct, frozen=True):

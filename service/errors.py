@@ -17,6 +17,10 @@
     ├── CrashingRequestError      422  refused:crashing      it crashes engines; do not retry
     ├── UpgradeRequiredError      426  refused:invalid       no WebSocket here; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
+    ├── LimitError                429  refused:limit         the caller's key has no more to use now
+    │   ├── RequestLimitError     429  refused:limit         requests per minute, or at once
+    │   ├── TokenLimitError       429  refused:limit         tokens per minute
+    │   └── QuotaError            429  refused:limit         tokens per day
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is down or unresponsive
     ├── HelperKilledError         503  refused:preparation   a preparation process was killed
@@ -168,6 +172,47 @@ class CrashingRequestError(QuireError):
 
 class OverloadedError(QuireError):
     kind = Kind(429, "rate_limit_error", "overloaded", "refused:overloaded")
+
+
+class LimitState(NamedTuple):
+    """What a key has left of its limits per minute, never below 0. ``reset``: seconds until all of
+    it is free again."""
+
+    requests_left: int = 0
+    requests_reset: float = 0.0
+    tokens_left: int = 0
+    tokens_reset: float = 0.0
+
+
+class LimitError(QuireError):
+    """``is_hopeless``: to send the same request again soon will not help. ``state``: what is
+    left."""
+
+    kind = Kind(429, "requests", "rate_limit_exceeded", "refused:limit")
+
+    def __init__(
+        self, message: str, *, retry_after: int | None = None, is_hopeless: bool = False
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.is_hopeless = is_hopeless
+        self.state = LimitState()
+
+    def headers(self) -> dict[str, str]:
+        # Clients of both vendors would otherwise send the request again.
+        hopeless = {"x-should-retry": "false"} if self.is_hopeless else {}
+        return {**super().headers(), **hopeless}
+
+
+class RequestLimitError(LimitError):
+    kind = Kind(429, "requests", "rate_limit_exceeded", "refused:limit")
+
+
+class TokenLimitError(LimitError):
+    kind = Kind(429, "tokens", "rate_limit_exceeded", "refused:limit")
+
+
+class QuotaError(LimitError):
+    kind = Kind(429, "insufficient_quota", "insufficient_quota", "refused:limit")
 
 
 class LoadingError(QuireError):

@@ -12,13 +12,11 @@ from msgspec import Meta
 
 from engine.options import OptionError, setting
 from observability.catalogue import LOAD_TEST_KEY
-from service.api_keys import ApiKey, api_keys
-from service.archive_settings import ArchiveSettings
+from service.key_settings import KeySettings
 
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
 _CONNECTIONS = "Connections"
-_KEYS = "Keys"
 _NAMES_AND_FORMATS = "Names and formats"
 _LIMITS = "Limits"
 _AVAILABILITY = "Availability"
@@ -31,30 +29,6 @@ _OBJECTIVES = "Objectives"
 _Seconds = Annotated[float, Meta(gt=0, le=3600)]
 _SecondsOrNone = Annotated[float, Meta(ge=0, le=3600)]  # 0 has a special meaning
 
-
-# What clients must present (here, since a class has at most 300 lines).
-_Keys = Annotated[
-    tuple[str, ...],
-    setting(
-        _KEYS,
-        "Keys that clients must send as a bearer token, each KEY or ALIAS=KEY. The alias (1 to "
-        "32 of a-z, 0-9, _ and -, before the first =) names the key in logs, traces and "
-        "metrics; without one it is key1, key2, … by position. Keys with the same alias are "
-        "one tenant. Default: no key required.",
-        max_length=1024,
-        secret=True,
-    ),
-]
-_PriorityKeys = Annotated[
-    tuple[str, ...],
-    setting(
-        _KEYS,
-        "Further API keys, whose requests may also go ahead of others (with a negative "
-        "priority). If the server has only one tenant, its requests may too.",
-        max_length=1024,
-        secret=True,
-    ),
-]
 
 # What is watched for, and not enforced.
 _SloTtft = Annotated[
@@ -88,7 +62,7 @@ _MetricsAliases = Annotated[
 ]
 
 
-class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
+class ServiceSettings(KeySettings, frozen=True, kw_only=True):
     """How the service listens, which clients it accepts and how much it takes on."""
 
     host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
@@ -167,23 +141,6 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
             "Seconds a client may block one write of its answer before it is disconnected.",
         ),
     ] = 60.0
-    api_key: _Keys = ()
-    priority_api_key: _PriorityKeys = ()
-    signing_key: (
-        Annotated[
-            str,
-            setting(
-                _KEYS,
-                "Secret for signing thinking blocks and sealing reasoning; all replicas need "
-                "the same. Default: a new one at each start for signatures, one saved next to "
-                "the store for seals.",
-                min_length=16,
-                max_length=1024,
-                secret=True,
-            ),
-        ]
-        | None
-    ) = None
     served_model_name: Annotated[
         tuple[str, ...],
         setting(
@@ -366,17 +323,9 @@ class ServiceSettings(ArchiveSettings, frozen=True, kw_only=True):
             _ = self.keys
         except ValueError as error:
             raise OptionError(f"--api-key: {error}") from None
-        self.check_tracing_keys(self.tenants)
-
-    @property
-    def keys(self) -> tuple[ApiKey, ...]:
-        """Return every accepted key once; empty: no key is needed."""
-        return api_keys(self.api_key, self.priority_api_key)
-
-    @property
-    def tenants(self) -> tuple[str, ...]:
-        """Return the aliases of all keys, each once."""
-        return tuple(dict.fromkeys(key.alias for key in self.keys))
+        if not self.keys_change:
+            self.check_tracing_keys(self.tenants)
+        self.check_stored_keys(self.store_url)
 
     @property
     def counted_keys(self) -> tuple[str, ...]:

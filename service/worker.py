@@ -42,6 +42,7 @@ from service.http.connections import Connections
 from service.http.server import HttpServer
 from service.overview.ring import Ring
 from service.records.records import Records
+from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
@@ -96,6 +97,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     history_fd: (
         Annotated[
             int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
+        ]
+        | None
+    ) = None
+    limits_fd: (
+        Annotated[
+            int, Meta(ge=3, description="Descriptor of the memory of limits (service.tenants).")
         ]
         | None
     ) = None
@@ -176,6 +183,7 @@ class Worker:
             records=self._records,
             ring=_ring(self._options.history_fd),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
+            metering=Metering(self._options.limits_fd),
         )
         services: Services = app.state.services
         drain: Drain = app.state.drain
@@ -312,6 +320,7 @@ def make_telemetry(
             metrics_aliases=settings.metrics_aliases,
             records=records,
             keeps_requests=settings.store_requests and settings.store_url != "none",
+            keys_change=settings.keys_change,
         )
 
     try:

@@ -39,6 +39,7 @@ PUBLIC = {
         "observability.admin_api",
         "observability.catalogue",
         "observability.history",
+        "observability.key_listing",
         "observability.metric_kinds",
         "observability.outcomes",
         "observability.phases",

@@ -26,12 +26,14 @@ EXCEPTIONS: dict[str, str] = {
     "engine/schedule/scheduling.py": "a Protocol (tests/engine/schedule/test_scheduler.py)",
     "engine/step/runner.py": "a Protocol (tests/engine/run/test_model_runner.py)",
     "observability/buckets.py": "data only (tests/observability/test_catalogue.py)",
+    "observability/key_listing.py": "data only (tests/service/http/admin/test_keys.py)",
     "observability/metric_kinds.py": "data only (tests/observability/test_catalogue.py)",
     "service/overview/snapshot.py": "data only (tests/service/overview/test_diagnose.py)",
     "service/admin/archive.py": "a Protocol (tests/service/http/admin/test_reading.py)",
     "service/output/events.py": "data only (tests/service/output/test_log.py)",
     "service/store/migrations/env.py": "a script for Alembic (tests/service/store/test_schema.py)",
     "service/telemetry/record.py": "data only (tests/service/telemetry/test_requests.py)",
+    "service/tenants/key_limits.py": "data only (tests/service/tenants/test_stored_key.py)",
     "service/wire/task.py": "a NamedTuple (tests/service/wire/messages/test_request.py)",
 }
 

@@ -25,22 +25,13 @@ ORDER = {
     ),
     "service": (
         *("version", "errors", "admin_keys", "tracing_settings", "admin_settings"),
-        *("archive_settings", "api_keys", "turns"),
+        *("archive_settings", "api_keys", "key_settings", "turns"),
         *("settings", "conversation", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),
-        *(
-            "grpc",
-            "http",
-            "doctor",
-            "app",
-            "admin_app",
-            "worker",
-            "settings_page",
-            "routes_page",
-            "cli",
-        ),
+        *("grpc", "http", "doctor", "app", "admin_app", "worker"),
+        *("settings_page", "routes_page", "key_commands", "cli"),
     ),
 }
 # Libraries, and the only room that may import each. Generated code is left out.

@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.signing_in import admitted, one_server, operators_only
+from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, plain_markdown
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
@@ -24,6 +25,7 @@ def page() -> None:
         overview, _ = client.overview()
         settings = client.settings()
         rows = client.audit()
+        keys = client.keys()
     except AdminRefusalError as refusal:
         st.info(plain_markdown(str(refusal)))
         return
@@ -40,6 +42,7 @@ def page() -> None:
     )
     if found.operates:
         _change(client, settings)
+    keys_section(client, keys, operates=found.operates)
     st.subheader("Audit")
     if rows:
         st.dataframe(audit_table(rows), hide_index=True, alt="What operators did, newest first")

@@ -53,7 +53,7 @@ class GenerationRequest:
     Each of ``prompts`` is continued ``n`` times; choices are numbered prompt by prompt. ``parse``
     enables parsing of reasoning, and of calls of ``tools`` if there are any; otherwise all output
     is text. ``opening``: what the prompts leave open. ``continues_text``: the output continues the
-    prompt's text rather than answering it.
+    prompt's text rather than answering it. ``sets_limit``: the client set the token limit.
     """
 
     request_id: str
@@ -71,6 +71,7 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str = ""
     messages: PromptMessages | None = None  # of the prompt; None if there are none, or unknown
+    sets_limit: bool = True
     length_penalty: float | None = None  # for beam search; None: outputs are sampled
 
 

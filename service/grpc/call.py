@@ -35,7 +35,6 @@ from service.routes.route import RouteRow
 from service.serving.access import Access
 from service.serving.client import Client
 from service.serving.exchange import Exchange
-from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.serving.stream import AnswerStream, stream_events
 from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
@@ -111,7 +110,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._access = Access(KeyRing(services.settings.keys, services.settings.tracing_key))
+        self._access = Access(services.keys)
         self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes
@@ -129,6 +128,7 @@ class Calls:
             drain=services.drain,
             refuse_unknown=services.settings.unknown_fields == "refuse",
             exchanges=services.exchanges,
+            metering=services.metering,
         )
         services.telemetry.request_started(exchange.record)
         services.drain.enter()

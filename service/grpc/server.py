@@ -19,7 +19,6 @@ from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, ref
 from service.routes.route import RPC
 from service.routes.tables import GRPC
 from service.serving.access import Access
-from service.serving.keys import KeyRing
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
 
@@ -42,7 +41,7 @@ class GrpcServer:
             maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
-        access = Access(KeyRing(services.settings.keys))
+        access = Access(services.keys)
         messages = SmallMessages(services.settings.max_body_bytes)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {

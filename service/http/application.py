@@ -47,7 +47,6 @@ from service.http.tokenize import detokenize, tokenize, tokenizer_info
 from service.http.unrouted import KnownRoutes
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
-from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.version import VERSION
 
@@ -113,7 +112,7 @@ def make_app(
     ``state.connections`` monitors open client connections."""
     settings = services.settings
     PUBLIC.check_served([SOCKET, *served_by(HANDLERS)])
-    keys = KeyRing(settings.keys, settings.tracing_key)
+    keys = services.keys
     access = Access(keys)
     document = build_document(version=VERSION, needs_key=bool(keys))
     origins = OriginRules.of(
@@ -175,4 +174,5 @@ def _exchanges(services: Services, access: Access, origins: OriginRules) -> Exch
         answer_room=services.answer_room,
         exchanges=services.exchanges,
         refuse_unknown=settings.unknown_fields == "refuse",
+        metering=services.metering,
     )

@@ -19,6 +19,7 @@ from service.routes.route import RouteRow
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.exchange import Exchange, OpenExchanges
+from service.serving.metering import Metering
 from service.telemetry.observer import Telemetry
 from service.tenants.caller import Caller
 from service.tenants.upload_room import UploadRoom
@@ -43,6 +44,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         answer_room: UploadRoom,
         exchanges: OpenExchanges | None = None,
         refuse_unknown: bool = False,
+        metering: Metering | None = None,
     ) -> None:
         self._access = access
         self._origins = origins
@@ -53,6 +55,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._answer_room = answer_room
         self._exchanges = exchanges
         self._refuse_unknown = refuse_unknown
+        self._metering = metering
         self._telemetry = telemetry
         self._drain = drain
 
@@ -81,6 +84,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             upload_room=self._upload_room,
             answer_room=self._answer_room,
             exchanges=self._exchanges,
+            metering=self._metering,
         )
         scope["state"][EXCHANGE] = exchange
         self._telemetry.request_started(exchange.record)

@@ -60,7 +60,7 @@ async def landing(request: HttpCall) -> Response[bytes]:
             model_json=html.escape(json.dumps(model)),
             key_line=(
                 html.escape(' \\\n  -H "Authorization: Bearer $QUIRE_API_KEY"')
-                if services.settings.keys
+                if services.settings.needs_key
                 else ""
             ),
         )

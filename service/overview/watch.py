@@ -218,7 +218,7 @@ class ServerWatch:
     def _largest_holder(self, figures: SequenceFigures) -> tuple[str | None, float]:
         """Return the alias of the key whose sequences hold most of the KV cache, and their
         share."""
-        if not self.parts.settings.tenants or not figures.held:
+        if not self.parts.settings.needs_key or not figures.held:
             return None, 0.0
         held: Counter[str] = Counter()
         for request_id, tokens in figures.held.items():

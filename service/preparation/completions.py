@@ -73,6 +73,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
         continues_text=True,
         priority=request.priority,
         cache_salt=request.cache_salt or "",
+        sets_limit=request.max_tokens is not None,
         length_penalty=request.length_penalty if request.use_beam_search else None,
     )
     form = ConstraintRequest(answer=answer_shape(request))

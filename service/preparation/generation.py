@@ -62,6 +62,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
         cache_salt=sampling.cache_salt or "",
+        sets_limit=task.token_limit is not None,
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
     return generation, asked_form(_constraint(task, text, opening, work), generation)

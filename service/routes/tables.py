@@ -165,6 +165,10 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/resume", "Undo a drain"),
         _order("POST", "/admin/v1/loglevel", "Log at another level for some seconds"),
         _order("POST", "/admin/v1/tracing", "Trace another share of requests for some seconds"),
+        _shown("/admin/v1/keys", "The API keys of the store and of the keys file"),
+        _order("POST", "/admin/v1/keys", "Make an API key"),
+        _order("POST", "/admin/v1/keys/{name}/rotate", "Make the next key of an id or alias"),
+        _order("POST", "/admin/v1/keys/{name}/revoke", "End the key of an id, or all of an alias"),
         _shown("/admin/v1/load", "The current or last load run"),
         _order(
             "POST",

@@ -36,16 +36,18 @@ class Client:
 
     def admit(self) -> Ready:
         """Check a generation request; return the loaded model. Raises as ``Admission.check``
-        does."""
+        does, or LimitError."""
         self._note_waiting()
         self.services.admission.check(self.exchange.caller)
+        self.exchange.count()
         return self.services.engine
 
     def admit_open(self) -> Ready:
         """Check any request for the engine; return the loaded model. Raises as
-        ``Admission.check_open`` does."""
+        ``Admission.check_open`` does, or LimitError."""
         self._note_waiting()
         self.services.admission.check_open(self.exchange.caller)
+        self.exchange.count()
         return self.services.engine
 
     def loaded_model(self) -> Ready:

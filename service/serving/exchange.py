@@ -13,12 +13,15 @@ from service.engine.happenings import Happening
 from service.errors import QuireError
 from service.generation.request import Generation
 from service.pooling.request import PooledTexts
+from service.serving.metering import Metering
 from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import ANYBODY, Caller
+from service.tenants.limit_ledger import LimitUse
 from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.wire.decode import Ignored
 from service.wire.field_paths import public_path
+from service.wire.limit_headers import limit_headers
 
 
 class Exchange:
@@ -26,7 +29,7 @@ class Exchange:
     ``receive_timeout``: seconds that it may pause while sending a body; ``keep_alive``: seconds of
     silence after which its stream gets a comment. ``ignored``: parts of the request that have no
     effect here; a header and the log line name them. ``upload_room`` limits the arriving body,
-    ``answer_room`` what is kept for its answer."""
+    ``answer_room`` what is kept for its answer, ``metering`` what its key may use."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Exchange:
         upload_room: UploadRoom | None = None,
         answer_room: UploadRoom | None = None,
         exchanges: OpenExchanges | None = None,
+        metering: Metering | None = None,
     ) -> None:
         self.record = record
         self.caller = ANYBODY
@@ -59,6 +63,8 @@ class Exchange:
         self._telemetry = telemetry
         self._cancellation: QuireError | None = None
         self._exchanges = exchanges
+        self._metering = metering
+        self._use: LimitUse | None = None
         if exchanges is not None:
             exchanges.add(self)
 
@@ -75,7 +81,27 @@ class Exchange:
             headers["x-trace-id"] = self.record.trace_id
         if self.record.identity is not None:
             headers["traceresponse"] = self.record.identity.traceresponse
+        if self.caller.limits:
+            headers |= self._limit_headers()
         return headers
+
+    def _limit_headers(self) -> dict[str, str]:
+        """What its key has left now, or had once this request was counted."""
+        if self._metering is None:
+            return {}
+        caller, use = self.caller, self._use
+        state = self._metering.state(caller) if use is None else use.state
+        return limit_headers(self.record.route, caller.limits, state)
+
+    def count(self, tokens: int | None = None) -> None:
+        """Count the request against the limits of its key, and reserve ``tokens`` once it is known
+        how many it may need. Raises LimitError."""
+        if self._metering is None or not self.caller.limits:
+            return
+        if self._use is None:
+            self._use = self._metering.enter(self.caller)
+        if tokens is not None and self._use is not None:
+            self._metering.take(self._use, tokens)
 
     def identify(self, caller: Caller) -> None:
         """Record whose request it is."""
@@ -219,6 +245,9 @@ class Exchange:
             self.pooled.close()
         self._note_progress()
         self._telemetry.request_finished(record)
+        if self._use is not None and self._metering is not None:
+            use, self._use = self._use, None
+            self._metering.settle(use, record)
 
     def _note_progress(self) -> None:
         """Bring the record up to date with what the engine has done."""

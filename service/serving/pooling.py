@@ -41,6 +41,7 @@ async def pooled_vectors(
 ) -> Pooled:
     """Compute the inputs' vectors. Raises QuireError."""
     engine = services.engine
+    exchange.count(sum(len(one.token_ids) for one in inputs))
     pooled = PooledTexts(
         services.link,
         PoolingRequest(

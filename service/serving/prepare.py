@@ -14,6 +14,7 @@ from service.preparation.preparation import RequestContext
 from service.preparation.work import Step
 from service.serving.client import Client
 from service.serving.exchange import Exchange
+from service.serving.metering import tokens_of
 from service.wire.decode import named_model
 
 _Made = TypeVar("_Made", bound=Prepared)
@@ -70,6 +71,7 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
     """Start a prepared generation. Raises QuireError, in which case nothing is running."""
     generator, exchange = client.services.generator, client.exchange
     exchange.check_cancelled()
+    exchange.count(tokens_of(prepared.generation))
     generation = await generator.start(prepared.generation, exchange.caller)
     exchange.began(generation)
     return generation

@@ -20,6 +20,9 @@ from service.preparation.preparation import Preparation
 from service.records.load_trace import LoadTrace
 from service.records.records import Records
 from service.serving.exchange import OpenExchanges
+from service.serving.key_sources import KeySources
+from service.serving.keys import KeyRing
+from service.serving.metering import Metering
 from service.settings import ServiceSettings
 from service.store.archive import RequestArchive
 from service.store.store import ResponseStore
@@ -52,6 +55,9 @@ class Services:
     answer_room: UploadRoom
     overviews: Overviews
     records: Records
+    keys: KeyRing
+    key_sources: KeySources
+    metering: Metering
     exchanges: OpenExchanges = field(default_factory=OpenExchanges)
     archive: RequestArchive | None = None
     load_trace: LoadTrace = field(default_factory=LoadTrace)

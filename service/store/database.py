@@ -51,7 +51,7 @@ class Database:
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = _make_engine(database_url(place))
+        self._engine = make_engine(database_url(place))
         # Seconds since the epoch by the database's own clock.
         text = "strftime('%s', 'now')" if place.backend == "sqlite" else "extract(epoch from now())"
         self._now: ColumnElement[int] = cast(literal_column(text), BigInteger)
@@ -163,15 +163,16 @@ def _count(result: Any) -> int:
     return int(result.rowcount)
 
 
-def _make_engine(url: URL) -> AsyncEngine:
+def make_engine(url: URL, *, connections: int = 4) -> AsyncEngine:
+    """``connections``: kept to PostgreSQL; under load there may be twice as many."""
     if url.drivername.startswith("sqlite"):
         engine = create_async_engine(url, connect_args={"timeout": 10})
         event.listen(engine.sync_engine, "connect", _tune_sqlite)
         return engine
     return create_async_engine(
         url,
-        pool_size=4,
-        max_overflow=4,
+        pool_size=connections,
+        max_overflow=connections,
         pool_timeout=10,
         pool_pre_ping=True,
         connect_args={"timeout": 5, "command_timeout": 10},

@@ -248,7 +248,7 @@ class Supervisor:
     def _plan(self, directory: Path, listeners: list[socket.socket]) -> tuple[_Child, _Child]:
         settings = self._settings
         flags = ("--listen-fd", "--admin-fd")
-        ledger, history = (kept_memory(directory, name) for name in ("ledger", "history"))
+        kept = {name: kept_memory(directory, name) for name in ("ledger", "history", "limits")}
         pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
         self._page = Page(pages["supervisor"], create=True)
         self._page[Sign.BEATS] = time.monotonic()
@@ -265,8 +265,7 @@ class Supervisor:
                     f"{flag}={listener.fileno()}"
                     for flag, listener in zip(flags, listeners, strict=False)
                 ),
-                f"--ledger-fd={ledger}",
-                f"--history-fd={history}",
+                *(f"--{name}-fd={descriptor}" for name, descriptor in kept.items()),
                 *to_argv(settings),
             ],
             # Arguments can be read by every user of the machine; the environment cannot.
@@ -275,7 +274,7 @@ class Supervisor:
             silence=Silence(self._tick),
             inactivity=Silence(self._tick),
             hangs=lambda page, silent, _: worker_hangs(page, silent, settings.worker_hang_timeout),
-            inherit=(*(listener.fileno() for listener in listeners), ledger, history),
+            inherit=(*(listener.fileno() for listener in listeners), *kept.values()),
         )
         engine = _Child(
             "engine",
@@ -391,7 +390,7 @@ class Supervisor:
             address,
             model=self._model,
             path=self._engine_config.model,
-            needs_key=bool(self._settings.keys),
+            needs_key=self._settings.needs_key,
             note=self._note,
             grpc_port=self._settings.grpc_port,
             admin=admin,

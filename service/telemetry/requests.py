@@ -50,6 +50,7 @@ LOOP_LAG_INTERVAL_SECONDS = 0.25
 # ends have no log line and no span.
 OPEN_REQUEST_ROWS = 2048
 USAGE_ROWS = 2048
+KEY_NAMES = 4096  # that are learned while the server runs
 # Of the ledger, for records of ended requests on their way to the database: about 3,000.
 ENDED_BYTES = 4 * 1024 * 1024
 CUT_OUTCOME = "error:worker"
@@ -64,7 +65,7 @@ class Telemetry:
     continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive.
     ``metrics_aliases``: a key of ``observability.aliases.ALIASES``. ``records``
     hears of each request that begins and ends. ``keeps_requests``: there is a database for them.
-    ``newest_names``: see ``RequestTraces``.
+    ``newest_names``: see ``RequestTraces``. ``keys_change``: keys may get other aliases, too.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Telemetry:
         metrics_aliases: str = "none",
         records: RequestWatcher | None = None,
         keeps_requests: bool = False,
+        keys_change: bool = False,
     ) -> None:
         self._records = records
         self.metrics = MetricRegistry(
@@ -90,6 +92,7 @@ class Telemetry:
             open_requests=OPEN_REQUEST_ROWS,
             usage_rows=USAGE_ROWS,
             ring_bytes=ENDED_BYTES if keeps_requests else 0,
+            key_names=KEY_NAMES if keys_change else 0,
             descriptor=ledger_descriptor,
             aliases=ALIASES[metrics_aliases],
         )

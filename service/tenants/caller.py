@@ -7,6 +7,8 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
+from service.tenants.key_limits import NO_LIMITS, KeyLimits
+
 
 class KeyScope(enum.StrEnum):
     """What an API key may do. ``INFERENCE``: everything that a client can; ``READ``: see the
@@ -19,13 +21,22 @@ class KeyScope(enum.StrEnum):
 ALL_SCOPES = frozenset(KeyScope)
 
 
+class ServiceClass(enum.StrEnum):
+    """How urgent a key's requests are."""
+
+    INTERACTIVE = "interactive"
+    STANDARD = "standard"
+    BATCH = "batch"
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """``owner``: the digest of the first key of the caller's tenant; empty if no key is needed.
     ``alias``: the name that logs and metrics have for it; None if no key is needed. ``shares``:
     there are other tenants. ``may_hurry``: its requests may be prioritized over others'.
     ``may_sample``: the sampled flag of its trace context decides whether a request is traced.
-    ``scopes``: what its key may do. ``models``: the names it may use; None: all."""
+    ``scopes``: what its key may do. ``models``: the names it may use; None: all. ``service_class``
+    and ``weight``: its place and its share where requests wait. ``limits``: of its tenant."""
 
     owner: str = ""
     alias: str | None = None
@@ -34,6 +45,9 @@ class Caller:
     may_sample: bool = True
     scopes: frozenset[KeyScope] = ALL_SCOPES
     models: frozenset[str] | None = None
+    service_class: ServiceClass = ServiceClass.STANDARD
+    weight: float = 1.0
+    limits: KeyLimits = NO_LIMITS
 
     def may(self, scope: KeyScope) -> bool:
         """True if the key's scopes suffice for a route of this one."""

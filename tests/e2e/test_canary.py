@@ -39,6 +39,8 @@ CANARIES = {
     "wrong key": "wrongkeybird",
     "admin key": "adminbirdadminbird",
     "header": "headerbird",
+    "file key": "filebirdfilebird",
+    "stored key": "",  # random: known once it is made
 }
 KEY = {"authorization": f"Bearer {CANARIES['key']}"}
 ADMIN = {"authorization": f"Bearer {CANARIES['admin key']}"}
@@ -150,6 +152,7 @@ SINKS: dict[str, tuple[Callable[[Scene], bytes], bytes]] = {
     "usage": (lambda scene: scene.admin("/usage?by=key"), b"team"),
     "prefixes": (lambda scene: scene.admin("/kv/prefixes"), b"prefixes"),
     "KV map": (lambda scene: scene.admin("/kv"), b"runs"),
+    "keys": (lambda scene: scene.admin("/keys"), b"stored-team"),
     "audit rows": (lambda scene: scene.admin("/audit"), b"loglevel"),
     "settings": (lambda scene: scene.admin("/settings"), b"revision"),
     "bundle": (_bundle, b"versions"),
@@ -208,6 +211,12 @@ def drive(scene: Scene) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     assert ask(server, response_format=form) == 400
     assert ask(server, {"authorization": f"Bearer {CANARIES['wrong key']}"}) == 401
+    assert ask(server, {"authorization": f"Bearer {CANARIES['file key']}"}) == 200
+    order = {"alias": "stored-team", "tokens_per_day": 10**6}
+    status, made = scene.at_admin("POST", "/admin/v1/keys", body=order)
+    assert status == 201
+    CANARIES["stored key"] = json.loads(made)["key"]
+    assert ask(server, {"authorization": f"Bearer {CANARIES['stored key']}"}) == 200
     begin(server).close()
     scene.operate("/loglevel", {"level": "debug", "seconds": 600})
     assert ask(server) == 200
@@ -237,6 +246,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("canary")
     script = folder / "replies.jsonl"
     script.write_text(json.dumps(REPLY))
+    keys = folder / "keys.toml"
+    keys.write_text(f'[[keys]]\nalias = "file-team"\nkey = "{CANARIES["file key"]}"\n')
     admin_port = free_port()
     variables = {
         "QUIRE_API_KEY": f"team={CANARIES['key']}",
@@ -251,6 +262,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             f"simulated:step=5ms,script={script}",
             *("--admin-port", str(admin_port), "--audit-log", str(folder / "audit.log")),
             *("--store-url", f"sqlite:///{folder}/store.sqlite3"),
+            *("--stored-keys", "--keys-file", str(keys)),
         ) as server:
             scene = Scene(server, admin_port, receiver, folder)
             drive(scene)

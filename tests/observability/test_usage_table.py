@@ -56,6 +56,14 @@ def test_names_that_are_not_known_are_the_last_ones() -> None:
     assert list(seen(usage.rows())) == [(100, UsageGroup("other", "other", "none"))]
 
 
+def test_keys_that_come_later_are_counted_by_name() -> None:
+    layout = LedgerLayout(["m"], metrics=[], usage_rows=ROWS, key_names=1)
+    usage = UsageTable(WorkerLedger(layout), KEYS, MODELS, ROUTES)
+    for key in ("new", "another", "a"):
+        count(usage, 100, UsageGroup(key, "m", "chat"))
+    assert {one.group.key for one in usage.rows()} == {"new", "other", "a"}
+
+
 def test_a_clock_that_is_set_back_adds_to_the_newest_hour() -> None:
     usage = table()
     count(usage, 100, A)

@@ -39,6 +39,7 @@ from service.http.admin.exports import (
     usage_parquet,
 )
 from service.http.admin.feed import live_feed
+from service.http.admin.keys import create_key, list_keys, revoke_key, rotate_key
 from service.http.admin.kv import kv_map, prefixes
 from service.http.admin.operating import (
     audit_rows,
@@ -75,6 +76,7 @@ ADMIN_HANDLERS = (
     *(cancel_request, hot_settings, change_settings, drain, resume, log_level, tracing),
     *(load_run, start_load, stop_load, audit_rows, bundle, usage),
     *(requests_csv, requests_parquet, usage_csv, usage_parquet),
+    *(list_keys, create_key, rotate_key, revoke_key),
     *(record_load_trace, stop_load_trace, load_trace),
 )
 MOST_ADMIN_CONNECTIONS = 128

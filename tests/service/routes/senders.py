@@ -100,6 +100,9 @@ SAMPLES = {
     "PATCH /admin/v1/settings": Sample({}, 428),
     "POST /admin/v1/loglevel": Sample({"level": "info", "seconds": 1}),
     "POST /admin/v1/tracing": Sample({"ratio": 1, "seconds": 1}, 503),
+    "POST /admin/v1/keys": Sample({"alias": "team"}, 503),  # the store has no keys here
+    "POST /admin/v1/keys/{name}/rotate": Sample({}, 503),
+    "POST /admin/v1/keys/{name}/revoke": Sample({}, 503),
     "POST /admin/v1/load": Sample({"rate": 1, "seconds": 0.01}, 202),
     "POST /admin/v1/loadtrace": Sample({"seconds": 1}),
 }

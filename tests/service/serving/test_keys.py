@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api_keys import api_keys
-from service.errors import UnauthorizedError
+from service.errors import StoreUnavailableError, UnauthorizedError
 from service.serving.keys import KeyRing
+from service.tenants.caller import KeyScope, ServiceClass
+from service.tenants.key_limits import KeyLimits
+from service.tenants.stored_key import KeyGrant, StoredKey, new_key
 
 RING = KeyRing(api_keys(["sk-one", "two=sk-two", "sk-one"], priority=["sk-two"]))
 
@@ -96,3 +101,82 @@ def test_a_key_may_be_sent_with_its_alias_as_it_was_configured() -> None:
         ring.check(b"Bearer team=def")
     with pytest.raises(UnauthorizedError):
         ring.check(b"Bearer team")
+
+
+# --- keys that come and go --------------------------------------------------------------------
+
+
+def stored(alias: str = "team", **fields: object) -> tuple[StoredKey, bytes]:
+    key, text = new_key(msgspec.convert({"alias": alias, **fields}, KeyGrant))
+    return key, b"Bearer " + text.encode()
+
+
+def test_a_stored_key_says_what_it_may() -> None:
+    key, sent = stored(
+        scopes=["read"], models=["m"], service_class="batch", weight=2.0, tokens_per_minute=9
+    )
+    ring = KeyRing((), changes=True)
+    ring.replace([key])
+    caller = ring.check(sent)
+    assert (caller.alias, caller.owner, caller.shares) == ("team", key.digest, True)
+    assert (caller.scopes, caller.models) == ({KeyScope.READ}, {"m"})
+    assert (caller.service_class, caller.weight) == (ServiceClass.BATCH, 2.0)
+    assert caller.limits == KeyLimits(tokens_per_minute=9)
+    assert not caller.may_hurry
+    assert list(ring.limited()) == ["team"]
+
+
+def test_a_tenant_keeps_its_owner_when_its_key_is_rotated_and_ends() -> None:
+    (old, sent_old), (new, sent_new) = stored(), stored()
+    ring = KeyRing((), changes=True)
+    ring.replace([old, new])
+    assert ring.check(sent_old).owner == ring.check(sent_new).owner == old.digest
+    ring.replace([msgspec.structs.replace(old, revoked=time.time()), new])
+    assert ring.check(sent_new).owner == old.digest
+    with pytest.raises(UnauthorizedError, match="was revoked"):
+        ring.check(sent_old)
+    ring.replace([msgspec.structs.replace(old, expires=time.time() - 1), new])
+    with pytest.raises(UnauthorizedError, match="has expired"):
+        ring.check(sent_old)
+    ring.replace([])
+    with pytest.raises(UnauthorizedError, match="Incorrect"):
+        ring.check(sent_new)
+
+
+def test_limits_of_an_alias_count_for_all_its_keys() -> None:
+    (first, sent_first), (second, _) = stored(), stored(requests_per_minute=3)
+    ring = KeyRing(api_keys(["team=sk-of-a-flag"]), changes=True)
+    ring.replace([first, second])
+    callers = [ring.check(sent_first), ring.check(b"Bearer sk-of-a-flag")]
+    assert [caller.limits for caller in callers] == [KeyLimits(3)] * 2
+    assert callers[0].owner == callers[1].owner
+
+
+def test_a_server_whose_keys_can_change_is_never_open() -> None:
+    ring = KeyRing((), changes=True)
+    assert ring
+    with pytest.raises(UnauthorizedError):
+        ring.check(b"Bearer sk-anything")
+
+
+def test_while_keys_cannot_be_read_an_unknown_one_is_not_called_wrong() -> None:
+    ring = KeyRing(api_keys(["sk-one"]), changes=True)
+    ring.replace([], missing="the store")
+    with pytest.raises(StoreUnavailableError, match="the store"):
+        ring.check(b"Bearer sk-two")
+    assert ring.check(b"Bearer sk-one").alias == "key1"
+    with pytest.raises(UnauthorizedError, match="didn't provide"):
+        ring.check(b"")
+
+
+def test_the_use_of_stored_keys_is_noted() -> None:
+    (used, sent), (unused, _) = stored(), stored("idle")
+    ring = KeyRing(api_keys(["sk-one"]), changes=True)
+    ring.replace([used, unused])
+    before = time.time()
+    ring.check(sent)
+    ring.check(b"Bearer sk-one")
+    [(key, moment)] = ring.take_use().items()
+    assert key == used.id
+    assert before <= moment <= time.time()
+    assert ring.take_use() == {}

@@ -1,0 +1,248 @@
+"""``quire keys create|list|show|rotate|revoke``: the API keys in the store."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import os
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from engine.options import (
+    OptionError,
+    add_arguments,
+    environment_defaults,
+    from_namespace,
+    setting,
+)
+from service.errors import StoreUnavailableError
+from service.store.key_store import KeyStore, NoSuchKeyError
+from service.store.place import store_place
+from service.tenants.caller import KeyScope, ServiceClass
+from service.tenants.key_limits import limits_text
+from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(\d+)([smhd])")
+_MOST_SECONDS = 10 * 365 * 86_400
+_COLUMNS = ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "LIMITS")
+_LIMITS = {
+    "requests_per_minute": "most requests in a minute",
+    "tokens_per_minute": "most tokens in a minute, of prompts and answers",
+    "concurrent_requests": "most requests at once",
+    "tokens_per_day": "most tokens in a day of UTC",
+}
+
+
+class _StoreOptions(msgspec.Struct, frozen=True):
+    """Where the servers keep what they store."""
+
+    store_url: Annotated[
+        str,
+        setting(
+            "Store",
+            "The servers' --store-url: sqlite:///FILE or postgresql://…. Default: an SQLite file "
+            "in ~/.local/state/quire ($XDG_STATE_HOME).",
+            max_length=4096,
+            secret=True,
+        ),
+    ] = ""
+
+
+def _alias(text: str) -> str:
+    """Check the name of a tenant."""
+    if re.fullmatch(ALIAS_PATTERN, text) is None:
+        raise argparse.ArgumentTypeError(f"must be 1 to 32 of a-z, 0-9, _ and - (got {text!r})")
+    return text
+
+
+def duration_seconds(text: str) -> float:
+    """Return the seconds in ``30m``, ``24h``, ``90d`` or ``0s``."""
+    match = _DURATION.fullmatch(text)
+    if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"must be a number and s, m, h or d, as in 24h, and at most ten years (got {text!r})"
+        )
+    return float(seconds)
+
+
+def time_of(text: str) -> float:
+    """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``."""
+    if _DURATION.fullmatch(text):
+        return time.time() + duration_seconds(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be a time such as 90d or 2027-01-31 (got {text!r})"
+        ) from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    return found.timestamp()
+
+
+def add_key_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the commands to ``quire keys``."""
+    parser.description = (
+        "Manage the API keys in the store of the servers on this machine, or in their PostgreSQL "
+        "(docs/keys.md)."
+    )
+    commands = parser.add_subparsers(required=True, metavar="ACTION")
+
+    def command(name: str, help: str, act: _Act) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        add_arguments(added, _StoreOptions)
+        added.set_defaults(command=lambda namespace: _run(act, namespace))
+        return added
+
+    create = command("create", "Make a key and print it, for the only time.", _create)
+    create.add_argument(
+        "--alias", required=True, type=_alias, help="whose it is: 1 to 32 of a-z, 0-9, _ and -"
+    )
+    create.add_argument(
+        "--scope", action="append", choices=[one.value for one in KeyScope], help="default: all"
+    )
+    create.add_argument("--model", action="append", metavar="NAME", help="default: every model")
+    create.add_argument(
+        "--class", dest="service_class", choices=[one.value for one in ServiceClass]
+    )
+    create.add_argument("--weight", type=float, help="its share where requests wait (1)")
+    create.add_argument(
+        "--priority", action="store_true", default=None, help="its requests may go ahead of others"
+    )
+    for name, help in _LIMITS.items():
+        create.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=help)
+    create.add_argument("--expires", type=time_of, help="90d, or a date; default: never")
+
+    listing = command("list", "List the keys; the keys themselves are not stored.", _list)
+    listing.add_argument("--all", action="store_true", help="also those that have ended")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    show = command("show", "Show all that is stored of a key, as JSON.", _show)
+    rotate = command("rotate", "Make the next key of an alias; the one before ends later.", _rotate)
+    rotate.add_argument(
+        "--overlap", type=duration_seconds, default=86_400.0, help="how long both are valid (24h)"
+    )
+    rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
+    revoke = command("revoke", "End a key at once: within seconds on every server.", _revoke)
+    for one in (show, rotate, revoke):
+        one.add_argument("name", metavar="ID|ALIAS")
+
+
+_Act = Callable[[KeyStore, argparse.Namespace], Awaitable[int]]
+
+
+def _run(act: _Act, namespace: argparse.Namespace) -> int:
+    values = {**environment_defaults(_StoreOptions, os.environ), **vars(namespace)}
+    options = from_namespace(_StoreOptions, argparse.Namespace(**values))
+    if options.store_url == "none":
+        raise OptionError("--store-url none: without a store there are no stored keys")
+    try:
+        place = store_place(options.store_url)
+    except ValueError as error:
+        raise OptionError(f"--store-url: {error}") from None
+    try:
+        return asyncio.run(_act(act, KeyStore(place), namespace))
+    except (NoSuchKeyError, StoreUnavailableError, ValueError) as error:
+        print(f"quire: {error}", file=sys.stderr)
+        return 1
+
+
+async def _act(act: _Act, store: KeyStore, namespace: argparse.Namespace) -> int:
+    try:
+        await store.prepare()
+        return await act(store, namespace)
+    finally:
+        await store.close()
+
+
+async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
+    asked = {
+        "alias": namespace.alias,
+        "scopes": namespace.scope,
+        "models": namespace.model,
+        "service_class": namespace.service_class,
+        "weight": namespace.weight,
+        "priority": namespace.priority,
+        **{name: getattr(namespace, name) for name in _LIMITS},
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    grant = msgspec.convert(given, KeyGrant)
+    made = await store.create(grant, namespace.expires)
+    # The key alone goes to stdout, for KEY=$(quire keys create …).
+    print(made.text)
+    print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
+    print("It is accepted by servers that run with --stored-keys.", file=sys.stderr)
+    return 0
+
+
+async def _list(store: KeyStore, namespace: argparse.Namespace) -> int:
+    now = time.time()
+    keys = [key for key in await store.keys() if namespace.all or key.is_valid(now)]
+    if namespace.json:
+        print(msgspec.json.format(msgspec.json.encode([_shown(key) for key in keys])).decode())
+        return 0
+    rows: list[Sequence[str]] = [
+        ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "LIMITS")
+    ]
+    for key in keys:
+        times = (_date(each) for each in (key.created, key.expires, key.last_used))
+        shown, alias = f"{key.shown}…", key.grant.alias
+        rows.append((key.id, shown, alias, key.state(now), *times, limits_text(key.grant.limits)))
+    print(_table(rows) if keys else "There are no keys; make one with 'quire keys create'.")
+    return 0
+
+
+async def _show(store: KeyStore, namespace: argparse.Namespace) -> int:
+    found = named(await store.keys(), namespace.name)
+    if not found:
+        raise NoSuchKeyError(f"There is no key with the id or alias '{namespace.name[:64]}'.")
+    for key in found:
+        print(msgspec.json.format(msgspec.json.encode(_shown(key))).decode())
+    return 0
+
+
+async def _rotate(store: KeyStore, namespace: argparse.Namespace) -> int:
+    made = await store.rotate(namespace.name, overlap=namespace.overlap, expires=namespace.expires)
+    print(made.text)
+    print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
+    for key in made.replaced:
+        print(f"{key.id} ({key.shown}…) is valid until {_date(key.expires)}.", file=sys.stderr)
+    return 0
+
+
+async def _revoke(store: KeyStore, namespace: argparse.Namespace) -> int:
+    for key in await store.revoke(namespace.name):
+        print(f"revoked {key.id} ({key.shown}…) of {key.grant.alias}")
+    return 0
+
+
+def key_summary(key: StoredKey) -> str:
+    """Return whose key it is and what it allows, in a line."""
+    limits = limits_text(key.grant.limits)
+    until = "" if key.expires is None else f", until {_date(key.expires)}"
+    return f"a key of {key.grant.alias}, {limits or 'without limits'}{until}"
+
+
+def _shown(key: StoredKey) -> dict[str, Any]:
+    """Return all but the digest."""
+    fields = msgspec.to_builtins(key)
+    del fields["digest"]
+    return {**fields.pop("grant"), **fields, "state": key.state(time.time())}
+
+
+def _date(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)

@@ -1,0 +1,177 @@
+"""The SQL of stored API keys. Each method of ``KeyDatabase`` is one transaction.
+
+No row is ever deleted: the first key of an alias, even if it is revoked, says who its tenant is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Integer,
+    Row,
+    Table,
+    Text,
+    bindparam,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.store.database import make_engine
+from service.store.place import StorePlace
+from service.store.schema import bring_up_to_date, database_url
+from service.store.tables import ResponseRow
+from service.tenants.stored_key import KeyGrant, StoredKey
+
+_metadata = ResponseRow.metadata
+
+# ``details``: a ``KeyGrant`` as JSON. Times are seconds since the epoch.
+KEY_TABLE = Table(
+    "quire_keys",
+    _metadata,
+    Column("id", Text, primary_key=True),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("shown", Text, nullable=False),
+    Column("alias", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double, nullable=True),
+    Column("revoked", Double, nullable=True),
+    Column("last_used", Double, nullable=True),
+)
+# One row, whose number grows with each change of a key.
+KEY_STATE_TABLE = Table(
+    "quire_key_state",
+    _metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+
+class KeyDatabase:
+    """Connects on first use. Methods raise one of ``FAILURES`` when the database does not
+    respond."""
+
+    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+
+    def __init__(self, place: StorePlace) -> None:
+        self._engine = make_engine(database_url(place), connections=1)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    async def bring_up_to_date(self) -> None:
+        """Run the missing migrations."""
+        await bring_up_to_date(self._engine)
+
+    async def revision(self) -> int:
+        """Return a number that changes with each change of a key, but not with its use."""
+        async with self._engine.connect() as connection:
+            found = await connection.scalar(select(KEY_STATE_TABLE.c.revision))
+            return int(found or 0)
+
+    async def keys(self) -> tuple[StoredKey, ...]:
+        """Return all keys, the oldest first."""
+        async with self._engine.connect() as connection:
+            return await _all_keys(connection)
+
+    async def add(
+        self, key: StoredKey, *, ending: Collection[str] = (), at: float = 0.0
+    ) -> tuple[StoredKey, ...]:
+        """Add a key. Those whose ids are in ``ending`` expire ``at`` a time, if not before; they
+        are returned as they are then."""
+        async with self._engine.begin() as connection:
+            await _advance(connection)
+            await connection.execute(KEY_TABLE.insert(), [_to_values(key)])
+            columns = KEY_TABLE.c
+            if ending:
+                await connection.execute(
+                    update(KEY_TABLE)
+                    .where(
+                        columns.id.in_(sorted(ending)),
+                        or_(columns.expires.is_(None), columns.expires > at),
+                    )
+                    .values(expires=at)
+                )
+            return await _all_keys(connection, ending)
+
+    async def revoke(self, ids: Collection[str], at: float) -> tuple[StoredKey, ...]:
+        """Return the keys as they are then."""
+        async with self._engine.begin() as connection:
+            await _advance(connection)
+            columns = KEY_TABLE.c
+            await connection.execute(
+                update(KEY_TABLE)
+                .where(columns.id.in_(sorted(ids)), columns.revoked.is_(None))
+                .values(revoked=at)
+            )
+            return await _all_keys(connection, ids)
+
+    async def note_use(self, times: Mapping[str, float]) -> None:
+        """Store when keys were last used, by id."""
+        statement = (
+            update(KEY_TABLE)
+            .where(
+                KEY_TABLE.c.id == bindparam("which"),
+                or_(KEY_TABLE.c.last_used.is_(None), KEY_TABLE.c.last_used < bindparam("moment")),
+            )
+            .values(last_used=bindparam("moment"))
+        )
+        # In one order everywhere, so that two replicas do not wait for each other in a circle.
+        rows = [{"which": key, "moment": moment} for key, moment in sorted(times.items())]
+        async with self._engine.begin() as connection:
+            await connection.execute(statement, rows)
+
+
+async def _advance(connection: AsyncConnection) -> None:
+    """First in each transaction: it locks the row, so that changes come one after the other, and
+    no reader sees a number before its change."""
+    await connection.execute(
+        update(KEY_STATE_TABLE).values(revision=KEY_STATE_TABLE.c.revision + 1)
+    )
+
+
+async def _all_keys(
+    connection: AsyncConnection, ids: Collection[str] | None = None
+) -> tuple[StoredKey, ...]:
+    statement = select(KEY_TABLE).order_by(KEY_TABLE.c.created, KEY_TABLE.c.id)
+    if ids is not None:
+        statement = statement.where(KEY_TABLE.c.id.in_(sorted(ids)))
+    rows: Sequence[Row[Any]] = (await connection.execute(statement)).all()
+    return await asyncio.to_thread(lambda: tuple(map(_from_row, rows)))
+
+
+def _to_values(key: StoredKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "digest": key.digest,
+        "shown": key.shown,
+        "alias": key.grant.alias,
+        "details": msgspec.json.encode(key.grant).decode(),
+        "created": key.created,
+        "expires": key.expires,
+        "revoked": key.revoked,
+        "last_used": key.last_used,
+    }
+
+
+def _from_row(row: Row[Any]) -> StoredKey:
+    return StoredKey(
+        id=row.id,
+        shown=row.shown,
+        digest=row.digest,
+        grant=msgspec.json.decode(row.details, type=KeyGrant),
+        created=row.created,
+        expires=row.expires,
+        revoked=row.revoked,
+        last_used=row.last_used,
+    )

@@ -1,0 +1,93 @@
+"""Reads API keys from a file: TOML, or JSON if its name ends so.
+
+    [[keys]]
+    alias = "research"
+    key = "qk_…"                      # or sha256 = "…", the digest of the key
+    expires = 2027-01-01T00:00:00Z
+    requests_per_minute = 600
+
+No message quotes what could be a key.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from service.tenants.stored_key import KEY_MARK, KeyGrant, StoredKey, digest_of
+
+_MOST_BYTES = 16 << 20
+_MOST_KEYS = 10_000
+_LEAST_KEY_CHARS = 8
+# No field is as long, and no key that we make as short.
+_COULD_BE_KEY = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
+
+_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Entry(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(max_length=1024)] | None = None
+    sha256: _Digest | None = None
+    expires: datetime.datetime | None = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: Annotated[tuple[_Entry, ...], Meta(max_length=_MOST_KEYS)] = ()
+
+
+def read_key_file(path: Path) -> tuple[StoredKey, ...]:
+    """Return the keys in the order written. Raises OSError, or ValueError with the reason."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
+    try:
+        found = msgspec.convert(_parsed(path, data), _File, strict=True)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_COULD_BE_KEY.sub("…", str(error))) from None
+    keys: dict[str, StoredKey] = {}
+    for number, entry in enumerate(found.keys, 1):
+        try:
+            stored = _stored(entry)
+            if stored.digest in keys:
+                raise ValueError("it is in the file before; remove one of the two")
+        except ValueError as error:
+            raise ValueError(f"key {number}: {error}") from None
+        keys[stored.digest] = stored
+    return tuple(keys.values())
+
+
+def _parsed(path: Path, data: bytes) -> object:
+    if path.suffix == ".json":
+        return json.loads(data)
+    return tomllib.loads(data.decode())
+
+
+def _stored(entry: _Entry) -> StoredKey:
+    entry.check()
+    if (entry.key is None) == (entry.sha256 is None):
+        raise ValueError("give either 'key' or 'sha256'")
+    if entry.key is not None and len(entry.key) < _LEAST_KEY_CHARS:
+        raise ValueError(f"'key' has fewer than {_LEAST_KEY_CHARS} characters")
+    expires = entry.expires
+    if expires is not None and expires.tzinfo is None:
+        expires = expires.replace(tzinfo=datetime.UTC)
+    digest = entry.sha256 or digest_of(entry.key or "")
+    fields = {name: getattr(entry, name) for name in KeyGrant.__struct_fields__}
+    return StoredKey(
+        # Keys that people choose are short: not even a part of one is shown.
+        id="file_" + hashlib.sha256(digest.encode()).hexdigest()[:8],
+        shown=(entry.key or "")[:9] if (entry.key or "").startswith(KEY_MARK) else "",
+        digest=digest,
+        grant=KeyGrant(**fields),
+        expires=None if expires is None else expires.timestamp(),
+        source="file",
+    )

@@ -1,0 +1,228 @@
+"""Enforces the limits of tenants, exactly over all API workers of a server.
+
+A request is counted twice: ``enter`` takes a place when its headers are there, before any work;
+``take`` reserves its prompt and the most it may generate, once the prompt is tokenized; ``settle``
+puts right at its end what it really used. In no 60 seconds are more requests admitted, or more
+tokens reserved, than the limit; what was counted in one second counts until 60 seconds after its
+end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from service.errors import (
+    LimitError,
+    LimitState,
+    OverloadedError,
+    QuotaError,
+    RequestLimitError,
+    TokenLimitError,
+)
+from service.tenants.key_limits import KeyLimits
+from service.tenants.limit_memory import (
+    DAY,
+    NEWEST_REQUEST,
+    NEWEST_TOKENS,
+    REQUESTS,
+    TOKENS,
+    USED,
+    WINDOW,
+    LimitMemory,
+    LimitMemoryFullError,
+    TenantCells,
+)
+
+_DAY_SECONDS = 86_400
+
+
+@dataclass(slots=True)
+class LimitUse:
+    """What one request has taken of its tenant's limits. ``state``: after that."""
+
+    alias: str
+    limits: KeyLimits
+    second: int
+    state: LimitState
+    token_second: int = 0
+    tokens: int = 0
+
+
+class LimitLedger:
+    """``clock`` and ``wall``: the monotonic time, and the calendar's.
+    ``descriptor``: of the memory that all workers count in; None: this one counts alone."""
+
+    def __init__(
+        self,
+        descriptor: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.memory = LimitMemory(descriptor)
+        self._clock = clock
+        self._wall = wall
+
+    def enter(self, alias: str, limits: KeyLimits) -> LimitUse:
+        """Count a request. Raises RequestLimitError, TokenLimitError or QuotaError, each with the
+        ``state``; then nothing is counted."""
+        now = self._clock()
+        with self.memory.lock():
+            tenant = self._tenant(alias, now)
+            self._check_requests(tenant, limits, now)
+            self._check_tokens(tenant, limits, 1, now)
+            second = int(now)
+            tenant.count_requests(second, 1)
+            tenant.open(1)
+            return LimitUse(alias, limits, second, _state(tenant, limits, now))
+
+    def take(self, use: LimitUse, tokens: int) -> None:
+        """Reserve tokens for a request that has entered. Raises TokenLimitError or QuotaError; then
+        none are."""
+        now, limits = self._clock(), use.limits
+        with self.memory.lock():
+            tenant = self._tenant(use.alias, now)
+            self._check_tokens(tenant, limits, tokens, now)
+            use.token_second, use.tokens = int(now), tokens
+            tenant.count_tokens(use.token_second, tokens)
+            tenant.reserve(tokens)
+            use.state = _state(tenant, limits, now)
+
+    def settle(self, use: LimitUse, used: int, *, counts: bool = True) -> None:
+        """End a request that used so many tokens. ``counts``: False for one that was refused, which
+        then costs its tenant nothing. Call it once."""
+        now = self._clock()
+        with self.memory.lock():
+            tenant = self._tenant(use.alias, now)
+            tenant.open(-1)
+            if not counts and tenant.has(use.second):
+                tenant.count_requests(use.second, -1)
+            if used:
+                tenant[USED] += used
+            if use.tokens:
+                tenant.reserve(-use.tokens)
+            spared = use.tokens - used
+            if spared < 0:
+                tenant.count_tokens(int(now), -spared)
+            elif spared and tenant.has(use.token_second):
+                tenant.count_tokens(use.token_second, -spared)
+
+    def state(self, alias: str, limits: KeyLimits) -> LimitState:
+        """Return what is left of the minute."""
+        now = self._clock()
+        with self.memory.lock():
+            return _state(self._tenant(alias, now), limits, now)
+
+    def used_today(self, alias: str) -> int:
+        """Return the tokens that were used this day."""
+        with self.memory.lock():
+            return self._tenant(alias, self._clock())[USED]
+
+    def note_day(self, day: int, used: Mapping[str, int]) -> None:
+        """Note what the store knows of a day (of UTC, since the epoch): the usage before this
+        server started, and that of other replicas."""
+        for alias, tokens in used.items():
+            with self.memory.lock():
+                tenant = self._tenant(alias, self._clock())
+                if tenant[DAY] == day:
+                    tenant[USED] = max(tenant[USED], tokens)
+
+    def _tenant(self, alias: str, now: float) -> TenantCells:
+        try:
+            tenant = self.memory.tenant(alias)
+        except LimitMemoryFullError as error:
+            raise OverloadedError(f"The server cannot count for another key: {error}.") from None
+        tenant.advance(int(now))
+        today = int(self._wall()) // _DAY_SECONDS
+        if tenant[DAY] < today:
+            tenant[USED] = 0
+            tenant[DAY] = today
+        return tenant
+
+    def _check_requests(self, tenant: TenantCells, limits: KeyLimits, now: float) -> None:
+        most = limits.concurrent_requests
+        if most is not None and tenant.open_requests >= most:
+            self.memory.sweep()  # a worker may have died with requests in progress
+        if most is not None and tenant.open_requests >= most:
+            raise _refused(
+                RequestLimitError(
+                    f"{most} requests of this key are in progress, the most it may have at once; "
+                    "send the next one when one has ended."
+                ),
+                _state(tenant, limits, now),
+            )
+        most = limits.requests_per_minute
+        if most is not None and tenant[REQUESTS] >= most:
+            wait = _wait(tenant, REQUESTS, tenant[REQUESTS] + 1 - most, now)
+            error = RequestLimitError(
+                f"This key may send {most} requests per minute, and has; retry in {wait} s.",
+                retry_after=wait,
+            )
+            raise _refused(error, _state(tenant, limits, now))
+
+    def _check_tokens(
+        self, tenant: TenantCells, limits: KeyLimits, tokens: int, now: float
+    ) -> None:
+        budget = limits.tokens_per_day
+        if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
+            raise _refused(self._over_budget(tenant, budget, tokens), _state(tenant, limits, now))
+        most = limits.tokens_per_minute
+        if most is None or tenant[TOKENS] + tokens <= most:
+            return
+        if tokens > most:
+            error = TokenLimitError(
+                f"The request may need {tokens} tokens (its prompt and max_tokens), and this key "
+                f"may use {most} per minute; shorten the prompt or lower max_tokens.",
+                is_hopeless=True,
+            )
+        else:
+            wait = _wait(tenant, TOKENS, tenant[TOKENS] + tokens - most, now)
+            error = TokenLimitError(
+                f"This key may use {most} tokens per minute; {tenant[TOKENS]} are used or reserved "
+                f"and this request may need {tokens}. Retry in {wait} s.",
+                retry_after=wait,
+            )
+        raise _refused(error, _state(tenant, limits, now))
+
+    def _over_budget(self, tenant: TenantCells, budget: int, tokens: int) -> QuotaError:
+        used, held = tenant[USED], tenant.reserved
+        needed = f", and this request may need {tokens}" if tokens > 1 else ""
+        if used + tokens <= budget:
+            return QuotaError(
+                f"This key may use {budget} tokens per day; {used} are used, {held} are reserved "
+                f"by requests in progress{needed}. Retry when some have ended."
+            )
+        left = _DAY_SECONDS - self._wall() % _DAY_SECONDS
+        return QuotaError(
+            f"This key may use {budget} tokens per day, and {used} are used{needed}. The day ends "
+            "at midnight UTC.",
+            retry_after=math.ceil(left),
+            is_hopeless=True,
+        )
+
+
+def _refused(error: LimitError, state: LimitState) -> LimitError:
+    error.state = state
+    return error
+
+
+def _wait(tenant: TenantCells, total: int, number: int, now: float) -> int:
+    """Return the seconds until ``number`` of what is counted count no more."""
+    return max(1, math.ceil(tenant.second_when_free(total, number) + WINDOW - now))
+
+
+def _state(tenant: TenantCells, limits: KeyLimits, now: float) -> LimitState:
+    requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
+    return LimitState(
+        0 if requests is None else max(0, requests - tenant[REQUESTS]),
+        _reset(tenant, REQUESTS, NEWEST_REQUEST, now),
+        0 if tokens is None else max(0, tokens - tenant[TOKENS]),
+        _reset(tenant, TOKENS, NEWEST_TOKENS, now),
+    )
+
+
+def _reset(tenant: TenantCells, total: int, newest: int, now: float) -> float:
+    return max(0.0, tenant[newest] + WINDOW - now) if tenant[total] > 0 else 0.0

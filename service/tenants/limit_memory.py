@@ -1,0 +1,342 @@
+"""The memory in which all API workers of a server count what tenants use, and its lock.
+
+The memory is an open file that the supervisor holds. Cells are 8 aligned bytes, so that a kill
+leaves a cell's old or its new value. One lock guards them all, a record lock: the kernel releases
+it when its holder dies, and workers that inherited the same descriptor still exclude each other. It
+is held for microseconds, and the wait for it is bounded: a worker that is stopped while it holds
+the lock makes counts inexact until it continues, but does not stop the others.
+
+Each worker has its own column, for what must be taken back if it dies. It holds a lock on the
+column as long as it lives, which is how the others know.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import mmap
+import os
+import time
+from collections.abc import Callable
+
+from observability.logging import get_logger
+
+MOST_TENANTS = 4096
+MOST_WORKERS = 32
+_CELL = 8
+_ALIAS_BYTES = 32
+_ALIAS_CELLS = _ALIAS_BYTES // _CELL
+
+# Cells of the file's head.
+_DIRTY = 0  # the number of the tenant, from 1, that is being changed
+_TURNS = 1  # how often the lock was released
+_TAKEN = 2  # one cell for each worker
+_HEAD_CELLS = _TAKEN + MOST_WORKERS
+
+WINDOW = 61  # seconds: the current one and those of a whole minute before it
+_RING = 64
+_EMPTY_RING = memoryview(bytes(_RING * _CELL)).cast("q")
+
+# Cells of a tenant.
+SECOND = _ALIAS_CELLS  # the newest that its ring has
+REQUESTS, TOKENS = SECOND + 1, SECOND + 2  # in the window
+NEWEST_REQUEST, NEWEST_TOKENS = SECOND + 3, SECOND + 4  # the newest seconds with any
+DAY, USED = SECOND + 5, SECOND + 6  # tokens of that day
+_REQUEST_RING = SECOND + 7
+_TOKEN_RING = _REQUEST_RING + _RING
+_OPEN = _TOKEN_RING + _RING  # of each worker: its open requests,
+_RESERVED = _OPEN + MOST_WORKERS  # and the tokens they have reserved of the day's budget
+_TENANT_CELLS = _RESERVED + MOST_WORKERS
+_SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
+
+# What is locked: the first byte guards the cells, each further one is a worker's column.
+_MUTEX = 0
+_COLUMNS = 1
+
+_SPINS = 20
+_SHORT_SLEEP = 50e-6
+# A holder that the machine does not let run for so long is taken for stopped,
+_PATIENCE_SECONDS = 0.25
+# and for so long the others do not wait again.
+_STUCK_SECONDS = 1.0
+
+_log = get_logger()
+
+
+class LimitMemoryFullError(RuntimeError):
+    """There are more tenants with limits, or more workers, than there is room for."""
+
+
+class TenantCells:
+    """The cells of one tenant. Use it within the memory's lock. ``column``: of this worker."""
+
+    __slots__ = ("_cells", "_column", "_first")
+
+    def __init__(self, cells: memoryview[int], first: int, column: int) -> None:
+        self._cells = cells
+        self._first = first
+        self._column = column
+
+    def __getitem__(self, cell: int) -> int:
+        return self._cells[self._first + cell]
+
+    def __setitem__(self, cell: int, value: int) -> None:
+        self._cells[self._first + cell] = value
+
+    # --- the last minute ------------------------------------------------------------------------
+
+    def advance(self, second: int) -> None:
+        """Forget what is older than the window that ends with ``second``."""
+        last = self[SECOND]
+        if second <= last:
+            return
+        for ring, total in ((_REQUEST_RING, REQUESTS), (_TOKEN_RING, TOKENS)):
+            if second - last >= WINDOW:
+                start = self._first + ring
+                self._cells[start : start + _RING] = _EMPTY_RING
+                self[total] = 0
+                continue
+            for one in range(last + 1, second + 1):
+                left = ring + (one - WINDOW) % _RING
+                self[total] -= self[left]
+                self[left] = 0
+        self[SECOND] = second
+
+    def count_requests(self, second: int, number: int) -> None:
+        self[_REQUEST_RING + second % _RING] += number
+        self[REQUESTS] += number
+        self[NEWEST_REQUEST] = max(self[NEWEST_REQUEST], second)
+
+    def count_tokens(self, second: int, number: int) -> None:
+        self[_TOKEN_RING + second % _RING] += number
+        self[TOKENS] += number
+        self[NEWEST_TOKENS] = max(self[NEWEST_TOKENS], second)
+
+    def has(self, second: int) -> bool:
+        """True if what was counted in this second still counts."""
+        return self[SECOND] - second < WINDOW
+
+    def second_when_free(self, total: int, number: int) -> int:
+        """Return the second of the window with which ``number`` of what ``total`` counts (REQUESTS
+        or TOKENS) will have left it."""
+        ring = _REQUEST_RING if total == REQUESTS else _TOKEN_RING
+        left = 0
+        for second in range(self[SECOND] - WINDOW + 1, self[SECOND] + 1):
+            left += self[ring + second % _RING]
+            if left >= number:
+                return second
+        return self[SECOND]
+
+    def add_up(self) -> None:
+        """Make totals right again after a worker was killed while it changed them."""
+        for ring, total in ((_REQUEST_RING, REQUESTS), (_TOKEN_RING, TOKENS)):
+            start = self._first + ring
+            self[total] = sum(self._cells[start : start + _RING])
+
+    # --- what is open ---------------------------------------------------------------------------
+
+    @property
+    def open_requests(self) -> int:
+        start = self._first + _OPEN
+        return sum(self._cells[start : start + MOST_WORKERS])
+
+    @property
+    def reserved(self) -> int:
+        start = self._first + _RESERVED
+        return sum(self._cells[start : start + MOST_WORKERS])
+
+    def open(self, number: int) -> None:
+        self[_OPEN + self._column] += number
+
+    def reserve(self, tokens: int) -> None:
+        self[_RESERVED + self._column] += tokens
+
+    def close_column(self, column: int) -> None:
+        """Take back what a dead worker had open."""
+        self[_OPEN + column] = self[_RESERVED + column] = 0
+
+
+class LimitMemory:
+    """``descriptor``: of the file; None: private memory, for a worker without a supervisor. Raises
+    OSError or LimitMemoryFullError."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        if descriptor is None:
+            descriptor = -1
+        self._descriptor = descriptor
+        self._stuck_until = 0.0
+        self.inexact = 0  # how often the lock was not to be had
+        held = self._acquire(lambda: 0)
+        try:
+            _fill(descriptor)
+            self._memory = mmap.mmap(descriptor, _SIZE)
+            self._cells: memoryview[int] = memoryview(self._memory).cast("q")
+            self._slots: dict[str, int] = {}
+            self._tenants: dict[str, TenantCells] = {}
+            self._lock = _Lock(self)
+            self._column = 0
+            self._column = self._take_column()
+        finally:
+            if held:
+                self._unlock(_MUTEX)
+
+    def lock(self) -> _Lock:
+        """Return the lock for a ``with`` block. If it is not to be had, the block runs without."""
+        return self._lock
+
+    def hold(self) -> bool:
+        """Acquire the lock if it is to be had."""
+        held = self._try_lock(_MUTEX) or self._acquire(lambda: self._cells[_TURNS])
+        if held and (dirty := self._cells[_DIRTY]):  # a worker was killed in the middle of this
+            self._tenant(dirty - 1).add_up()
+        return held
+
+    def release(self) -> None:
+        self._cells[_DIRTY] = 0
+        self._cells[_TURNS] += 1
+        self._unlock(_MUTEX)
+
+    # --- tenants --------------------------------------------------------------------------------
+
+    def tenant(self, alias: str) -> TenantCells:
+        """Return a tenant's cells, marked as being changed until the lock is released. Call it
+        within the lock. Raises LimitMemoryFullError."""
+        name = alias.encode().ljust(_ALIAS_BYTES, b"\0")[:_ALIAS_BYTES]
+        slot = self._slots.get(alias)
+        if slot is None or self._name(slot) != name:
+            slot = self._slots[alias] = self._find(name)
+            self._tenants[alias] = self._tenant(slot)
+        self._cells[_DIRTY] = slot + 1
+        return self._tenants[alias]
+
+    def _tenant(self, slot: int) -> TenantCells:
+        return TenantCells(self._cells, _HEAD_CELLS + slot * _TENANT_CELLS, self._column)
+
+    def _name(self, slot: int) -> bytes:
+        at = (_HEAD_CELLS + slot * _TENANT_CELLS) * _CELL
+        return self._memory[at : at + _ALIAS_BYTES]
+
+    def _find(self, name: bytes) -> int:
+        free = None
+        for slot in range(MOST_TENANTS):
+            found = self._name(slot)
+            if found == name:
+                return slot
+            if not found[0]:
+                free = slot
+                break
+        if free is None:
+            free = self._idle_slot()
+        at = _HEAD_CELLS + free * _TENANT_CELLS
+        for cell in range(at, at + _TENANT_CELLS):
+            self._cells[cell] = 0
+        self._memory[at * _CELL : at * _CELL + _ALIAS_BYTES] = name
+        return free
+
+    def _idle_slot(self) -> int:
+        """Return the slot of a tenant of which nothing counts any more."""
+        now, today = int(time.monotonic()), int(time.time()) // 86_400
+        for slot in range(MOST_TENANTS):
+            tenant = self._tenant(slot)
+            if now - tenant[SECOND] >= WINDOW and tenant[DAY] < today and not tenant.open_requests:
+                return slot
+        raise LimitMemoryFullError(f"more than {MOST_TENANTS} tenants have limits")
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def _take_column(self) -> int:
+        for column in range(MOST_WORKERS):
+            if self._try_lock(_COLUMNS + column):
+                self._close(column)
+                self._cells[_TAKEN + column] = 1
+                return column
+        raise LimitMemoryFullError(f"more than {MOST_WORKERS} workers count in one memory")
+
+    def sweep(self) -> int:
+        """Take back what dead workers had open; return how many there were. Call it within the
+        lock."""
+        dead = 0
+        for column in range(MOST_WORKERS):
+            if column == self._column or not self._cells[_TAKEN + column]:
+                continue
+            if self._try_lock(_COLUMNS + column):
+                self._close(column)
+                self._unlock(_COLUMNS + column)
+                dead += 1
+        return dead
+
+    def _close(self, column: int) -> None:
+        for slot in range(MOST_TENANTS):
+            if not self._name(slot)[0]:
+                break
+            self._tenant(slot).close_column(column)
+        self._cells[_TAKEN + column] = 0
+
+    def close(self) -> None:
+        """Leave, with nothing open."""
+        self._unlock(_COLUMNS + self._column)
+
+    # --- locks ----------------------------------------------------------------------------------
+
+    def _try_lock(self, byte: int) -> bool:
+        if self._descriptor < 0:
+            return True
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(self, byte: int) -> None:
+        if self._descriptor >= 0:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)
+
+    def _acquire(self, turns: Callable[[], int]) -> bool:
+        """Wait for the lock. False if it did not change hands for long: its holder is stopped."""
+        seen, since = turns(), time.monotonic()
+        patience = 0.0 if since < self._stuck_until else _PATIENCE_SECONDS
+        for tries in itertools.count():
+            if self._try_lock(_MUTEX):
+                return True
+            if tries < _SPINS:
+                os.sched_yield()
+                continue
+            now = time.monotonic()
+            if turns() != seen:
+                seen, since = turns(), now
+            elif now - since > patience:
+                break
+            time.sleep(_SHORT_SLEEP)
+        if not self.inexact:
+            _log.error("another worker holds the lock of the limits; they are inexact meanwhile")
+        self.inexact += 1
+        self._stuck_until = time.monotonic() + _STUCK_SECONDS
+        return False
+
+
+class _Lock:
+    __slots__ = ("_held", "_memory")
+
+    def __init__(self, memory: LimitMemory) -> None:
+        self._memory = memory
+        self._held = False
+
+    def __enter__(self) -> None:
+        self._held = self._memory.hold()
+
+    def __exit__(self, *_: object) -> None:
+        if self._held:
+            self._memory.release()
+
+
+def _fill(descriptor: int) -> None:
+    """Make the file as large as it must be, if no worker has. It is written, not only resized: if
+    memory is full, this raises, where a store into a hole would kill the process."""
+    if descriptor < 0 or os.fstat(descriptor).st_size == _SIZE:
+        return
+    os.ftruncate(descriptor, 0)
+    zeros = bytes(1 << 20)
+    for start in range(0, _SIZE, len(zeros)):
+        chunk = zeros[: _SIZE - start]
+        if os.pwrite(descriptor, chunk, start) != len(chunk):
+            raise OSError("the memory of the limits could not be filled")

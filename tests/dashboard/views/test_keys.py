@@ -1,0 +1,109 @@
+"""Keys are made, shown once, rotated and revoked on the Admin page of a running Quire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.admin_client import AdminClient
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
+from dashboard.views.keys import key_row
+from observability.key_listing import KeyRow
+from tests.e2e.quire_server import QuireServer, free_port, until
+
+OPERATE = "ann-operates-0123456789"
+ROW = KeyRow(
+    id="key_1",
+    alias="team",
+    shown="qk_abcdef",
+    state="valid",
+    source="store",
+    created=0.0,
+    expires=None,
+    last_used=None,
+    scopes=("inference", "read"),
+    models=None,
+    service_class="standard",
+    weight=1.0,
+    priority=False,
+    requests_per_minute=5,
+    tokens_per_minute=None,
+    concurrent_requests=None,
+    tokens_per_day=None,
+)
+
+
+def _draw() -> None:
+    import os
+
+    from dashboard.access import remember_key
+    from dashboard.views import admin
+
+    remember_key(0, os.environ["KEY_TYPED"])
+    admin.page()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
+    store = tmp_path_factory.mktemp("keys") / "store.sqlite3"
+    port = free_port()
+    keys = ("--admin-key", f"operate:ann={OPERATE}", "--admin-port", str(port), "--stored-keys")
+    with QuireServer("simulated:h100-8b", *keys, "--store-url", f"sqlite:///{store}") as server:
+        server.admin_url = f"http://127.0.0.1:{port}"  # type: ignore[attr-defined]
+        yield server
+
+
+def press(page: AppTest, label: str) -> None:
+    next(button for button in page.button if button.label == label).click().run()
+    assert not page.exception
+
+
+def test_a_key_s_life_on_the_page(served: QuireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = served.admin_url  # type: ignore[attr-defined]
+    monkeypatch.setenv(SERVERS_VARIABLE, served.url)
+    monkeypatch.setenv(ADMIN_VARIABLE, url)
+    monkeypatch.setenv("KEY_TYPED", OPERATE)
+    client = AdminClient(url, OPERATE)
+    page = AppTest.from_function(_draw, default_timeout=60).run()
+    assert not page.exception
+    until(lambda: served.get("/v1/models", {"authorization": "Bearer x"})[0] == 401, 30, "keys")
+    next(one for one in page.text_input if one.label == "Alias").set_value("team")
+    next(one for one in page.number_input if one.label == "Requests per minute").set_value(5)
+    press(page, "Make key")
+    [code] = page.code
+    with_key = {"authorization": f"Bearer {code.value}"}
+    assert served.get("/v1/models", with_key)[0] == 200
+    [row] = client.keys().keys
+    assert (row.alias, row.requests_per_minute) == ("team", 5)
+    page.run()
+    assert not page.code  # it was shown once
+    press(page, "Rotate now")
+    assert page.code[0].value != code.value
+    press(page, "Revoke now")
+    states = [row.state for row in client.keys().keys]
+    assert sorted(states) == ["revoked", "valid"]
+    assert [row.action for row in client.audit()] == ["key revoke", "key rotate", "key create"]
+
+
+def test_a_refusal_is_in_the_server_s_words(
+    served: QuireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, served.url)
+    monkeypatch.setenv(ADMIN_VARIABLE, served.admin_url)  # type: ignore[attr-defined]
+    monkeypatch.setenv("KEY_TYPED", OPERATE)
+    page = AppTest.from_function(_draw, default_timeout=60).run()
+    next(one for one in page.text_input if one.label == "Alias").set_value("other")
+    press(page, "Make key")
+    assert "reserved" in page.error[0].value
+
+
+def test_a_row() -> None:
+    row = key_row(ROW)
+    assert (row["key"], row["requests/min"], row["expires"], row["models"]) == (
+        "qk_abcdef…",
+        5,
+        "",
+        "all",
+    )

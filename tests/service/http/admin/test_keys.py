@@ -1,0 +1,103 @@
+"""Operators make, see and end keys; each change is audited, and no key is sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.http.admin.application import AdminApp
+from service.store.key_store import KeyStore
+from service.store.place import store_place
+from tests.service.http.admin.asking import KEYS, OPERATE, READ, Reply, admin_app, ask
+
+V1 = "/admin/v1/keys"
+
+
+@pytest.fixture
+async def app(own_template: Path, tmp_path: Path) -> AsyncIterator[AdminApp]:
+    url, file = f"sqlite:///{tmp_path}/store.sqlite3", tmp_path / "keys.toml"
+    store = KeyStore(store_place(url))
+    await store.prepare()
+    await store.close()
+    file.write_text('[[keys]]\nalias = "filed"\nkey = "key-of-the-file"\n')
+    settings: dict[str, Any] = {"stored_keys": True, "keys_file": str(file), "store_url": url}
+    made = admin_app(own_template, tmp_path, admin_key=KEYS, **settings)
+    sources = made.desk.services.key_sources
+    sources._is_up = lambda: True  # no server opens the store of the responses here
+    yield made
+    await sources.close()
+
+
+async def order(app: AdminApp, path: str, body: object = None, *, key: str = OPERATE) -> Reply:
+    return await ask(app, "POST", V1 + path, key=key, body=body)
+
+
+async def listed(app: AdminApp) -> dict[str, dict[str, Any]]:
+    reply = await ask(app, "GET", V1, key=READ)
+    assert reply.json()["are_stored"]
+    return {row["id"]: row for row in reply.json()["keys"]}
+
+
+async def test_a_key_is_made_rotated_and_revoked(app: AdminApp) -> None:
+    made = await order(app, "", {"alias": "team", "tokens_per_day": 500, "expires_in": 3600})
+    assert made.status == 201
+    first, key = made.json()["row"]["id"], made.json()["key"]
+    ring = app.desk.services.keys
+    assert ring.check(f"Bearer {key}".encode()).alias == "team"  # at once
+    rotated = await order(app, f"/{first}/rotate", {"overlap": 60})
+    assert [row["id"] for row in rotated.json()["replaced"]] == [first]
+    second = rotated.json()["row"]["id"]
+    revoked = await order(app, f"/{second}/revoke")
+    assert [row["id"] for row in revoked.json()["revoked"]] == [second]
+    rows = await listed(app)
+    assert (rows[first]["state"], rows[second]["state"]) == ("valid", "revoked")
+    assert (rows[first]["tokens_per_day"], rows[first]["tokens_today"]) == (500, 0)
+    audit = (await ask(app, "GET", "/admin/v1/audit", key=READ)).json()["rows"]
+    seen = [(row["actor"], row["action"], row["target"]) for row in audit]
+    assert seen == [
+        ("ann", "key revoke", second),
+        ("ann", "key rotate", second),
+        ("ann", "key create", first),
+    ]
+    for one in (key, rotated.json()["key"]):
+        assert one not in str(audit) + str(rows)
+
+
+async def test_whoever_reads_changes_nothing(app: AdminApp) -> None:
+    for path in ("", "/team/rotate", "/team/revoke"):
+        assert (await order(app, path, {"alias": "team"}, key=READ)).status == 403
+    assert [row["source"] for row in (await listed(app)).values()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("", {"alias": "Bad"}, 422, "alias"),
+        ("", {"alias": "other"}, 422, "reserved"),
+        ("", {"alias": "a", "requests_per_minute": 0}, 422, "requests_per_minute"),
+        ("", {"alias": "a", "expires_in": -1}, 422, "expires_in"),
+        ("", {"alias": "a", "surprise": 1}, 422, "surprise"),
+        ("/nobody/rotate", {}, 404, "nobody"),
+        ("/nobody/revoke", {}, 404, "nobody"),
+        ("/filed/revoke", {}, 404, "keys file"),
+    ],
+)
+async def test_what_cannot_be_done_is_said(
+    app: AdminApp, path: str, body: object, status: int, words: str
+) -> None:
+    reply = await order(app, path, body)
+    assert reply.status == status
+    assert words in reply.json()["detail"]
+
+
+async def test_a_server_without_stored_keys_says_how_to_have_them(
+    own_template: Path, tmp_path: Path
+) -> None:
+    plain = admin_app(own_template, tmp_path, admin_key=KEYS, store_url="none")
+    reply = await order(plain, "", {"alias": "team"})
+    assert reply.status == 503
+    assert "--stored-keys" in reply.json()["detail"]
+    assert (await ask(plain, "GET", V1, key=READ)).json() == {"keys": [], "are_stored": False}

@@ -1,0 +1,146 @@
+"""The ring knows what the store and the file have, whatever happens to either."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from service.errors import StoreUnavailableError, UnauthorizedError
+from service.serving.key_sources import KeySources
+from service.serving.keys import KeyRing
+from service.store.key_store import KeyStore
+from service.store.place import store_place
+from service.tenants.key_limits import KeyLimits
+from service.tenants.stored_key import KeyGrant
+
+KEY = b"Bearer file-key-%d"
+
+
+def write(path: Path, *numbers: int) -> None:
+    """As a mounted Secret is exchanged."""
+    draft = path.with_suffix(".draft")
+    keys = "".join(f'[[keys]]\nalias = "filed"\nkey = "file-key-{n}"\n' for n in numbers)
+    draft.write_text(keys)
+    draft.replace(path)
+
+
+def known(ring: KeyRing, *numbers: int) -> list[bool]:
+    def is_known(number: int) -> bool:
+        try:
+            return ring.check(KEY % number).alias == "filed"
+        except UnauthorizedError:
+            return False
+
+    return [is_known(number) for number in numbers]
+
+
+async def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    write(path, 1)
+    ring = KeyRing((), changes=True)
+    told: list[int] = []
+    sources = KeySources(ring, file=path, changed=lambda: told.append(1))
+    assert known(ring, 1, 2) == [True, False]
+    await sources.look()
+    before = len(told)
+    write(path, 1, 2)
+    await sources.look()
+    assert known(ring, 1, 2) == [True, True]
+    await sources.look()
+    assert len(told) == before + 1
+
+
+@pytest.mark.parametrize("breaks", ["broken", "gone", "unreadable"])
+async def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path, breaks: str) -> None:
+    path = tmp_path / "keys.toml"
+    write(path, 1)
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, file=path)
+    if breaks == "broken":
+        path.write_text('[[keys]]\nalias = "filed"\nkey = ')
+    else:
+        path.unlink()
+        if breaks == "unreadable":
+            path.mkdir()
+    await sources.look()
+    assert known(ring, 1) == [True]
+    if breaks == "unreadable":
+        path.rmdir()
+    write(path, 2)
+    await sources.look()
+    assert known(ring, 1, 2) == [False, True]
+
+
+async def test_a_file_that_was_never_read_makes_nobody_wrong(tmp_path: Path) -> None:
+    ring = KeyRing((), changes=True)
+    KeySources(ring, file=tmp_path / "none.toml")
+    with pytest.raises(StoreUnavailableError, match="keys file"):
+        ring.check(KEY % 1)
+
+
+async def test_keys_of_the_store_follow_it_and_stay_while_it_is_away(tmp_path: Path) -> None:
+    place = store_place(f"sqlite:///{tmp_path}/store.sqlite3")
+    desk = KeyStore(place)
+    await desk.prepare()
+    made = await desk.create(KeyGrant(alias="team"))
+    sent = f"Bearer {made.text}".encode()
+    ring, is_up = KeyRing((), changes=True), [False]
+    sources = KeySources(ring, store=KeyStore(place), is_up=lambda: is_up[0])
+    await sources.look()
+    with pytest.raises(StoreUnavailableError):
+        ring.check(sent)
+    is_up[0] = True
+    await sources.look()
+    assert ring.check(sent).alias == "team"
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for file in tmp_path.glob("store.sqlite3*"):
+        os.rename(file, moved / file.name)
+    await sources.store.close()  # type: ignore[union-attr]
+    (tmp_path / "store.sqlite3").mkdir()  # so that it cannot be opened
+    await sources.look()
+    assert ring.check(sent).alias == "team"
+    (tmp_path / "store.sqlite3").rmdir()
+    await desk.close()
+    for file in moved.iterdir():
+        os.rename(file, tmp_path / file.name)
+    await desk.revoke("team")
+    await sources.look()
+    with pytest.raises(UnauthorizedError, match="revoked"):
+        ring.check(sent)
+    await desk.close()
+    await sources.close()
+
+
+async def test_when_a_key_was_used_is_stored_at_the_end(tmp_path: Path) -> None:
+    place = store_place(f"sqlite:///{tmp_path}/store.sqlite3")
+    desk = KeyStore(place)
+    await desk.prepare()
+    made = await desk.create(KeyGrant(alias="team"))
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, store=KeyStore(place))
+    await sources.look()
+    ring.check(f"Bearer {made.text}".encode())
+    await sources.close()
+    [key] = await desk.keys()
+    assert key.last_used is not None
+    await desk.close()
+
+
+async def test_limits_are_those_of_the_newest_key_that_has_not_expired(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.3)
+    first = '[[keys]]\nalias = "filed"\nkey = "file-key-1"\nrequests_per_minute = 5\n'
+    second = '[[keys]]\nalias = "filed"\nkey = "file-key-2"\nrequests_per_minute = 9\n'
+    path.write_text(f"{first}{second}expires = {end.isoformat()}\n")
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, file=path)
+    assert ring.check(KEY % 1).limits == KeyLimits(9)
+    while ring.check(KEY % 1).limits == KeyLimits(9):
+        await sources.look()
+    assert time.time() >= end.timestamp()
+    assert ring.check(KEY % 1).limits == KeyLimits(5)

@@ -1,0 +1,27 @@
+"""The number that changes with the keys."""
+
+from __future__ import annotations
+
+from service.store.key_database import KeyDatabase
+from service.store.place import store_place
+from service.tenants.stored_key import KeyGrant, new_key
+
+
+async def test_the_number_grows_with_each_change_only(empty_url: str) -> None:
+    database = KeyDatabase(store_place(empty_url))
+    await database.bring_up_to_date()
+    numbers = [await database.revision()]
+    key, _ = new_key(KeyGrant(alias="team"))
+    await database.add(key)
+    numbers.append(await database.revision())
+    await database.note_use({key.id: 1.0})
+    numbers.append(await database.revision())
+    [ended] = await database.add(new_key(KeyGrant(alias="team"))[0], ending=[key.id], at=7.0)
+    numbers.append(await database.revision())
+    await database.revoke([key.id], 5.0)
+    numbers.append(await database.revision())
+    assert numbers == [1, 2, 2, 3, 4]
+    assert ended.expires == 7.0
+    [again] = await database.revoke([key.id], 6.0)
+    assert again.revoked == 5.0  # it was before
+    await database.close()

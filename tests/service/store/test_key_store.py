@@ -1,0 +1,94 @@
+"""Keys in SQLite and PostgreSQL: every server finds what was made, and notices changes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from service.errors import StoreUnavailableError
+from service.store.key_store import KeyStore, NoSuchKeyError
+from service.store.place import store_place
+from service.tenants.stored_key import KeyGrant, digest_of
+
+TEAM = KeyGrant(alias="team", tokens_per_minute=1000, models=("m\0", "ü"))
+
+
+@pytest.fixture
+async def store(empty_url: str) -> AsyncIterator[KeyStore]:
+    made = KeyStore(store_place(empty_url))
+    await made.prepare()
+    yield made
+    await made.close()
+
+
+async def test_a_key_is_found_as_it_was_made(store: KeyStore) -> None:
+    until = time.time() + 60
+    made = await store.create(TEAM, until)
+    [found] = await store.keys()
+    assert found == made.key
+    assert (found.digest, found.grant, found.expires) == (digest_of(made.text), TEAM, until)
+
+
+async def test_a_change_is_told_and_a_use_is_not(store: KeyStore, empty_url: str) -> None:
+    told = await store.newer()
+    assert told is not None
+    revision, keys = told
+    assert keys == ()
+    assert await store.newer(revision) is None
+    other = KeyStore(store_place(empty_url))
+    made = await other.create(TEAM)
+    told = await store.newer(revision)
+    assert told is not None
+    assert told[1] == (made.key,)
+    await other.note_use({made.key.id: 5.0, "key_unknown": 6.0})
+    await other.note_use({made.key.id: 4.0})
+    await other.close()
+    assert await store.newer(told[0]) is None
+    assert [key.last_used for key in await store.keys()] == [5.0]
+
+
+async def test_rotation_makes_a_like_key_and_ends_the_ones_before(store: KeyStore) -> None:
+    soon = time.time() + 10
+    first, ends_soon = await store.create(TEAM), await store.create(TEAM, soon)
+    made = await store.rotate("team", overlap=3600)
+    assert made.key.grant == TEAM
+    assert made.text not in (first.text, ends_soon.text)
+    assert [key.id for key in made.replaced] == [first.key.id, ends_soon.key.id]
+    assert made.replaced[0].expires == pytest.approx(time.time() + 3600, abs=60)
+    assert made.replaced[1].expires == soon
+    assert len(await store.keys()) == 3
+    with pytest.raises(NoSuchKeyError):
+        await store.rotate("nobody", overlap=0)
+
+
+async def test_revocation_ends_one_key_or_all_of_an_alias(store: KeyStore) -> None:
+    first, second = await store.create(TEAM), await store.create(TEAM)
+    [revoked] = await store.revoke(first.key.id)
+    assert revoked.revoked is not None
+    [also] = [key for key in await store.revoke("team") if key.id == second.key.id]
+    assert not also.is_valid(time.time())
+    with pytest.raises(NoSuchKeyError):
+        await store.revoke("team")
+    assert all(key.revoked for key in await store.keys())
+
+
+async def test_changes_at_once_are_all_kept(store: KeyStore, empty_url: str) -> None:
+    stores = [KeyStore(store_place(empty_url)) for _ in range(3)]
+    aliases = [f"a{number}" for number in range(9)]
+    await asyncio.gather(
+        *(stores[number % 3].create(KeyGrant(alias=alias)) for number, alias in enumerate(aliases))
+    )
+    assert sorted(key.grant.alias for key in await store.keys()) == aliases
+    for one in stores:
+        await one.close()
+
+
+async def test_a_database_that_is_away_is_said_without_its_password() -> None:
+    store = KeyStore(store_place("postgresql://user:birdpassword@127.0.0.1:1/none"))
+    with pytest.raises(StoreUnavailableError) as error:
+        await store.keys()
+    assert "birdpassword" not in error.value.message
+    await store.close()

@@ -1,0 +1,84 @@
+"""The keys file is read strictly, and no message has a key in it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from service.tenants.caller import KeyScope, ServiceClass
+from service.tenants.key_file import read_key_file
+from service.tenants.key_limits import KeyLimits
+from service.tenants.stored_key import digest_of
+
+SECRET = "qk_abcdefghijklmnopqrstuvwxyz234567"
+
+
+def read(folder: Path, text: str, name: str = "keys.toml"):  # type: ignore[no-untyped-def]
+    path = folder / name
+    path.write_text(text)
+    return read_key_file(path)
+
+
+def test_a_key_with_all_its_fields(tmp_path: Path) -> None:
+    [key] = read(
+        tmp_path,
+        f"""
+        [[keys]]
+        alias = "research"
+        key = "{SECRET}"
+        expires = 2027-01-01T00:00:00Z
+        scopes = ["read"]
+        models = ["small"]
+        service_class = "batch"
+        weight = 2
+        priority = true
+        requests_per_minute = 600
+        tokens_per_day = 1_000_000
+        """,
+    )
+    assert key.digest == digest_of(SECRET)
+    assert (key.shown, key.source) == (SECRET[:9], "file")
+    assert key.expires == datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp()
+    assert key.grant.scopes == (KeyScope.READ,)
+    assert key.grant.service_class is ServiceClass.BATCH
+    assert (key.grant.weight, key.grant.priority, key.grant.models) == (2.0, True, ("small",))
+    assert key.grant.limits == KeyLimits(600, None, None, 1_000_000)
+
+
+def test_json_and_digests(tmp_path: Path) -> None:
+    entry = {"alias": "a", "sha256": digest_of(SECRET), "expires": "2027-01-01T00:00:00Z"}
+    [key] = read(tmp_path, json.dumps({"keys": [entry]}), "keys.json")
+    assert (key.digest, key.shown) == (digest_of(SECRET), "")
+    assert key.expires is not None
+    assert read(tmp_path, "") == ()
+
+
+def test_nothing_is_shown_of_a_key_that_people_chose(tmp_path: Path) -> None:
+    [key] = read(tmp_path, '[[keys]]\nalias = "a"\nkey = "hunter2-hunter2"')
+    assert key.shown == ""
+    assert "hunter2" not in repr(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[keys]]\nalias = "a"', "key 1: give either"),
+        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nsha256 = "{"0" * 64}"', "give either"),
+        (f'[[keys]]\nalias = "other"\nkey = "{SECRET}"', "reserved"),
+        ('[[keys]]\nalias = "a"\nkey = "short"', "fewer than 8"),
+        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\n' * 2, "key 2: it is in the file before"),
+        (f'[keys]\n{SECRET} = "a"', "Expected"),
+        (f'{SECRET} = "a"', "unknown field `…`"),
+        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nscopes = ["{SECRET}"]', "Invalid enum"),
+        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nrequests_per_minute = 0', ">= 1"),
+        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}', "end of document"),
+    ],
+)
+def test_what_is_wrong_is_said_without_the_key(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        read(tmp_path, text)
+    assert SECRET not in str(error.value)

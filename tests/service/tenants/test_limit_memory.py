@@ -1,0 +1,83 @@
+"""The memory finds tenants and workers again, and is bounded."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from service.tenants import limit_memory
+from service.tenants.limit_memory import (
+    REQUESTS,
+    SECOND,
+    TOKENS,
+    WINDOW,
+    LimitMemory,
+    LimitMemoryFullError,
+)
+
+
+def test_what_was_counted_in_a_second_leaves_the_window_after_a_minute() -> None:
+    memory = LimitMemory(None)
+    with memory.lock():
+        tenant = memory.tenant("team")
+        tenant.advance(1000)
+        for second in (1000, 1001, 1040):
+            tenant.advance(second)
+            tenant.count_requests(second, 2)
+            tenant.count_tokens(second, 10)
+        tenant.advance(1000 + WINDOW - 1)
+        assert (tenant[REQUESTS], tenant[TOKENS]) == (6, 30)
+        tenant.advance(1000 + WINDOW)
+        assert (tenant[REQUESTS], tenant[TOKENS]) == (4, 20)
+        assert not tenant.has(1000)
+        assert tenant.has(1001)
+        assert tenant.second_when_free(REQUESTS, 2) == 1001
+        assert tenant.second_when_free(REQUESTS, 3) == 1040
+        tenant.advance(900)  # another worker was later
+        assert tenant[SECOND] == 1000 + WINDOW
+        tenant.advance(5000)
+        assert (tenant[REQUESTS], tenant[TOKENS]) == (0, 0)
+
+
+def test_totals_are_added_up_after_a_worker_was_killed_between_two_stores() -> None:
+    memory = LimitMemory(None)
+    with memory.lock():
+        tenant = memory.tenant("team")
+        tenant.advance(1000)
+        tenant.count_requests(1000, 3)
+    memory._cells[limit_memory._DIRTY] = 1
+    tenant[REQUESTS] = 99
+    with memory.lock():
+        assert memory.tenant("team")[REQUESTS] == 3
+
+
+def test_workers_of_one_memory_see_the_same_tenants() -> None:
+    descriptor = os.memfd_create("memory-under-test")
+    one, other = LimitMemory(descriptor), LimitMemory(os.dup(descriptor))
+    for alias in ("a", "b" * 32, "c"):
+        with one.lock():
+            one.tenant(alias).count_requests(0, len(alias))
+    with other.lock():
+        assert [other.tenant(alias)[REQUESTS] for alias in ("c", "b" * 32, "a")] == [1, 32, 1]
+
+
+def test_a_tenant_of_whom_nothing_counts_gives_its_place_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 2)
+    memory = LimitMemory(None)
+    now, today = int(time.monotonic()), int(time.time()) // 86_400
+    with memory.lock():
+        for alias in ("idle", "busy"):
+            tenant = memory.tenant(alias)
+            tenant.advance(now if alias == "busy" else max(1, now - WINDOW))
+            tenant[limit_memory.DAY] = today if alias == "busy" else today - 1
+            tenant.count_requests(tenant[SECOND], 1)
+        third = memory.tenant("third")
+        assert third[REQUESTS] == 0
+        assert memory.tenant("busy")[REQUESTS] == 1
+        third.advance(now)
+        with pytest.raises(LimitMemoryFullError):
+            memory.tenant("fourth")
