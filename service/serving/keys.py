@@ -51,7 +51,8 @@ class KeyRing:
 
     def replace(self, stored: Sequence[StoredKey], *, missing: str = "") -> None:
         """Know these keys, the oldest first, besides those of the start, and no others. It may be
-        called in a thread, by one at a time. ``missing``: what else holds keys but could not be read yet."""
+        called in a thread, by one at a time. ``missing``: what else holds keys but could not be
+        read yet."""
         self._learn(stored)
         self._missing = missing  # last: until then no key is called wrong
 
