@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
@@ -15,11 +18,15 @@ from observability.admin_api import AdminScope
 from service.grpc.status import STATUS_CODES
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.routes.route import Anyone, RouteRow
+from service.store.key_database import KeyDatabase
+from service.store.place import store_place
 from service.tenants.caller import ALL_SCOPES, Caller, KeyScope
+from service.tenants.stored_key import KeyGrant, digest_of, new_key
 from tests.law.routes import ROUTES
 from tests.service.grpc.clients import GrpcService, chat
 
 OWNER, OTHER, READER, NARROW = "sk-owner", "sk-other", "sk-reader", "sk-narrow"
+EXPIRED, REVOKED = "sk-expired", "sk-revoked"
 OPERATE, LOOK = "operate-key-1", "reader-key-1"
 
 
@@ -39,29 +46,60 @@ class Sender:
 SENDERS = {
     "nobody": Sender(None),
     "wrong": Sender("sk-wrong"),
+    "expired": Sender(EXPIRED),
+    "revoked": Sender(REVOKED),
     "reader": Sender(READER, frozenset({KeyScope.READ})),
     "owner": Sender(OWNER, ALL_SCOPES),
     "other": Sender(OTHER, ALL_SCOPES),
     "operator": Sender(OPERATE, admin=AdminScope.OPERATE),
     "admin-reader": Sender(LOOK, admin=AdminScope.READ),
 }
-"""Whoever else may come (with a key that has expired, or was revoked) is one line more."""
+
+_KEYS_FILE = f"""
+[[keys]]
+alias = "reader"
+key = "{READER}"
+scopes = ["read"]
+
+[[keys]]
+alias = "narrow"
+key = "{NARROW}"
+models = ["tiny-b"]
+
+[[keys]]
+alias = "owner"
+key = "{EXPIRED}"
+expires = 2026-01-01T00:00:00Z
+"""
 
 
 class MatrixService(GrpcService):
-    """A server with keys on every port. ``sk-reader`` and ``sk-narrow`` are limited."""
+    """A server with keys on every port: of the command line, of a file and of the store."""
 
-    worker_module = "tests.service.scoped_worker"
     names = "tiny,tiny-b"
 
     def __init__(self, model: Path, folder: Path) -> None:
-        keys = f"owner={OWNER},another={OTHER},reader={READER},narrow={NARROW}"
+        keys = f"owner={OWNER},another={OTHER}"
         admin_keys = f"operate:ann={OPERATE},read:bob={LOOK}"
         store = f"sqlite:///{folder / 'store.sqlite3'}"
+        keys_file = folder / "keys.toml"
+        keys_file.write_text(_KEYS_FILE)
+        asyncio.run(_store_revoked(store))
         super().__init__(
             *(model, folder, "--api-key", keys, "--admin-key", admin_keys),
-            *("--store-url", store),
+            *("--store-url", store, "--keys-file", str(keys_file), "--stored-keys"),
         )
+
+
+async def _store_revoked(store_url: str) -> None:
+    database = KeyDatabase(store_place(store_url))
+    try:
+        await database.bring_up_to_date()
+        key, _ = new_key(KeyGrant(alias="owner"))
+        await database.add(msgspec.structs.replace(key, digest=digest_of(REVOKED)))
+        await database.revoke([key.id], time.time())
+    finally:
+        await database.close()
 
 
 @dataclass(frozen=True)
@@ -100,9 +138,9 @@ SAMPLES = {
     "PATCH /admin/v1/settings": Sample({}, 428),
     "POST /admin/v1/loglevel": Sample({"level": "info", "seconds": 1}),
     "POST /admin/v1/tracing": Sample({"ratio": 1, "seconds": 1}, 503),
-    "POST /admin/v1/keys": Sample({"alias": "team"}, 503),  # the store has no keys here
-    "POST /admin/v1/keys/{name}/rotate": Sample({}, 503),
-    "POST /admin/v1/keys/{name}/revoke": Sample({}, 503),
+    "POST /admin/v1/keys": Sample({"alias": "team"}, 201),
+    "POST /admin/v1/keys/{name}/rotate": Sample({}, 404),  # no key has the sample's name
+    "POST /admin/v1/keys/{name}/revoke": Sample({}, 404),
     "POST /admin/v1/load": Sample({"rate": 1, "seconds": 0.01}, 202),
     "POST /admin/v1/loadtrace": Sample({"seconds": 1}),
 }
