@@ -7,10 +7,10 @@ import torch
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Piece, Scores, Shape, attention, make_batch
 from engine.attention.layout import Ragged
 from engine.gpu.attention import TRITON
 from tests.engine.gpu.kernels.attending import assert_close
-from tests.engine.gpu.kernels.paged import Piece, Scores, Shape, attention, make_batch
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bench.gpu.paged import Batch, Scores, Shape
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
-from tests.engine.gpu.kernels.paged import Batch, Scores, Shape
 
 
 def decode(batch: Batch, scores: Scores, *, splits: int, keys: int = 16) -> Tensor:

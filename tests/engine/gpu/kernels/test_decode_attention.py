@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Piece, Scores, Shape, attention, make_batch
 from tests.engine.gpu.kernels.attending import KINDS, SHAPES, assert_close, decode, on
-from tests.engine.gpu.kernels.paged import Piece, Scores, Shape, attention, make_batch
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

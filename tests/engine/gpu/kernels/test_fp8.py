@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Piece, Scores, Shape, attention, make_batch
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import CacheShape
 from engine.attention.plans import PlanBuilder
@@ -20,7 +21,6 @@ from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.messages import SamplingParams
 from tests.engine.attention.scaled_cache import scaled_cache
 from tests.engine.driving import Engine
-from tests.engine.gpu.kernels.paged import Piece, Scores, Shape, attention, make_batch
 from tests.engine.tiny_models import VARIANTS, save_model
 
 

@@ -15,9 +15,9 @@ from tests.examples import examples
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Batch, Piece, Scores, Shape, attention, make_batch
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from tests.engine.gpu.kernels.attending import KINDS, SHAPES, assert_close, decode, on, ragged
-from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
