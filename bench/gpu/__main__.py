@@ -122,7 +122,8 @@ def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> N
     if not options.quick:
         parts.measure(report, machine)
         kernels.other_rows(report, machine)
-        for loaded in engine.VARIANTS:
+        cudnn = () if machine.dry else (engine.WITH_CUDNN,)
+        for loaded in (*cudnn, *engine.VARIANTS):
             engine.measure(report, machine, loaded)
     report.add("resources of kernels", device.resources, always=True)
     for name, check in checks[3:]:

@@ -58,6 +58,8 @@ def resources() -> Row:
     and the most shared memory in bytes, over all variants."""
     found: dict[str, list[int]] = {}
     for kernel in compiled():
+        if getattr(kernel, "n_regs", None) is None:  # compiled, but not launched
+            continue
         own = (kernel.n_regs, kernel.n_spills, kernel.metadata.shared, 1)
         most = found.setdefault(kernel.metadata.name, [0, 0, 0, 0])
         for place, value in enumerate(own):

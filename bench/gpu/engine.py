@@ -256,6 +256,14 @@ LARGE: Final[Rows] = (
     ("prefill llama-8b 1024 tokens", partial(prefill, tokens=1024), 3),
     ("burst llama-8b 256 1k/1k", partial(burst, streams=256, asked=1024, answered=1024), 60),
 )
+CUDNN: Final[Rows] = (
+    ("cudnn llama-8b prefill 8192 tokens", partial(prefill, tokens=8192), 5),
+    (
+        "cudnn llama-8b 256 ctx 1024 and 512 new",
+        partial(mixed, batch=256, context=1024, chunk=Chunk(512)),
+        12,
+    ),
+)
 DETERMINISTIC: Final[Rows] = (
     ("deterministic llama-8b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 5),
 )
@@ -279,6 +287,8 @@ class Loaded:
 
 
 MAIN: Final = (Loaded("qwen3-0.6b", SMALL, 20), Loaded("llama-8b", LARGE, 40))
+# A dry run has no cuDNN.
+WITH_CUDNN: Final = Loaded("llama-8b", CUDNN, 40, " cudnn", (("attention", "cudnn"),))
 VARIANTS: Final = (
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
     Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from engine.attention.layout import Ragged
+from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
@@ -50,26 +51,65 @@ class RaggedAttention(Protocol):
     ) -> Tensor: ...
 
 
+class AttentionPlan(NamedTuple):
+    """How the rows of a step are divided, the same in every layer with the same window.
+    ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
+    whose keys are those of their own rows."""
+
+    tables: Ragged
+    fresh: tuple[tuple[int, int], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionKernels:
-    """``decode`` handles sequences with one row in the batch, ``ragged`` those with more. Each
-    writes only its own rows of ``out``."""
+    """``decode`` handles sequences with one row in the batch, ``ragged`` those with more, ``fresh``
+    those of them that begin here and that it fits. Each writes only its own rows of ``out``."""
 
     decode: DecodeAttention
     ragged: RaggedAttention
+    fresh: FreshAttention | None = None
+
+    def plan(self, tables: Ragged, *, window: int | None) -> AttentionPlan:
+        """Called once for a step, before its layers. Reads nothing from the device."""
+        if self.fresh is None:
+            return AttentionPlan(tables)
+        left = len(tables.sizes)
+        while left > len(tables.sizes) - tables.num_fresh and self.fresh.fits(
+            tables.sizes[left - 1], window
+        ):
+            left -= 1
+        if left == len(tables.sizes):
+            return AttentionPlan(tables)
+        sizes = tables.sizes[:left]
+        end = tables.decode_lengths.shape[0] + sum(sizes)
+        ranges = []
+        for size in tables.sizes[left:]:
+            ranges.append((end, end + size))
+            end += size
+        rest = replace(
+            tables,
+            chunk_lengths=tables.chunk_lengths[:left],
+            chunk_blocks=tables.chunk_blocks[:left],
+            cu_seqlens=tables.cu_seqlens[: left + 1],
+            longest=max(sizes, default=0),
+            sizes=sizes,
+        )
+        return AttentionPlan(rest, tuple(ranges))
 
     def attend(
         self,
-        query: Tensor,
+        qkv: Tensor,
         blocks: Tensor,
-        tables: Ragged,
+        plan: AttentionPlan,
         *,
+        num_heads: int,
         scale: float,
         window: int | None,
         scales: Tensor | None,
     ) -> Tensor:
-        """Attend for a whole batch: ``query`` [rows, heads, head_dim]. Returns
-        [rows, heads * head_dim]."""
+        """Attend for a whole batch: ``qkv`` [rows, heads + 2 * kv_heads, head_dim], of which keys
+        and values are read for ``plan.fresh`` only. Returns [rows, heads * head_dim]."""
+        query, tables = qkv[:, :num_heads], plan.tables
         out = query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
         decodes = tables.decode_lengths.shape[0]
         if decodes:
@@ -96,6 +136,10 @@ class AttentionKernels:
                 scales=scales,
                 out=out,
             )
+        for first, end in plan.fresh:
+            assert self.fresh is not None
+            key, value = qkv[first:end, num_heads:].chunk(2, dim=1)
+            self.fresh(query[first:end], key, value, scale=scale, out=out[first:end])
         return out
 
 
@@ -141,5 +185,6 @@ def _by_itself(
 
 
 TRITON = AttentionKernels(decode_attention, ragged_attention)
+CUDNN = AttentionKernels(decode_attention, ragged_attention, FreshAttention())
 # One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
 DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself)

@@ -179,6 +179,11 @@ def other_calls() -> Iterator[Callable[[], object]]:
             norm_weight=qkv[0, :2],
             scales=torch.zeros(2, 8) if kind is torch.float8_e4m3fn else None,
         )
+    qkv = torch.zeros(16, 48, 128, dtype=torch.bfloat16)
+    blocks = torch.zeros(4, 2, 8, 16, 128, dtype=torch.bfloat16)
+    yield lambda: norm_rope_store(
+        *(qkv, blocks, ints, ints), num_heads=32, rotations=torch.zeros(64, 64, 2), keeps_keys=True
+    )
     params = sampling_tensors([SamplingParams(max_tokens=1)] * 16, 151936, torch.device("cpu"))
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.zeros(16, 151936, dtype=dtype)
