@@ -31,7 +31,7 @@ def clocks() -> Row:
 
 
 def parsed(answer: str) -> Row:
-    """Return the first device's numbers; None for what it does not tell."""
+    """Return the first device's numbers; None for those that it does not know."""
     values = answer.strip().splitlines()[0].split(",")
     row: Row = {}
     for name, value in zip(_UNITS, values, strict=True):

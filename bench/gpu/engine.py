@@ -78,7 +78,7 @@ def steps(bench: Bench, batch: int, context: int, params: SamplingParams = PLAIN
 
 
 def mixed(bench: Bench, batch: int, context: int, chunk: Chunk) -> Row:
-    """Measure steps with a part of a prompt in each, beside the same ones without."""
+    """Measure steps with a part of a prompt in each, and the same ones without."""
     size = bench.machine.size
     part = Chunk(size(chunk.tokens, 12), size(chunk.behind, min(chunk.behind, 30)))
     taken, waits = bench.timed(bench.company(batch, context, chunk=part))

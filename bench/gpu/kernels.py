@@ -1,5 +1,5 @@
 """Attention kernels compared with their lower bounds: the bytes to move and the operations to
-compute; and others' kernels beside them."""
+compute; and with others' kernels."""
 
 from __future__ import annotations
 

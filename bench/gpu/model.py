@@ -59,7 +59,7 @@ _TINY: Final = {
     "max_position_embeddings": 512,
 }
 MAX_SEQS: Final = 256
-# A context of 128k tokens, and what is generated behind it.
+# A context of 128k tokens, and what is generated after it.
 _LONGEST: Final = 131_072 + 1024
 
 

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 @dataclass
 class Report:
     """``only``: parts of the names of requested rows; empty: all. ``until``: rows that would not
-    end before this time (of ``time.monotonic``) are left out. The page for people is written beside
+    end before this time (of ``time.monotonic``) are left out. The page for people is written next to
     ``path``."""
 
     path: Path

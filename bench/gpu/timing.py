@@ -110,7 +110,7 @@ class Waits:
 
 @contextmanager
 def counted_waits(device: torch.device) -> Iterator[Waits]:
-    """Count what makes the host wait for a GPU, as torch tells it; reads of events do not count.
+    """Count what makes the host wait for a GPU, as torch reports it; reads of events do not count.
     On a CPU nothing does."""
     waits = Waits()
     if device.type != "cuda":

@@ -54,7 +54,7 @@ class RaggedAttention(Protocol):
 class AttentionPlan(NamedTuple):
     """How the rows of a step are divided, the same in every layer with the same window.
     ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
-    whose keys are those of their own rows."""
+    whose keys are all in the batch."""
 
     tables: Ragged
     fresh: tuple[tuple[int, int], ...] = ()

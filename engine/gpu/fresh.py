@@ -1,7 +1,7 @@
 """Attention of prompts, or their first parts, whose whole context is in the batch: by torch, which
 calls cuDNN's kernels. Nothing is read from the cache.
 
-A context that begins in the batch is square: row i sees rows 0 to i. So rows of zeros behind it
+A context that begins in the batch is square: row i sees rows 0 to i. So rows of zeros after it
 change nothing, and lengths are rounded up to few sizes, for each of which cuDNN makes a plan once.
 """
 

@@ -70,7 +70,7 @@ class KernelLayer:
 
 
 # By window.
-Plans = dict[int | None, AttentionPlan]
+_Plans = dict[int | None, AttentionPlan]
 
 
 class KernelLlama:
@@ -143,7 +143,7 @@ class KernelLlama:
         residual: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        plans: Plans,
+        plans: _Plans,
         rows: Tensor | None,
     ) -> Tensor:
         config, eps = self._config, self._config.norm_eps
@@ -160,7 +160,7 @@ class KernelLlama:
         return rms_norm(residual, self._norm, eps)
 
     def _attend(
-        self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, plans: Plans
+        self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, plans: _Plans
     ) -> Tensor:
         """Store a layer's keys and values and attend. Returns [rows, heads * head_dim]."""
         config, layer = self._config, self._layers[number]

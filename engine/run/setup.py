@@ -115,8 +115,8 @@ def has_kernels(setup: RunnerSetup) -> bool:
 
 
 def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
-    """True if cuDNN attends for the beginnings of prompts. Raises ModelError when what
-    ``--attention`` asks for cannot be had."""
+    """True if cuDNN attends for the beginnings of prompts. Raises ModelError when
+    ``--attention`` requires what cannot run here."""
     config, asked, model = setup.config, setup.config.attention, setup.model
     if asked == "auto":
         return False

@@ -19,7 +19,7 @@ from bench.gpu.page import GOALS
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
-# What only a GPU tells.
+# What only a GPU shows.
 NOT_DRY = ("idle between steps",)
 
 
