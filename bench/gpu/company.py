@@ -26,7 +26,7 @@ def spread(batch: int, context: int, block_size: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a prompt in every step, always the same: ``tokens`` of it after ``behind`` others."""
+    """A part of a prompt in every step, always the same: ``tokens``, after ``behind`` others."""
 
     tokens: int
     behind: int = 0

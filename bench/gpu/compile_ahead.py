@@ -27,8 +27,8 @@ from bench.gpu.timing import Ceilings, Machine
 # Each process has its own context on the device, which takes some hundreds of MiB.
 _MOST_PROCESSES: Final = 16
 _PATIENCE_SECONDS: Final = 200.0
-# Batch sizes that differ in how many parts a context is divided into.
-_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 256)
+# Batch sizes for which decode attention is compiled separately.
+_BATCHES: Final = (1, 2, 16, 32, 64, 128, 256)
 
 
 def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:

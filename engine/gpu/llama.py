@@ -95,7 +95,7 @@ class KernelLlama:
         self._config = config
         self._attention = DETERMINISTIC if deterministic else attention
         self._deterministic = deterministic
-        merge_counters(device, 0)  # before a graph is recorded
+        merge_counters(device, 0)
         self._embedding = source.tensor(EMBEDDING)
         self._layers = [
             _layer(config, source, number, deterministic=deterministic)
@@ -121,7 +121,12 @@ class KernelLlama:
         rows: Tensor | None = None,
     ) -> Tensor:
         tables = expect(Ragged, layout)
-        plans = {window: self._attention.plan(tables, window=window) for window in self._windows}
+        plans = {
+            window: self._attention.plan(
+                tables, window=window, head_dim=self._config.head_dim, dtype=self.dtype
+            )
+            for window in self._windows
+        }
         config, eps = self._config, self._config.norm_eps
         residual = self._embedding.index_select(0, token_ids)
         if residual.shape[0] <= FEW_ROWS and not self._deterministic:

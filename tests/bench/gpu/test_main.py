@@ -56,6 +56,31 @@ def test_chosen_rows_run_and_the_page_shows_them(tmp_path: Path) -> None:
     assert (tmp_path / "triton-cache.tar.xz").is_file()
 
 
+# Python puts None into ``sys.modules`` for what cannot be imported.
+IMPORTS = """
+import sys
+sys.modules.update(dict.fromkeys(
+    "structlog litestar granian sqlalchemy opentelemetry prometheus_client httpx jinja2 llguidance "
+    "tokenizers transformers hypothesis pytest".split()
+))
+import bench.gpu.__main__, bench.gpu.compile_ahead, bench.gpu.engine, bench.gpu.parts
+import bench.gpu.device, bench.gpu.tune
+"""
+
+
+def test_it_needs_neither_the_server_s_packages_nor_the_tests() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_row_runs_to_its_end(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ that begin here, each its own."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.attention import SDPBackend
@@ -19,6 +21,8 @@ from tests.engine.gpu.kernels.attending import assert_close
 WITH_FRESH = AttentionKernels(
     TRITON.decode, TRITON.ragged, FreshAttention(SDPBackend.MATH, fewest=4)
 )
+
+OF_HEADS: dict[str, Any] = {"head_dim": 16, "dtype": torch.float32}
 
 
 def ragged(batch: Batch, pieces: list[Piece]) -> Ragged:
@@ -62,7 +66,7 @@ def test_any_mix_of_lone_rows_and_chunks_equals_float64(
     device: torch.device, pieces: list[Piece], window: int | None, kernels: AttentionKernels
 ) -> None:
     batch = make_batch(pieces, Shape(), device=device)
-    plan = kernels.plan(ragged(batch, pieces), window=window)
+    plan = kernels.plan(ragged(batch, pieces), window=window, **OF_HEADS)
     found = kernels.attend(
         projections(batch, pieces),
         batch.blocks,
@@ -80,11 +84,11 @@ def test_a_plan_takes_the_chunks_that_begin_here_and_are_long_enough(
 ) -> None:
     pieces = [Piece(20), Piece(30, 7), Piece(3, 3), Piece(9, 9), Piece(21, 21)]
     tables = ragged(make_batch(pieces, Shape(), device=device), pieces)
-    plan = WITH_FRESH.plan(tables, window=None)
+    plan = WITH_FRESH.plan(tables, window=None, **OF_HEADS)
     assert plan.fresh == ((11, 20), (20, 41))
     assert (plan.tables.sizes, plan.tables.longest) == ((7, 3), 7)
     assert plan.tables.cu_seqlens.tolist() == [1, 8, 11]
     # The longest would see past the window, and ours does the whole step then.
-    assert WITH_FRESH.plan(tables, window=20).fresh == ()
-    assert WITH_FRESH.plan(tables, window=21).fresh == plan.fresh
-    assert TRITON.plan(tables, window=None).tables is tables
+    assert WITH_FRESH.plan(tables, window=20, **OF_HEADS).fresh == ()
+    assert WITH_FRESH.plan(tables, window=21, **OF_HEADS).fresh == plan.fresh
+    assert TRITON.plan(tables, window=None, **OF_HEADS).tables is tables
