@@ -103,6 +103,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "and support the model; torch: by torch alone; triton: fail without them.",
         ),
     ] = "auto"
+    attention: Annotated[
+        Literal["auto", "triton", "cudnn"],
+        setting(
+            _HARDWARE,
+            "Attention kernels on a GPU. triton: our own; cudnn: cuDNN's where a long prompt, or "
+            "its first part, is computed (16-bit models), our own for all else; auto: triton.",
+        ),
+    ] = "auto"
     deterministic: Annotated[
         bool,
         setting(

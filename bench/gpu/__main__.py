@@ -1,10 +1,11 @@
-"""Checks the GPU path for correctness, then measures it against the machine's limits.
+"""Checks the GPU path for correctness and measures it against the machine's limits.
 
-    python -m bench.gpu                        # everything, in a fixed order
+    python -m bench.gpu                        # everything, in the order of its worth
     python -m bench.gpu --quick                # the first rows of each kind
     python -m bench.gpu --only decode steps    # rows whose names contain one of these
     python -m bench.gpu --tune ragged          # better entries for the table of tile sizes
-    TRITON_INTERPRET=1 python -m bench.gpu --interpret   # correctness alone, without a GPU
+    python -m bench.gpu --dry                  # every row with tiny sizes, without a GPU
+    python -m bench.gpu --interpret            # correctness alone, without a GPU
 
 Needs no HTTP packages. README.md in this folder lists the requirements.
 """
@@ -14,14 +15,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from bench.gpu.report import Report
+    from bench.gpu.report import Report
+    from bench.gpu.timing import Machine
 
-RESULT = Path(__file__).parents[1] / "results" / "gpu.json"
+ROOT = Path(__file__).parents[2]
+RESULT = ROOT / "bench" / "results" / "gpu.json"
+COMPILED = ROOT / "build" / "triton-cache"
+ARCHIVE = "triton-cache.tar.xz"
 
 
 def _options() -> argparse.Namespace:
@@ -31,42 +40,102 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--skip-checks", action="store_true", help="no correctness rows")
     parser.add_argument("--tune", choices=["decode", "ragged"], help="search the table instead")
     parser.add_argument("--head-dims", nargs="+", type=int, default=[128])
+    parser.add_argument("--dry", action="store_true", help="all rows, tiny, without a GPU")
     parser.add_argument("--interpret", action="store_true", help="correctness, without a GPU")
     parser.add_argument("--output", type=Path, default=RESULT, help="where the rows are written")
+    parser.add_argument(
+        "--seconds", type=float, default=560, help="rows that would end later are left out"
+    )
+    parser.add_argument(
+        "--cache", type=Path, help=f"an earlier run's {ARCHIVE}: what triton compiled then"
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     options = _options()
-    if options.interpret:
+    until = time.monotonic() + options.seconds
+    if options.interpret or options.dry:
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
-        from bench.gpu import correctness
+    os.environ.setdefault("TRITON_CACHE_DIR", str(COMPILED))
+    import torch
 
+    from bench.gpu import compile_ahead
+    from bench.gpu.report import Report
+    from bench.gpu.timing import Ceilings, Machine, measure_ceilings
+
+    if options.interpret:
         report = Report(options.output, "interpreter", options.only)
-        correctness.check_all(report, torch.device("cpu"), large=False)
+        _check(report, torch.device("cpu"), large=False)
         return 1 if report.failed else 0
-    if not torch.cuda.is_available():
-        print("bench.gpu: torch finds no CUDA device; --interpret checks the kernels without one")
+    if not (options.dry or torch.cuda.is_available()):
+        print("bench.gpu: torch finds no CUDA device; --dry runs every row without one")
         return 2
-    return _on_device(options)
-
-
-def _on_device(options: argparse.Namespace) -> int:
-    from bench.gpu import correctness, engine, kernels, timing, tune
-
-    report = Report(options.output, torch.cuda.get_device_name(), options.only)
-    if not (options.skip_checks or options.tune):
-        correctness.check_all(report, torch.device("cuda"), large=True)
-    ceilings = timing.measure_ceilings()
-    report.facts["ceilings"] = asdict(ceilings)
-    print(f"copy {ceilings.bandwidth / 1e9:,.0f} GB/s, bf16 {ceilings.flops / 1e12:,.0f} TFLOP/s")
-    if options.tune:
-        tune.tune(report, ceilings, options.tune, options.head_dims)
-        return 1 if report.failed else 0
-    kernels.measure_all(report, ceilings, quick=options.quick)
-    torch.cuda.empty_cache()
-    engine.measure_all(report, ceilings, quick=options.quick)
+    device = torch.device("cpu" if options.dry else "cuda")
+    name = "dry run (times mean nothing)" if options.dry else torch.cuda.get_device_name()
+    report = Report(options.output, name, options.only, until)
+    report.facts["dry"] = options.dry
+    machine = Machine(device, Ceilings(1e12, 1e15), options.dry)
+    if options.cache is not None:
+        compile_ahead.unpack(options.cache, Path(os.environ["TRITON_CACHE_DIR"]))
+    if not options.tune:
+        _compile(report, machine, options)
+    machine = Machine(device, measure_ceilings(device), options.dry)
+    report.facts["ceilings"] = asdict(machine.ceilings)
+    _measure(report, machine, options)
     return 1 if report.failed else 0
+
+
+def _compile(report: Report, machine: Machine, options: argparse.Namespace) -> None:
+    from bench.gpu import compile_ahead
+
+    names = ["norm 1", "gate 1"] if machine.dry else None
+    report.add("compile ahead", partial(compile_ahead.compile_all, machine, names), always=True)
+    _pack(report, machine, options)
+
+
+def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None:
+    from bench.gpu import compile_ahead
+
+    directory = Path(os.environ["TRITON_CACHE_DIR"])
+    archive = options.output.parent / ARCHIVE
+    report.add("pack cache", partial(compile_ahead.pack, directory, archive), always=True, needs=20)
+
+
+def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> None:
+    """What says most comes first, as the time may end."""
+    from bench.gpu import correctness, device, engine, kernels, parts, tune
+
+    if machine.device.type == "cuda":
+        report.add("clocks", device.clocks, always=True)
+        report.facts["clocks"] = report.rows[-1]
+    if options.tune:
+        tune.tune(report, machine, options.tune, options.head_dims)
+        return
+    checks = correctness.checks(machine.device, large=not machine.dry)
+    checks = [] if options.skip_checks else checks[: 4 if options.quick else None]
+    for name, check in checks[:3]:
+        report.add(name, check)
+    kernels.first_rows(report, machine)
+    for loaded in engine.MAIN:
+        engine.measure(report, machine, loaded, quick=options.quick)
+    if not options.quick:
+        parts.measure(report, machine)
+        kernels.other_rows(report, machine)
+        cudnn = () if machine.dry else (engine.WITH_CUDNN,)
+        for loaded in (*cudnn, *engine.VARIANTS):
+            engine.measure(report, machine, loaded)
+    report.add("resources of kernels", device.resources, always=True)
+    for name, check in checks[3:]:
+        report.add(name, check)
+    _pack(report, machine, options)
+
+
+def _check(report: Report, device: torch.device, *, large: bool) -> None:
+    from bench.gpu import correctness
+
+    for name, check in correctness.checks(device, large=large):
+        report.add(name, check)
 
 
 if __name__ == "__main__":

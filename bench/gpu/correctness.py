@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.gpu.report import Report, Row
+from bench.gpu.paged import Batch, Piece, Scores, Shape, attention, make_batch
+from bench.gpu.report import Row
 from engine.architecture.rope import RopeConfig, RotaryEmbedding
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
@@ -29,7 +30,6 @@ from engine.sampling.params import build_batch
 from engine.sampling.random import uniforms
 from engine.sampling.sampler import draw
 from engine.step.sequence import Sequence
-from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
 
 # The largest allowed ‖found - expected‖ / ‖expected‖ for arithmetic in the type.
 LIMITS = {torch.float32: 2e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -44,8 +44,12 @@ def error(found: Tensor, expected: Tensor, dtype: torch.dtype) -> Row:
     return {"relative_error": value}
 
 
-def check_all(report: Report, device: torch.device, *, large: bool) -> None:
-    """``large``: shapes as in production, for which the interpreter is too slow."""
+Check = tuple[str, Callable[[], Row]]
+
+
+def checks(device: torch.device, *, large: bool) -> list[Check]:
+    """Return the checks, the most telling first. ``large``: shapes as in production, for which the
+    interpreter is too slow."""
     shapes = [(Shape(8, 2, 64, 16), torch.float32)]
     if large:
         shapes = [
@@ -60,29 +64,27 @@ def check_all(report: Report, device: torch.device, *, large: bool) -> None:
         ]
     scale = 12 if large else 1
     pieces = [Piece(70 * scale, 9 * scale), Piece(31 * scale), Piece(5, 5), Piece(33 * scale, 2)]
+    attending: list[Check] = []
     for shape, dtype in shapes:
         for scores in (Scores(scale=0.1), Scores(window=37, soft_cap=5.0, scale=0.1)):
             name = f"{shape} {str(dtype).removeprefix('torch.')} window={scores.window}"
-            report.add(
-                f"check ragged {name}", partial(ragged, shape, dtype, scores, pieces, device)
-            )
-            report.add(
-                f"check decode {name}", partial(decode, shape, dtype, scores, pieces, device)
-            )
+            for kind, attend in (("decode", decode), ("ragged", ragged)):
+                check = partial(attend, shape, dtype, scores, pieces, device)
+                attending.append((f"check {kind} {name}", check))
     dtype = torch.bfloat16 if large else torch.float32
     size = 4096 if large else 64
-    fused: dict[str, Callable[[], Row]] = {
-        "add_rms_norm": partial(norm, size, dtype, device),
-        "gated": partial(gate, size, dtype, device),
-        "product of few rows": partial(skinny, size, dtype, device),
-        "deterministic product": partial(deterministic, size, dtype, device),
-        "deterministic attention": partial(uniform, *shapes[0], device),
-        "norm_rope_store": partial(rope, dtype, device),
-        "logprobs": partial(logprobs, 151_936 if large else 3000, device),
-        "sampling": partial(sampled, 64 if large else 6, 151_936 if large else 3000, device),
-    }
-    for name, check in fused.items():
-        report.add(f"check {name}", check)
+    vocabulary = 151_936 if large else 3000
+    fused: list[Check] = [
+        ("check sampling", partial(sampled, 64 if large else 6, vocabulary, device)),
+        ("check norm_rope_store", partial(rope, dtype, device)),
+        ("check product of few rows", partial(skinny, size, dtype, device)),
+        ("check add_rms_norm", partial(norm, size, dtype, device)),
+        ("check gated", partial(gate, size, dtype, device)),
+        ("check deterministic product", partial(deterministic, size, dtype, device)),
+        ("check deterministic attention", partial(uniform, *shapes[0], device)),
+        ("check logprobs", partial(logprobs, vocabulary, device)),
+    ]
+    return [*attending[:2], *fused, *attending[2:]]
 
 
 def ragged(
@@ -105,13 +107,13 @@ def decode(
     batch: Batch = make_batch(single, shape, dtype=dtype, device=device)
     expected = attention(batch, single, scores)
     rows: Row = {}
-    for splits in (1, 2, 16):
+    for programs in (1, 7, 300):
         found = decode_attention(
             *(batch.query, batch.blocks, batch.tables, batch.lengths),
             scale=scores.scale,
             window=scores.window,
             soft_cap=scores.soft_cap,
-            splits=splits,
+            programs=programs,
         )
         rows = error(found, expected, dtype)
     return rows

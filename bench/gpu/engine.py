@@ -3,317 +3,319 @@
 from __future__ import annotations
 
 import gc
-import json
-import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from itertools import pairwise
 from typing import Any, Final
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from bench.gpu.company import PLAIN, Chunk, Company, spread
+from bench.gpu.model import Subject, load, shape_of
 from bench.gpu.report import Report, Row
-from bench.gpu.timing import Ceilings
-from engine.config import EngineConfig
-from engine.loop.core import EngineCore
-from engine.messages import Generate, SamplingParams, Submit
-from engine.run.assembly import load_model_runner
-from engine.run.model_runner import ModelRunner
+from bench.gpu.serving import burst, nano
+from bench.gpu.timing import Machine, counted_waits
+from engine.messages import SamplingParams
 from engine.step.sequence import Sequence
-from engine.step.step import PENDING, SampledToken, ScheduledSequence, StepPlan, StepResult
+from engine.step.step import ScheduledSequence, StepPlan
 
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 128_256,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 16384,
-    "rope_theta": 500_000.0,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
+TOP_P: Final = SamplingParams(
+    max_tokens=100_000, temperature=0.6, top_p=0.9, seed=1, ignore_eos=True
+)
+# One request among plain ones, by what it requires.
+SPECIAL: Final[dict[str, SamplingParams]] = {
+    "logprobs": SamplingParams(max_tokens=100_000, seed=2, logprobs=5, ignore_eos=True),
+    "penalties": SamplingParams(max_tokens=100_000, presence_penalty=1.5, ignore_eos=True),
+    "grammar": PLAIN,
 }
-QWEN3_06B = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "vocab_size": 151_936,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 16384,
-    "rope_theta": 1_000_000.0,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
-BLOCK_SIZE: Final = 16
-WARM, TIMED = 8, 64
+# The kernel that begins each steady step.
+_FIRST_KERNEL: Final = "_advance"
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model of random weights, and the bytes that a decode step must read of it."""
+class Bench:
+    subject: Subject
+    machine: Machine
 
-    runner: ModelRunner
-    weight_bytes: int
-    kv_bytes_per_token: int
+    def company(self, batch: int, context: int, **options: Any) -> Company:
+        size = self.machine.size
+        contexts = spread(size(batch, min(batch, 3)), size(context, 20), self.subject.block_size)
+        return Company(self.subject, contexts, **options)
 
+    def timed(self, company: Company) -> tuple[float, float]:
+        """Return the median seconds of a step that is launched ahead, and how often the host waits
+        for the device in one."""
+        size = self.machine.size
+        company.ahead(size(8, 1))
+        steps = size(64, 2)
+        taken = statistics.median(company.ahead(steps))
+        with counted_waits(self.machine.device) as waits:
+            company.ahead(size(16, 1))
+        company.leave()
+        return taken, waits.count / (size(16, 1) + 1)
 
-def load(shape: dict[str, Any], *, max_num_seqs: int, **settings: Any) -> Subject:
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "config.json").write_text(json.dumps(shape))
-        defaults: dict[str, Any] = {
-            "device": "cuda",
-            "max_model_len": 4096,
-            "max_num_batched_tokens": 8192,
+    def against(self, taken: float, floor: float, batch: int, **facts: Any) -> Row:
+        return {
+            "ms": taken * 1e3,
+            "floor_ms": floor * 1e3,
+            "of_floor": floor / taken,
+            "tokens_s": batch / taken,
+            **facts,
         }
-        config = EngineConfig(
-            model=directory,
-            load_format="dummy",
-            gpu_path="triton",
-            block_size=BLOCK_SIZE,
-            max_num_seqs=max_num_seqs,
-            **(defaults | settings),
-        )
-        runner = load_model_runner(config, lambda phase, done, total: None)
-    # Not zeros, which are faster to read than real contents.
-    with torch.inference_mode():
-        for layer in range(shape["num_hidden_layers"]):
-            runner._cache.layer(layer).normal_()
-    embedding = shape["vocab_size"] * shape["hidden_size"]
-    read = runner.info.num_parameters - (0 if shape["tie_word_embeddings"] else embedding)
-    head_dim = shape.get("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
-    per_token = 2 * 2 * shape["num_hidden_layers"] * shape["num_key_value_heads"] * head_dim
-    return Subject(runner, 2 * read, per_token)
 
 
-class Company:
-    """Sequences that decode together; their prompts are never computed."""
-
-    def __init__(
-        self, runner: ModelRunner, batch: int, context: int, params: SamplingParams
-    ) -> None:
-        self._runner = runner
-        needed = -(-(context + 4 * (WARM + TIMED)) // BLOCK_SIZE)
-        if batch * needed > runner.info.num_kv_blocks:
-            raise ValueError(f"{batch} contexts of {context} tokens do not fit into the KV cache")
-        order = random.Random(0).sample(range(batch * needed), batch * needed)
-        self._sequences = [
-            Sequence(
-                uid=1000 + number,
-                request_id="bench",
-                token_ids=[7] * (context + 1),
-                num_prompt_tokens=1,
-                params=params,
-                block_table=order[number * needed : (number + 1) * needed],
-            )
-            for number in range(batch)
-        ]
-        self._start = context  # of the next step
-        self._known = context + 1  # tokens
-
-    def plan(self) -> StepPlan:
-        start, self._start = self._start, self._start + 1
-        for sequence in self._sequences:
-            if sequence.num_tokens == start:
-                sequence.token_ids.append(PENDING)
-        return StepPlan(
-            tuple(ScheduledSequence(s, start, 1, completes=True) for s in self._sequences)
-        )
-
-    def take(self, result: StepResult) -> None:
-        for sequence, sampled in zip(self._sequences, result.sampled, strict=True):
-            assert isinstance(sampled, SampledToken)
-            sequence.token_ids[self._known : self._known + 1] = [sampled.token_id]
-        self._known += 1
-
-    def waiting(self, steps: int) -> list[float]:
-        """Measure the seconds of steps whose tokens the host waits for."""
-        times = []
-        for _ in range(steps):
-            begin = time.perf_counter()
-            self.take(self._runner.execute(self.plan()))
-            times.append(time.perf_counter() - begin)
-        return times
-
-    def ahead(self, steps: int) -> list[float]:
-        """Measure the seconds of steps that are launched before the previous step's tokens are
-        fetched, as the engine core does."""
-        launch = self._runner.launch
-        assert launch is not None
-        times = []
-        step = launch(self.plan())
-        step.sample(frozenset())
-        for _ in range(steps):
-            begin = time.perf_counter()
-            following = launch(self.plan())
-            self.take(step.result())
-            following.sample(frozenset())
-            step = following
-            times.append(time.perf_counter() - begin)
-        self.take(step.result())
-        return times
+def steps(bench: Bench, batch: int, context: int, params: SamplingParams = PLAIN) -> Row:
+    company = bench.company(batch, context, params=[params] * batch)
+    waiting = statistics.median(company.waiting(bench.machine.size(16, 1)))
+    taken, waits = bench.timed(company)
+    floor = bench.subject.decode_floor([context] * batch, bench.machine.ceilings)
+    return bench.against(taken, floor, batch, ms_waiting=waiting * 1e3, host_waits=waits)
 
 
-def steps(subject: Subject, batch: int, context: int, ceilings: Ceilings) -> Row:
-    params = SamplingParams(max_tokens=10_000, temperature=0.6, seed=1, ignore_eos=True)
-    company = Company(subject.runner, batch, context, params)
-    company.waiting(WARM)
-    waiting = statistics.median(company.waiting(TIMED))
-    ahead = statistics.median(company.ahead(TIMED))
-    kv = batch * (context + WARM + TIMED) * subject.kv_bytes_per_token
-    floor = ceilings.floor(moved=subject.weight_bytes + kv)
-    return {
-        "ms_waiting": waiting * 1e3,
-        "ms_ahead": ahead * 1e3,
-        "floor_ms": floor * 1e3,
-        "of_floor": floor / ahead,
-        "tokens_s": batch / ahead,
-    }
-
-
-def profiled(subject: Subject, batch: int, context: int) -> Row:
-    """Profile the device in steady steps that are launched ahead."""
-    params = SamplingParams(max_tokens=10_000, temperature=0.6, seed=1, ignore_eos=True)
-    company = Company(subject.runner, batch, context, params)
-    company.ahead(WARM)
-    count = 20
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as trace:
-        company.ahead(count)
-        torch.cuda.synchronize()
-    device = torch._C._autograd.DeviceType.CUDA
-    events = sorted(
-        (event for event in trace.events() if event.device_type == device),
-        key=lambda event: event.time_range.start,
+def mixed(bench: Bench, batch: int, context: int, chunk: Chunk) -> Row:
+    """Measure steps with a part of a prompt in each, and the same ones without."""
+    size = bench.machine.size
+    part = Chunk(size(chunk.tokens, 12), size(chunk.behind, min(chunk.behind, 30)))
+    taken, waits = bench.timed(bench.company(batch, context, chunk=part))
+    alone, _ = bench.timed(bench.company(batch, context))
+    operations = bench.subject.prefill_operations(chunk.tokens, chunk.behind)
+    floor = bench.subject.decode_floor([context] * batch, bench.machine.ceilings)
+    floor = max(floor, bench.machine.ceilings.floor(computed=operations))
+    return bench.against(
+        taken, floor, batch, ms_without=alone * 1e3, ratio=taken / alone, host_waits=waits
     )
-    kernels = [event for event in events if not event.name.lower().startswith("mem")]
-    sent = [event for event in events if "HtoD" in event.name]
-    begin, busy, reach = kernels[0].time_range.start, 0.0, 0.0
-    reach = begin
-    for event in events:
-        start, end = max(event.time_range.start, reach), event.time_range.end
-        busy += max(0.0, end - start)
-        reach = max(reach, end)
-    by_name: dict[str, float] = {}
-    for event in kernels:
-        name = event.name.split("<")[0][:40]
-        by_name[name] = by_name.get(name, 0.0) + event.time_range.end - event.time_range.start
-    top = sorted(by_name.items(), key=lambda entry: -entry[1])[:8]
+
+
+def special(bench: Bench, batch: int, context: int, kind: str) -> Row:
+    """Measure one such request among plain ones."""
+    guides = (0,) if kind == "grammar" else ()
+    company = bench.company(batch, context, params=[SPECIAL[kind]], guides=guides)
+    taken, waits = bench.timed(company)
+    alone, _ = bench.timed(bench.company(batch, context))
     return {
-        "busy_share": busy / (reach - begin),
-        "idle_us_a_step": (reach - begin - busy) / (count + 1),
-        "kernels_a_step": len(kernels) / (count + 1),
-        "host_to_device_copies_a_step": len(sent) / (count + 1),
-        "us_a_step_by_kernel": {name: round(us / (count + 1), 1) for name, us in top},
+        "ms": taken * 1e3,
+        "ms_without": alone * 1e3,
+        "ratio": taken / alone,
+        "host_waits": waits,
     }
 
 
-def prefill(subject: Subject, tokens: int, ceilings: Ceilings) -> Row:
+def uneven(bench: Bench, batch: int, context: int, longest: int) -> Row:
+    """Measure short contexts with a very long one among them. ``ratio_of_bytes``: what reading the
+    long one costs at least."""
+    size, ceilings = bench.machine.size, bench.machine.ceilings
+    contexts = spread(size(batch, 3), size(context, 20), bench.subject.block_size)
+    alone, _ = bench.timed(Company(bench.subject, contexts))
+    taken, _ = bench.timed(Company(bench.subject, [size(longest, 200), *contexts]))
+    floors = [
+        bench.subject.decode_floor([context] * batch + more, ceilings) for more in ([], [longest])
+    ]
+    return bench.against(
+        taken,
+        floors[1],
+        batch + 1,
+        ms_without=alone * 1e3,
+        ratio=taken / alone,
+        ratio_of_bytes=floors[1] / floors[0],
+    )
+
+
+def profiled(bench: Bench, batch: int, context: int) -> Row:
+    """Profile the device in steady steps that are launched ahead."""
+    company = bench.company(batch, context)
+    size = bench.machine.size
+    company.ahead(size(8, 1))
+    on_gpu = bench.machine.device.type == "cuda"
+    # The host's side stays off: recording it would stretch what lies between kernels.
+    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    count = size(20, 1)
+    with profile(activities=[activity]) as trace:
+        company.ahead(count)
+        if on_gpu:
+            torch.cuda.synchronize()
+    company.leave()
+    types = torch._C._autograd.DeviceType
+    wanted = types.CUDA if on_gpu else types.CPU
+    events = [
+        (event.name, event.time_range.start, event.time_range.end)
+        for event in trace.events()
+        if event.device_type == wanted
+    ]
+    return timeline(events, count + 1)
+
+
+Event = tuple[str, float, float]  # name, begin, end in microseconds
+
+
+def timeline(events: Items[Event], steps: int) -> Row:
+    """Return what the device did in ``steps``. ``gap_us``: between the last kernel of a step and
+    the first of the next."""
+    events = sorted(events, key=lambda event: event[1])
+    kernels = [event for event in events if not event[0].lower().startswith("mem")]
+    firsts = [place for place, event in enumerate(kernels) if event[0].startswith(_FIRST_KERNEL)]
+    gaps = [kernels[place][1] - kernels[place - 1][2] for place in firsts if place]
+    periods = [kernels[b][1] - kernels[a][1] for a, b in pairwise(firsts)]
+    begin, busy = kernels[0][1], 0.0
+    reach = begin
+    by_name: dict[str, float] = {}
+    for _, start, end in events:
+        busy += max(0.0, end - max(start, reach))
+        reach = max(reach, end)
+    for name, start, end in kernels:
+        short = name.split("<")[0][:40]
+        by_name[short] = by_name.get(short, 0.0) + end - start
+    top = sorted(by_name.items(), key=lambda entry: -entry[1])[:8]
+    gap = statistics.median(gaps) if gaps else None
+    return {
+        "gap_us": gap,
+        "gap_share": gap / statistics.median(periods) if gap is not None and periods else None,
+        "busy_share": busy / (reach - begin),
+        "kernels_a_step": len(kernels) / steps,
+        "copies_to_device_a_step": sum("HtoD" in event[0] for event in events) / steps,
+        "us_a_step_by_kernel": {name: round(us / steps, 1) for name, us in top},
+    }
+
+
+def prefill(bench: Bench, tokens: int) -> Row:
     """Measure one prompt of ``tokens`` in one step, up to its first token."""
-    params = SamplingParams(max_tokens=1, temperature=0.0)
+    own = bench.machine.size(tokens, 40)
     times = []
-    for number in range(5):
+    for number in range(bench.machine.size(5, 2)):
         sequence = Sequence(
             uid=5000 + number,
             request_id="bench",
-            token_ids=torch.randint(0, 1000, (tokens,)).tolist(),
-            num_prompt_tokens=tokens,
-            params=params,
-            block_table=list(range(-(-tokens // BLOCK_SIZE))),
+            token_ids=torch.randint(0, bench.subject.vocab_size, (own,)).tolist(),
+            num_prompt_tokens=own,
+            params=SamplingParams(max_tokens=1, temperature=0.0),
+            block_table=list(range(-(-own // bench.subject.block_size))),
         )
+        plan = StepPlan((ScheduledSequence(sequence, 0, own, completes=True),))
         begin = time.perf_counter()
-        plan = StepPlan((ScheduledSequence(sequence, 0, tokens, completes=True),))
-        subject.runner.execute(plan)
+        bench.subject.runner.execute(plan)
         times.append(time.perf_counter() - begin)
+        bench.subject.runner.forget(sequence.uid)
     taken = statistics.median(times[1:])
-    floor = ceilings.floor(computed=subject.weight_bytes * tokens)  # 2 bytes, 2 operations
-    return {"ms": taken * 1e3, "floor_ms": floor * 1e3, "tokens_s": tokens / taken}
-
-
-def nano(subject: Subject, sequences: int = 256) -> Row:
-    """Run the workload of nano-vllm's benchmark: 100 to 1024 tokens in and out, at random, all
-    submitted at once, through the whole engine core."""
-    chance = random.Random(0)
-    core = EngineCore(
-        subject.runner,
-        max_num_seqs=256,
-        max_num_batched_tokens=8192,
-        enable_prefix_caching=False,
+    operations = bench.subject.prefill_operations(tokens)
+    floor = bench.machine.ceilings.floor(moved=bench.subject.products, computed=operations)
+    rate = operations / taken
+    return bench.against(
+        taken, floor, tokens, tflop_s=rate / 1e12, of_rate=rate / bench.machine.ceilings.flops
     )
-    core.connect(0)
-    asked = 0
-    for handle in range(sequences):
-        prompt = [chance.randrange(10_000) for _ in range(chance.randint(100, 1024))]
-        out = chance.randint(100, 1024)
-        asked += out
-        params = SamplingParams(max_tokens=out, temperature=0.6, seed=handle, ignore_eos=True)
-        core.add(
-            0,
-            Submit(
-                handle=handle,
-                request_id="bench",
-                prompt_token_ids=prompt,
-                task=Generate(params),
-                arrival_time=time.monotonic(),
-            ),
-        )
-    begin, received, taken = time.perf_counter(), 0, 0
-    while core.has_work:
-        received += len(core.step()[0].token_ids) // 4
-        taken += 1
-    seconds = time.perf_counter() - begin
-    if received != asked:
-        raise RuntimeError(f"{received} tokens came, {asked} were asked for")
-    return {"tokens": asked, "s": seconds, "tokens_s": asked / seconds, "steps": taken}
 
 
-def measure_all(report: Report, ceilings: Ceilings, *, quick: bool) -> None:
-    def small(subject: Subject) -> None:
-        for batch, context in ((1, 256),) if quick else ((1, 256), (64, 1024), (256, 1024)):
-            name = f"steps qwen3-0.6b batch {batch} ctx {context}"
-            report.add(name, partial(steps, subject, batch, context, ceilings))
-        report.add("profile qwen3-0.6b batch 1", partial(profiled, subject, 1, 256))
-        if not quick:
-            report.add("profile qwen3-0.6b batch 256", partial(profiled, subject, 256, 1024))
-        report.add("nano-vllm qwen3-0.6b", partial(nano, subject, 32 if quick else 256))
+Rows = Items[tuple[str, Callable[[Bench], Row], float]]
 
-    def large(subject: Subject) -> None:
-        for batch, context in (
-            ((1, 256), (4, 1024)) if quick else ((1, 256), (4, 1024), (256, 1024))
-        ):
-            name = f"steps llama-8b batch {batch} ctx {context}"
-            report.add(name, partial(steps, subject, batch, context, ceilings))
-        report.add("profile llama-8b batch 1", partial(profiled, subject, 1, 256))
-        report.add("prefill llama-8b 4000 tokens", partial(prefill, subject, 4000, ceilings))
+# In order of worth; the number: seconds that a row needs.
+SMALL: Final[Rows] = (
+    ("steps qwen3-0.6b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("profile qwen3-0.6b batch 1", partial(profiled, batch=1, context=256), 4),
+    ("steps qwen3-0.6b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 3),
+    ("steps qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 4),
+    ("nano-vllm qwen3-0.6b", nano, 30),
+    ("special qwen3-0.6b logprobs", partial(special, batch=64, context=1024, kind="logprobs"), 5),
+    ("special qwen3-0.6b grammar", partial(special, batch=64, context=1024, kind="grammar"), 5),
+    ("special qwen3-0.6b penalties", partial(special, batch=64, context=1024, kind="penalties"), 5),
+    ("profile qwen3-0.6b batch 256", partial(profiled, batch=256, context=1024), 5),
+    ("prefill qwen3-0.6b 1024 tokens", partial(prefill, tokens=1024), 3),
+)
+LARGE: Final[Rows] = (
+    ("steps llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("prefill llama-8b 8192 tokens", partial(prefill, tokens=8192), 5),
+    ("burst llama-8b c4", partial(burst, streams=4, asked=1024, answered=256), 8),
+    ("steps llama-8b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 4),
+    (
+        "steps llama-8b batch 64 ctx 1024 top_p",
+        partial(steps, batch=64, context=1024, params=TOP_P),
+        4,
+    ),
+    ("steps llama-8b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 6),
+    (
+        "mixed llama-8b 256 ctx 1024 and 512 new",
+        partial(mixed, batch=256, context=1024, chunk=Chunk(512)),
+        12,
+    ),
+    (
+        "mixed llama-8b 8 ctx 1024 and 64 behind 30k",
+        partial(mixed, batch=8, context=1024, chunk=Chunk(64, 30_000)),
+        6,
+    ),
+    (
+        "uneven llama-8b 64 ctx 1024 and 1 ctx 128k",
+        partial(uneven, batch=64, context=1024, longest=131_072),
+        8,
+    ),
+    ("special llama-8b logprobs", partial(special, batch=64, context=1024, kind="logprobs"), 6),
+    ("special llama-8b grammar", partial(special, batch=64, context=1024, kind="grammar"), 6),
+    ("profile llama-8b batch 64", partial(profiled, batch=64, context=1024), 6),
+    ("prefill llama-8b 128 tokens", partial(prefill, tokens=128), 3),
+    ("prefill llama-8b 1024 tokens", partial(prefill, tokens=1024), 3),
+    ("burst llama-8b 256 1k/1k", partial(burst, streams=256, asked=1024, answered=1024), 60),
+)
+CUDNN: Final[Rows] = (
+    ("cudnn llama-8b prefill 8192 tokens", partial(prefill, tokens=8192), 5),
+    (
+        "cudnn llama-8b 256 ctx 1024 and 512 new",
+        partial(mixed, batch=256, context=1024, chunk=Chunk(512)),
+        12,
+    ),
+)
+DETERMINISTIC: Final[Rows] = (
+    ("deterministic llama-8b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 5),
+)
+FP8_CACHE: Final[Rows] = (
+    ("fp8-cache qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 5),
+)
+BLOCKS_OF_64: Final[Rows] = (
+    ("block-64 qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 5),
+)
 
-    _measure(report, "qwen3-0.6b", QWEN3_06B, small)
-    _measure(report, "llama-8b", LLAMA_8B, large)
+
+@dataclass(frozen=True)
+class Loaded:
+    """``rows`` of a model with ``settings``; ``needs``: seconds to load it."""
+
+    model: str
+    rows: Rows
+    needs: float
+    name: str = ""
+    settings: tuple[tuple[str, Any], ...] = ()
 
 
-def _measure(
-    report: Report, name: str, shape: dict[str, Any], rows: Callable[[Subject], None]
-) -> None:
-    """Measure the ``rows`` of a model, unless none was requested or the model does not load."""
-    kinds = ("steps", "profile", "prefill", "nano-vllm")
-    if not any(report.wants(f"{kind} {name}") for kind in kinds):
+MAIN: Final = (Loaded("qwen3-0.6b", SMALL, 20), Loaded("llama-8b", LARGE, 40))
+# A dry run has no cuDNN.
+WITH_CUDNN: Final = Loaded("llama-8b", CUDNN, 40, " cudnn", (("attention", "cudnn"),))
+VARIANTS: Final = (
+    Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
+    Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),
+    Loaded("qwen3-0.6b", BLOCKS_OF_64, 20, " block-64", (("block_size", 64),)),
+)
+
+
+def measure(report: Report, machine: Machine, each: Loaded, *, quick: bool = False) -> None:
+    """Measure a model's rows, unless none was requested or the model does not load."""
+    rows = each.rows[:2] if quick else each.rows
+    if not any(report.wants(name) for name, _, _ in rows):
         return
     subjects: list[Subject] = []
 
-    def measure() -> Row:
-        subjects.append(load(shape, max_num_seqs=256))
-        return {"kv_blocks": subjects[0].runner.info.num_kv_blocks}
+    def start() -> Row:
+        settings = dict(each.settings)
+        subject, times = load(shape_of(each.model, machine), machine, **settings)
+        subjects.append(subject)
+        blocks = subject.runner.info.num_kv_blocks
+        return {**times, "gb": subject.products / 1e9, "kv_blocks": blocks}
 
-    report.add(f"load {name}", measure, always=True)
+    report.add(f"load {each.model}{each.name}", start, always=True, needs=each.needs)
     if subjects:
-        rows(subjects.pop())
+        bench = Bench(subjects.pop(), machine)
+        for name, row, needs in rows:
+            report.add(name, partial(row, bench), needs=needs)
+        del bench
     # Only reference cycles keep the model alive now.
     gc.collect()
     torch.cuda.empty_cache()

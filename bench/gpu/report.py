@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from bench.gpu.page import page
 from bench.report import versions
 
 Row = dict[str, Any]
@@ -20,11 +22,14 @@ Row = dict[str, Any]
 
 @dataclass
 class Report:
-    """``only``: parts of the names of requested rows; empty: all."""
+    """``only``: parts of the names of requested rows; empty: all. ``until``: rows that would not
+    end before this time (of ``time.monotonic``) are left out. The page for people has the
+    same name, with another ending."""
 
     path: Path
     device: str
     only: list[str]
+    until: float = math.inf
     rows: list[Row] = field(default_factory=list)
     facts: Row = field(default_factory=dict)
     failed: bool = False
@@ -32,19 +37,24 @@ class Report:
     def wants(self, name: str) -> bool:
         return not self.only or any(part in name for part in self.only)
 
-    def add(self, name: str, measure: Callable[[], Row], *, always: bool = False) -> Row | None:
-        """Add one row from ``measure``, if it was requested. An exception becomes the row's
-        result."""
+    def add(
+        self, name: str, measure: Callable[[], Row], *, always: bool = False, needs: float = 5
+    ) -> Row | None:
+        """Add one row from ``measure``, if it was requested and ``needs`` seconds are left. An
+        exception becomes the row's result."""
         if not (always or self.wants(name)):
             return None
         begin = time.monotonic()
-        try:
-            row = {"row": name, **measure()}
-        except Exception as error:
-            traceback.print_exc()
-            self.failed = True
-            row = {"row": name, "error": f"{type(error).__name__}: {error}"[:400]}
-        row["took_s"] = round(time.monotonic() - begin, 1)
+        if begin + needs > self.until:
+            row: Row = {"row": name, "left_out": "no time left"}
+        else:
+            try:
+                row = {"row": name, **measure()}
+            except Exception as error:
+                traceback.print_exc()
+                self.failed = True
+                row = {"row": name, "error": f"{type(error).__name__}: {error}"[:400]}
+            row["took_s"] = round(time.monotonic() - begin, 1)
         self.rows.append(row)
         print(line(row), flush=True)
         self.write()
@@ -60,6 +70,7 @@ class Report:
             "rows": self.rows,
         }
         self.path.write_text(json.dumps(result, indent=1) + "\n")
+        self.path.with_suffix(".md").write_text(page(result))
 
 
 def line(row: Row) -> str:

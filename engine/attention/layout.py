@@ -112,7 +112,8 @@ class Ragged:
     negative: they are not stored. Lengths are those of contexts, including this step's tokens;
     tables [sequences, blocks] have arbitrary padding. ``cu_seqlens`` [chunks + 1]: rows
     [cu_seqlens[i], cu_seqlens[i + 1]) of the batch belong to chunk i. ``longest``: rows of the
-    longest chunk; 0: there are no chunks.
+    longest chunk; 0: there are no chunks. On the host: ``sizes``, rows of each chunk, and
+    ``num_fresh``, how many of the last ones are a context's beginning.
     """
 
     slots: Tensor
@@ -122,6 +123,8 @@ class Ragged:
     chunk_blocks: Tensor
     cu_seqlens: Tensor
     longest: int
+    sizes: tuple[int, ...] = ()
+    num_fresh: int = 0
 
 
 Layout = Plans | Rows | Ragged

@@ -60,6 +60,8 @@ class RaggedBuilder:
             chunk_tables,
             cu_seqlens,
             longest=max(sizes, default=0),
+            sizes=tuple(sizes),
+            num_fresh=sum(chunk.start == 0 for chunk in chunks),
         )
         return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, TypedDict, Unpack
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from engine.attention.layout import Ragged
-from engine.gpu.kernels.decode_attention import decode_attention
+from engine.gpu.fresh import FreshAttention
+from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
 
@@ -27,6 +28,7 @@ class DecodeAttention(Protocol):
         scale: float,
         window: int | None,
         scales: Tensor | None,
+        counts: Tensor | None,
         out: Tensor,
     ) -> Tensor: ...
 
@@ -50,26 +52,78 @@ class RaggedAttention(Protocol):
     ) -> Tensor: ...
 
 
+class AttentionPlan(NamedTuple):
+    """How the rows of a step are divided, the same in every layer with the same window.
+    ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
+    whose keys are all in the batch; ``counts``: see ``decode_attention``."""
+
+    tables: Ragged
+    fresh: tuple[tuple[int, int], ...] = ()
+    counts: Tensor | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionKernels:
-    """``decode`` handles sequences with one row in the batch, ``ragged`` those with more. Each
-    writes only its own rows of ``out``."""
+    """``decode`` handles sequences with one row in the batch, ``ragged`` those with more, ``fresh``
+    those of them that begin here and that it fits. Each writes only its own rows of ``out``."""
 
     decode: DecodeAttention
     ragged: RaggedAttention
+    fresh: FreshAttention | None = None
+    divides_decodes: bool = True  # ``decode`` reads ``AttentionPlan.counts``
+
+    def plan(
+        self, tables: Ragged, *, window: int | None, head_dim: int, dtype: torch.dtype
+    ) -> AttentionPlan:
+        """Called once for a step, before its layers. Reads nothing from the device."""
+        plan = self._without_fresh(tables, window)
+        if not self.divides_decodes or not tables.decode_lengths.shape[0]:
+            return plan
+        lengths = tables.decode_lengths
+        return plan._replace(
+            counts=count_tiles(lengths, head_dim=head_dim, dtype=dtype, window=window)
+        )
+
+    def _without_fresh(self, tables: Ragged, window: int | None) -> AttentionPlan:
+        if self.fresh is None:
+            return AttentionPlan(tables)
+        left = len(tables.sizes)
+        while left > len(tables.sizes) - tables.num_fresh and self.fresh.fits(
+            tables.sizes[left - 1], window
+        ):
+            left -= 1
+        if left == len(tables.sizes):
+            return AttentionPlan(tables)
+        sizes = tables.sizes[:left]
+        end = tables.decode_lengths.shape[0] + sum(sizes)
+        ranges = []
+        for size in tables.sizes[left:]:
+            ranges.append((end, end + size))
+            end += size
+        rest = replace(
+            tables,
+            chunk_lengths=tables.chunk_lengths[:left],
+            chunk_blocks=tables.chunk_blocks[:left],
+            cu_seqlens=tables.cu_seqlens[: left + 1],
+            longest=max(sizes, default=0),
+            sizes=sizes,
+        )
+        return AttentionPlan(rest, tuple(ranges))
 
     def attend(
         self,
-        query: Tensor,
+        qkv: Tensor,
         blocks: Tensor,
-        tables: Ragged,
+        plan: AttentionPlan,
         *,
+        num_heads: int,
         scale: float,
         window: int | None,
         scales: Tensor | None,
     ) -> Tensor:
-        """Attend for a whole batch: ``query`` [rows, heads, head_dim]. Returns
-        [rows, heads * head_dim]."""
+        """Attend for a whole batch: ``qkv`` [rows, heads + 2 * kv_heads, head_dim], of which keys
+        and values are read for ``plan.fresh`` only. Returns [rows, heads * head_dim]."""
+        query, tables = qkv[:, :num_heads], plan.tables
         out = query.new_empty(query.shape[0], query.shape[1] * query.shape[2])
         decodes = tables.decode_lengths.shape[0]
         if decodes:
@@ -81,6 +135,7 @@ class AttentionKernels:
                 scale=scale,
                 window=window,
                 scales=scales,
+                counts=plan.counts,
                 out=out[:decodes],
             )
         if tables.longest:
@@ -96,6 +151,10 @@ class AttentionKernels:
                 scales=scales,
                 out=out,
             )
+        for first, end in plan.fresh:
+            assert self.fresh is not None
+            key, value = qkv[first:end, num_heads:].chunk(2, dim=1)
+            self.fresh(query[first:end], key, value, scale=scale, out=out[first:end])
         return out
 
 
@@ -107,7 +166,13 @@ class _Options(TypedDict):
 
 
 def _one_row_each(
-    query: Tensor, blocks: Tensor, tables: Tensor, lengths: Tensor, **options: Unpack[_Options]
+    query: Tensor,
+    blocks: Tensor,
+    tables: Tensor,
+    lengths: Tensor,
+    *,
+    counts: Tensor | None,
+    **options: Unpack[_Options],
 ) -> Tensor:
     rows = torch.arange(query.shape[0] + 1, dtype=torch.int32, device=query.device)
     return _by_itself(query, blocks, tables, lengths, rows, 1, **options)
@@ -128,5 +193,6 @@ def _by_itself(
 
 
 TRITON = AttentionKernels(decode_attention, ragged_attention)
+CUDNN = AttentionKernels(decode_attention, ragged_attention, FreshAttention())
 # One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
-DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself)
+DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself, divides_decodes=False)

@@ -17,7 +17,7 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
-from engine.gpu.attention import DETERMINISTIC, TRITON
+from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.launch import merge_counters
 from engine.gpu.kernels.product import product
@@ -69,6 +69,10 @@ class KernelLayer:
     scale: float
 
 
+# By window.
+_Plans = dict[int | None, AttentionPlan]
+
+
 class KernelLlama:
     """See ``engine.model.decoder.Decoder``. Computes what ``LlamaModel`` does, up to rounding."""
 
@@ -82,20 +86,22 @@ class KernelLlama:
         max_positions: int,
         device: torch.device,
         deterministic: bool = False,
+        attention: AttentionKernels = TRITON,
     ) -> None:
         """``deterministic``: a token's result is the same to the bit in any batch, however its
-        prompt is divided."""
+        prompt is divided; ``attention`` is not used then."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         self._config = config
-        self._attention = DETERMINISTIC if deterministic else TRITON
+        self._attention = DETERMINISTIC if deterministic else attention
         self._deterministic = deterministic
-        merge_counters(device, 0)  # before a graph is recorded
+        merge_counters(device, 0)
         self._embedding = source.tensor(EMBEDDING)
         self._layers = [
             _layer(config, source, number, deterministic=deterministic)
             for number in range(config.num_layers)
         ]
+        self._windows = {layer.window for layer in self._layers}
         self._norm = source.tensor(NORM)
         self._head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
         rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
@@ -115,13 +121,19 @@ class KernelLlama:
         rows: Tensor | None = None,
     ) -> Tensor:
         tables = expect(Ragged, layout)
+        plans = {
+            window: self._attention.plan(
+                tables, window=window, head_dim=self._config.head_dim, dtype=self.dtype
+            )
+            for window in self._windows
+        }
         config, eps = self._config, self._config.norm_eps
         residual = self._embedding.index_select(0, token_ids)
         if residual.shape[0] <= FEW_ROWS and not self._deterministic:
-            return self._states_of_few(residual, positions, cache, tables, rows)
+            return self._states_of_few(residual, positions, cache, plans, rows)
         x = rms_norm(residual, self._layers[0].input_norm, eps)
         for number, layer in enumerate(self._layers):
-            mixed = self._attend(number, layer.qkv(x), positions, cache, tables)
+            mixed = self._attend(number, layer.qkv(x), positions, cache, plans)
             is_last = number + 1 == len(self._layers)
             if is_last and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
@@ -136,13 +148,13 @@ class KernelLlama:
         residual: Tensor,
         positions: Tensor,
         cache: PagedKVCache,
-        tables: Ragged,
+        plans: _Plans,
         rows: Tensor | None,
     ) -> Tensor:
         config, eps = self._config, self._config.norm_eps
         for number, layer in enumerate(self._layers):
             qkv = layer.qkv.of_few(residual, norm=Norm(layer.input_norm, eps))
-            mixed = self._attend(number, qkv, positions, cache, tables)
+            mixed = self._attend(number, qkv, positions, cache, plans)
             if number + 1 == len(self._layers) and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
             layer.output.of_few(mixed, residual=residual)
@@ -153,31 +165,46 @@ class KernelLlama:
         return rms_norm(residual, self._norm, eps)
 
     def _attend(
-        self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, tables: Ragged
+        self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, plans: _Plans
     ) -> Tensor:
         """Store a layer's keys and values and attend. Returns [rows, heads * head_dim]."""
         config, layer = self._config, self._layers[number]
+        plan = plans[layer.window]
         qkv = qkv.view(qkv.shape[0], -1, config.head_dim)
         blocks, scales = cache.layer(number), cache.scales(number)
         norm_rope_store(
             qkv,
             blocks,
-            tables.slots,
+            plan.tables.slots,
             positions,
             num_heads=config.num_heads,
             rotations=self._rotations,
             norm_weight=layer.qk_norm,
             eps=config.norm_eps,
             scales=scales,
+            keeps_keys=bool(plan.fresh),
         )
         return self._attention.attend(
-            qkv[:, : config.num_heads],
+            qkv,
             blocks,
-            tables,
+            plan,
+            num_heads=config.num_heads,
             scale=layer.scale,
             window=layer.window,
             scales=scales,
         )
+
+    def prepare(self, most_rows: int) -> None:
+        """Make what depends on the number of a prompt's rows, up to that many in a step."""
+        if self._attention.fresh is not None:
+            self._attention.fresh.prepare(
+                most_rows,
+                heads=self._config.num_heads,
+                kv_heads=self._config.num_kv_heads,
+                head_dim=self._config.head_dim,
+                dtype=self.dtype,
+                device=self._head.device,
+            )
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.narrow_logits(hidden).float()

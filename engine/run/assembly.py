@@ -25,7 +25,7 @@ from engine.run.batch import BatchBuilder
 from engine.run.launched import StepParts
 from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
 from engine.run.model_runner import ModelRunner
-from engine.run.setup import RunnerSetup, compiled_library, has_kernels, set_up
+from engine.run.setup import RunnerSetup, compiled_library, has_kernels, set_up, uses_cudnn
 from engine.sampling.sampler import Sampler
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
 from engine.sharding.collectives import ALONE, Collectives
@@ -89,6 +89,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) ->
             setup.collectives,
             config.quantization,
             config.deterministic,
+            uses_cudnn(setup, with_kernels=with_kernels),
         ),
     )
 
@@ -151,6 +152,11 @@ class Assembly:
         """Run one prefill and one decode step, so that everything is set up before the first
         request. Their runner, and any NaN or infinity it noted, is discarded."""
         with explaining(self._device, "the first steps", f"lower {self._setup.memory_setting}"):
+            if self._decoder.layout_type is Ragged:
+                from engine.gpu.llama import KernelLlama  # imports triton, if it is installed
+
+                assert isinstance(self._decoder, KernelLlama)
+                self._decoder.prepare(self._config.max_num_batched_tokens)
             self._run_first_steps(self.runner(batches, cache, steady))
             cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
 

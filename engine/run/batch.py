@@ -1,8 +1,9 @@
 """Converts a step's plan to the arrays that the model reads.
 
 Rows are ordered: sequences that compute one token (decode rows) by decreasing context length, then
-longer pieces of prompts (chunks) in plan order. As long as the decode rows stay the same sequences,
-as in most steps, their order and block tables are kept and only patched.
+longer pieces of prompts (chunks), those that begin a context last and by size. As long as the
+decode rows stay the same sequences, as in most steps, their order and block tables are kept and
+only patched.
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ class BatchBuilder:
         scheduled = plan.scheduled
         decode = [place for place, item in enumerate(scheduled) if item.num_tokens == 1]
         chunks = [place for place, item in enumerate(scheduled) if item.num_tokens != 1]
+        if len(chunks) > 1:
+            chunks.sort(key=lambda place: _place_of_chunk(scheduled[place]))
         key = tuple(_identity(scheduled[place].sequence) for place in decode)
         # The same sequences may have other positions in the plan, before or after a chunk.
         if (
@@ -204,6 +207,11 @@ def _identity(sequence: Sequence) -> tuple[int, int]:
     """Identify a sequence; after a preemption it has other blocks, so it counts as a different
     one."""
     return sequence.uid, sequence.num_preemptions
+
+
+def _place_of_chunk(item: ScheduledSequence) -> tuple[bool, int]:
+    """Return what chunks are sorted by; those that continue a context keep their order."""
+    return item.start == 0, item.num_tokens if item.start == 0 else 0
 
 
 def _is_by_falling_length(scheduled: Items[ScheduledSequence], order: Items[int]) -> bool:

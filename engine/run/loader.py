@@ -51,7 +51,7 @@ class DecoderOptions:
     """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels (for a
     single rank), if they support the model; all but the compiled one convert int8 weights back to
     floats. ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two
-    is required."""
+    is required. ``cudnn``: kernels leave the beginnings of long prompts to cuDNN's attention."""
 
     max_positions: int
     library: Library | None = None
@@ -59,6 +59,7 @@ class DecoderOptions:
     collectives: Collectives = ALONE
     quantization: Quantization = "none"
     deterministic: bool = False
+    cudnn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,8 @@ def _build(
     if config.family == "gpt2" and not options.deterministic:
         return gpt2.GPT2Model(config, source, options.collectives)
     if options.kernels and availability.kernels_fit(config):
-        from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
+        from engine.gpu.attention import CUDNN, TRITON  # import triton, which may be absent
+        from engine.gpu.llama import KernelLlama
 
         return KernelLlama(
             config,
@@ -175,6 +177,7 @@ def _build(
             max_positions=max_positions,
             device=device,
             deterministic=options.deterministic,
+            attention=CUDNN if options.cudnn else TRITON,
         )
     quantised = options.quantization == "int8"
     if library is not None and compiled_pass_fits(config, library.lanes):

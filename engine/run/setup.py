@@ -14,6 +14,7 @@ from engine.config import EngineConfig
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
 from engine.gpu import availability
+from engine.gpu.fresh import require_cudnn
 from engine.messages import Pooling
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.sharding.collectives import Collectives
@@ -110,6 +111,38 @@ def has_kernels(setup: RunnerSetup) -> bool:
             raise ModelError(f"--gpu-path triton: {error}") from error
         logger.warning("computing by torch alone, which is slower: %s", error)
         return False
+    return True
+
+
+def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
+    """True if cuDNN attends for the beginnings of prompts. Raises ModelError when
+    ``--attention`` requires what cannot run here."""
+    config, asked, model = setup.config, setup.config.attention, setup.model
+    if asked == "auto":
+        return False
+    if not (with_kernels and availability.kernels_fit(model)):
+        raise ModelError(
+            f"--attention {asked} needs our GPU kernels, which do not compute this model here "
+            "(--gpu-path triton says why); --attention auto needs none"
+        )
+    if asked == "triton":
+        return False
+    for setting, is_set in (
+        ("--deterministic", config.deterministic),
+        ("--kv-cache-dtype fp8", setup.is_cache_quantised),
+    ):
+        if is_set:
+            raise ModelError(f"--attention cudnn: not with {setting}; use --attention triton")
+    try:
+        require_cudnn(
+            setup.device,
+            heads=model.num_heads,
+            kv_heads=model.num_kv_heads,
+            head_dim=model.head_dim,
+            dtype=setup.dtype,
+        )
+    except availability.KernelsUnavailableError as error:
+        raise ModelError(f"--attention cudnn: {error}") from error
     return True
 
 

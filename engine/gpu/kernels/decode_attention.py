@@ -1,9 +1,12 @@
 """Decode attention, one row per sequence, over the paged KV cache.
 
-A sequence's keys are split among several programs, the last of which merges their results by
-log-sum-exp (Flash-Decoding; the merge is that of arXiv 2501.01005, section 2.2). The query heads
-that share a key head are the rows of one tile (grouped-query attention, arXiv 2305.13245), so each
-key is read once.
+All programs get equal shares of the work, however unequal the contexts are: the tiles of keys of
+all rows and key heads are counted in one order, and each program computes a range of them
+(Stream-K, arXiv 2301.03598). A context that falls into several ranges is merged by log-sum-exp by
+the last program that has a part of it (Flash-Decoding; the merge is that of arXiv 2501.01005,
+section 2.2). Where ranges lie follows from the lengths, on the device, so that a recorded graph
+fits any. The query heads that share a key head are the rows of one tile (grouped-query attention,
+arXiv 2305.13245), so each key is read once.
 """
 
 import torch
@@ -17,11 +20,56 @@ from engine.gpu.kernels.launch import (
     decode_tiles,
     merge_counters,
     num_sms,
-    num_splits,
     padded,
     row_stride,
+    warps_for,
 )
 from engine.gpu.kernels.tiles import LOG2E, attend_tiles
+
+# A program computes at least so many tiles, as each part of a context must be merged.
+_FEWEST_TILES = 2
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _count_tiles(
+    lengths,
+    counts,
+    rows,
+    KEYS: tl.constexpr,
+    WINDOW: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
+):
+    row = tl.arange(0, ROW_BLOCK)
+    length = tl.load(lengths + row, mask=row < rows, other=0)
+    tiles = tl.cdiv(length, KEYS)
+    if WINDOW > 0:
+        tiles -= tl.maximum(length - WINDOW, 0) // KEYS
+    tl.store(counts, 0)
+    tl.store(counts + 1 + row, tl.cumsum(tiles, 0), mask=row < rows)
+
+
+def count_tiles(
+    lengths: Tensor, *, head_dim: int, dtype: torch.dtype, window: int | None
+) -> Tensor:
+    """Return what ``decode_attention`` divides the work by, the same for all layers with the same
+    window: int32 [rows + 1], how many tiles of keys all rows before have."""
+    return _counted(lengths, decode_tiles(head_dim, dtype).keys, window)
+
+
+def _counted(lengths: Tensor, keys: int, window: int | None) -> Tensor:
+    rows = lengths.shape[0]
+    counts = torch.empty(rows + 1, dtype=torch.int32, device=lengths.device)
+    block = padded(rows)
+    _count_tiles[(1,)](
+        lengths,
+        counts,
+        rows,
+        KEYS=keys,
+        WINDOW=window or 0,
+        ROW_BLOCK=block,
+        num_warps=warps_for(block),
+    )
+    return counts
 
 
 @triton.jit
@@ -30,48 +78,140 @@ def _merge_head(
     partial_lse,
     sinks,
     out,
-    slot,
+    first,
+    parts,
+    shift,
+    member,
     head,
+    GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     DIM: tl.constexpr,
-    SPLITS: tl.constexpr,
     HAS_SINKS: tl.constexpr,
 ):
-    """Merge the splits of one row and head, weighted by their sums of exponentials. ``slot``: of
-    the first split; ``out``: the head's place."""
-    CHUNK: tl.constexpr = 16 if SPLITS > 16 else SPLITS
-    splits = tl.arange(0, SPLITS)
-    members = tl.arange(0, CHUNK)
+    """Merge a head's ``parts``, of the programs from ``first`` on, weighted by their sums of
+    exponentials. ``shift``: the place of the first program's; ``out``: the head's place."""
+    CHUNK: tl.constexpr = 16
     dims = tl.arange(0, DIM)
-    # Other programs have just written these: past the L1 cache.
-    lse = tl.load(partial_lse + slot + splits, cache_modifier=".cg")
-    top = tl.max(lse, 0)
-    if HAS_SINKS:
-        sink = tl.load(sinks + head).to(tl.float32) * LOG2E
-        top = tl.maximum(top, sink)
-    top = tl.where(top == float("-inf"), 0.0, top)
-    mass = tl.sum(tl.exp2(lse - top), 0)
-    if HAS_SINKS:
-        mass = mass + tl.exp2(sink - top)
     total = tl.zeros([DIM], tl.float32)
-    for first in range(0, SPLITS, CHUNK):  # a tile of all of them would not fit the registers
-        slots = slot + first + members
-        some = tl.load(partial_lse + slots, cache_modifier=".cg")
-        # An empty split holds zeros, but need not be read: its weight is zero.
-        loads = (some > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
+    top = tl.full([], float("-inf"), tl.float32)
+    mass = tl.full([], 0.0, tl.float32)
+    if HAS_SINKS:
+        top = tl.load(sinks + head).to(tl.float32) * LOG2E
+        mass = mass + 1.0
+    for done in range(0, parts, CHUNK):  # a tile of all of them would not fit the registers
+        part = done + tl.arange(0, CHUNK)
+        slots = (first + part) * 2 + tl.where(part == 0, shift, 0)
+        slots = (slots * GROUP + member).to(tl.int64)
+        # Other programs have just written these: past the L1 cache.
+        lse = tl.load(
+            partial_lse + slots, mask=part < parts, other=float("-inf"), cache_modifier=".cg"
+        )
+        loads = (part < parts)[:, None] & (dims < HEAD_DIM)[None, :]
         places = partial + slots[:, None] * HEAD_DIM + dims[None, :]
-        parts = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
-        total += tl.sum(parts * tl.exp2(some - top)[:, None], 0)
+        values = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
+        higher = tl.maximum(top, tl.max(lse, 0))
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = tl.exp2(lse - level)
+        fade = tl.exp2(top - level)
+        total = total * fade + tl.sum(values * weights[:, None], 0)
+        mass = mass * fade + tl.sum(weights, 0)
+        top = higher
     result = total / tl.where(mass > 0, mass, 1.0)
     tl.store(out + dims, result.to(out.dtype.element_ty), mask=dims < HEAD_DIM)
 
 
 @triton.jit
-def _attend_split(
+def _clear_row(
+    out,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    ROWS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    DIM: tl.constexpr,
+):
+    members = tl.arange(0, ROWS)
+    dims = tl.arange(0, DIM)
+    is_real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
+    for kv_head in range(KV_HEADS):
+        places = out + (kv_head * GROUP + members)[:, None] * HEAD_DIM + dims[None, :]
+        zeros = tl.zeros([ROWS, DIM], tl.float32)
+        tl.store(places, zeros.to(out.dtype.element_ty), mask=is_real)
+
+
+@triton.jit
+def _row_of(counts, rows, at, KV_HEADS: tl.constexpr, ROW_BLOCK: tl.constexpr):
+    """Return the row that tile ``at`` belongs to."""
+    every = tl.arange(0, ROW_BLOCK)
+    ends = tl.load(counts + 1 + every, mask=every < rows, other=0) * KV_HEADS
+    return tl.sum(tl.where((every < rows) & (ends <= at), 1, 0), 0)
+
+
+@triton.jit
+def _part_at(counts, row, at, end, KV_HEADS: tl.constexpr):
+    """Return the key head that tile ``at`` belongs to, its first tile and how many it has, and how
+    many of them lie in [at, end)."""
+    # Volatile: to be read again after the loop over keys, rather than kept in registers.
+    before = tl.load(counts + row, volatile=True)
+    head_tiles = tl.load(counts + row + 1, volatile=True) - before
+    kv_head = (at - before * KV_HEADS) // head_tiles
+    head_begin = before * KV_HEADS + kv_head * head_tiles
+    return kv_head, head_begin, head_tiles, tl.minimum(head_begin + head_tiles, end) - at
+
+
+@triton.jit
+def _merge_context(
+    partial,
+    partial_lse,
+    finished,
+    counts,
+    sinks,
+    out,
+    at,
+    share,
+    rows,
+    out_stride,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    DIM: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+):
+    """Merge the parts of the context and key head that tile ``at`` belongs to, all of which are
+    computed, and reset their counter."""
+    index = _row_of(counts, rows, at, KV_HEADS, ROW_BLOCK)
+    kv_head, head_begin, head_tiles, _ = _part_at(counts, index, at, at + 1, KV_HEADS)
+    row = index.to(tl.int64)
+    first = head_begin // share
+    last = (head_begin + head_tiles - 1) // share
+    shift = tl.where(head_begin == first * share, 0, 1)
+    for member in range(GROUP):
+        head = kv_head * GROUP + member
+        _merge_head(
+            partial,
+            partial_lse,
+            sinks,
+            out + row * out_stride + head * HEAD_DIM,
+            first,
+            last - first + 1,
+            shift,
+            member,
+            head,
+            GROUP=GROUP,
+            HEAD_DIM=HEAD_DIM,
+            DIM=DIM,
+            HAS_SINKS=HAS_SINKS,
+        )
+    tl.store(finished + row * KV_HEADS + kv_head, 0)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _attend_share(
     query,
     cache,
     tables,
     lengths,
+    counts,
     scales,
     sinks,
     out,
@@ -84,6 +224,7 @@ def _attend_split(
     out_stride,
     scale,
     soft_cap,
+    rows,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     ROWS: tl.constexpr,
@@ -91,97 +232,124 @@ def _attend_split(
     DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     KEYS: tl.constexpr,
-    SPLITS: tl.constexpr,
+    ROW_BLOCK: tl.constexpr,
+    FEWEST: tl.constexpr,
     WINDOW: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
 ):
-    """Compute one split of one sequence and key head. With ``SPLITS`` above 1, the last program of
-    them merges them: ``partial`` [rows, heads, SPLITS, HEAD_DIM] and ``partial_lse``
-    [rows, heads, SPLITS] are float32; ``finished`` [rows, KV_HEADS] counts them, and is 0 again at
-    the end."""
-    row = tl.program_id(0).to(tl.int64)
-    kv_head = tl.program_id(1)
-    split = tl.program_id(2)
-    length = tl.load(lengths + row)
-    first_key = tl.maximum(length - WINDOW, 0) if WINDOW > 0 else 0
-    first_tile = first_key // KEYS
-    end_tile = tl.cdiv(length, KEYS)
-    share = tl.cdiv(end_tile - first_tile, SPLITS)
-    first_tile = first_tile + split * share
-    end_tile = tl.minimum(first_tile + share, end_tile)
+    """Compute one share. A part of a context that is not all of it goes to ``partial`` float32
+    [programs, 2, GROUP, HEAD_DIM] and ``partial_lse`` [programs, 2, GROUP]: in the first place if
+    it begins the share, else in the second, as it then ends it. ``finished`` [rows, KV_HEADS]
+    counts a context's parts, and is 0 again at the end."""
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    for idle in range(program, rows, programs):
+        if tl.load(lengths + idle) == 0:
+            place = out + tl.cast(idle, tl.int64) * out_stride
+            _clear_row(place, KV_HEADS, GROUP, ROWS, HEAD_DIM, DIM)
 
+    all_tiles = tl.load(counts + rows) * KV_HEADS
+    share = tl.maximum(tl.cdiv(all_tiles, programs), FEWEST)
+    begin = program * share
+    end = tl.minimum(begin + share, all_tiles)
     members = tl.arange(0, ROWS)
-    heads = kv_head * GROUP + members
     dims = tl.arange(0, DIM)
     is_real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
-    places = row * query_stride + heads[:, None] * HEAD_DIM + dims[None, :]
-    q = tl.load(query + places, mask=is_real, other=0.0).to(DTYPE)
-    if HAS_SCALES:
-        scale = scale * tl.load(scales + kv_head)
+    to_merge = begin * 0  # bits: the context that the share begins with, the one that it ends with
+    at = begin
+    while at < end:
+        index = _row_of(counts, rows, at, KV_HEADS, ROW_BLOCK)
+        kv_head, head_begin, _, taken = _part_at(counts, index, at, end, KV_HEADS)
+        row = index.to(tl.int64)
+        length = tl.load(lengths + row)
+        first_tile = tl.maximum(length - WINDOW, 0) // KEYS if WINDOW > 0 else 0
+        first_tile = first_tile + (at - head_begin)
 
-    total, peak, mass = attend_tiles(
-        q,
-        tl.zeros([ROWS, DIM], tl.float32),
-        tl.full([ROWS], float("-inf"), tl.float32),
-        tl.zeros([ROWS], tl.float32),
-        cache,
-        tables + row * table_stride,
-        kv_head * (BLOCK_SIZE * HEAD_DIM),
-        block_stride,
-        tl.zeros([ROWS], tl.int32) + (length - 1),
-        first_tile,
-        end_tile,
-        length,
-        scale,
-        soft_cap,
-        HEAD_DIM=HEAD_DIM,
-        DIM=DIM,
-        BLOCK_SIZE=BLOCK_SIZE,
-        KEYS=KEYS,
-        VALUES_OFFSET=KV_HEADS * BLOCK_SIZE * HEAD_DIM,
-        WINDOW=WINDOW,
-        HAS_CAP=HAS_CAP,
-        MASKED=True,
-        DTYPE=DTYPE,
-    )
-    if HAS_SCALES:
-        total = total * tl.load(scales + KV_HEADS + kv_head)
-    if SPLITS == 1:
-        if HAS_SINKS:
-            sink = tl.load(sinks + heads, mask=members < GROUP, other=0.0).to(tl.float32) * LOG2E
-            top = tl.maximum(peak, sink)
-            total = total * tl.exp2(peak - top)[:, None]
-            mass = mass * tl.exp2(peak - top) + tl.exp2(sink - top)
-        result = total / tl.where(mass > 0, mass, 1.0)[:, None]
-        places = out + row * out_stride + heads[:, None] * HEAD_DIM + dims[None, :]
-        tl.store(places, result.to(out.dtype.element_ty), mask=is_real)
-    else:
-        result = total / tl.where(mass > 0, mass, 1.0)[:, None]
-        lse = tl.where(mass > 0, peak + tl.log2(tl.where(mass > 0, mass, 1.0)), float("-inf"))
-        slot = (row * (KV_HEADS * GROUP) + heads) * SPLITS + split
-        tl.store(partial + slot[:, None] * HEAD_DIM + dims[None, :], result, mask=is_real)
-        tl.store(partial_lse + slot, lse, mask=members < GROUP)
-        tl.debug_barrier()  # all threads have written before one of them counts
-        counter = finished + row * KV_HEADS + kv_head
-        if tl.atomic_add(counter, 1, sem="acq_rel") == SPLITS - 1:
-            for member in range(GROUP):
-                head = kv_head * GROUP + member
-                _merge_head(
-                    partial,
-                    partial_lse,
-                    sinks,
-                    out + row * out_stride + head * HEAD_DIM,
-                    (row * (KV_HEADS * GROUP) + head) * SPLITS,
-                    head,
-                    HEAD_DIM=HEAD_DIM,
-                    DIM=DIM,
-                    SPLITS=SPLITS,
-                    HAS_SINKS=HAS_SINKS,
-                )
-            tl.store(counter, 0)
+        heads = kv_head * GROUP + members
+        places = row * query_stride + heads[:, None] * HEAD_DIM + dims[None, :]
+        q = tl.load(query + places, mask=is_real, other=0.0).to(DTYPE)
+        factor = scale
+        if HAS_SCALES:
+            factor = scale * tl.load(scales + kv_head)
+        total, peak, mass = attend_tiles(
+            q,
+            tl.zeros([ROWS, DIM], tl.float32),
+            tl.full([ROWS], float("-inf"), tl.float32),
+            tl.zeros([ROWS], tl.float32),
+            cache,
+            tables + row * table_stride,
+            kv_head * (BLOCK_SIZE * HEAD_DIM),
+            block_stride,
+            tl.zeros([ROWS], tl.int32) + (length - 1),
+            first_tile,
+            first_tile + taken,
+            length,
+            factor,
+            soft_cap,
+            HEAD_DIM=HEAD_DIM,
+            DIM=DIM,
+            BLOCK_SIZE=BLOCK_SIZE,
+            KEYS=KEYS,
+            VALUES_OFFSET=KV_HEADS * BLOCK_SIZE * HEAD_DIM,
+            WINDOW=WINDOW,
+            HAS_CAP=HAS_CAP,
+            MASKED=True,
+            DTYPE=DTYPE,
+        )
+        kv_head, head_begin, head_tiles, taken = _part_at(counts, index, at, end, KV_HEADS)
+        heads = kv_head * GROUP + members
+        row = index.to(tl.int64)
+        if HAS_SCALES:
+            total = total * tl.load(scales + KV_HEADS + kv_head)
+        if taken == head_tiles:
+            if HAS_SINKS:
+                sink = tl.load(sinks + heads, mask=members < GROUP, other=0.0)
+                sink = sink.to(tl.float32) * LOG2E
+                top = tl.maximum(peak, sink)
+                total = total * tl.exp2(peak - top)[:, None]
+                mass = mass * tl.exp2(peak - top) + tl.exp2(sink - top)
+            result = total / tl.where(mass > 0, mass, 1.0)[:, None]
+            targets = out + row * out_stride + heads[:, None] * HEAD_DIM + dims[None, :]
+            tl.store(targets, result.to(out.dtype.element_ty), mask=is_real)
+        else:
+            result = total / tl.where(mass > 0, mass, 1.0)[:, None]
+            lse = tl.where(mass > 0, peak + tl.log2(tl.where(mass > 0, mass, 1.0)), float("-inf"))
+            slot = program * 2 + tl.where(at == begin, 0, 1)
+            slots = (slot * GROUP + members).to(tl.int64)
+            tl.store(partial + slots[:, None] * HEAD_DIM + dims[None, :], result, mask=is_real)
+            tl.store(partial_lse + slots, lse, mask=members < GROUP)
+            tl.debug_barrier()  # all threads have written before one of them counts
+            counter = finished + row * KV_HEADS + kv_head
+            first = head_begin // share
+            last = (head_begin + head_tiles - 1) // share
+            if tl.atomic_add(counter, 1, sem="acq_rel") == last - first:
+                to_merge = to_merge | tl.where(at == begin, 1, 2)
+        at += taken
+
+    # After the loop, whose registers it would take otherwise.
+    for part in tl.static_range(2):
+        if (to_merge & (part + 1)) > 0:
+            _merge_context(
+                partial,
+                partial_lse,
+                finished,
+                counts,
+                sinks,
+                out,
+                begin if part == 0 else end - 1,
+                share,
+                rows,
+                out_stride,
+                KV_HEADS=KV_HEADS,
+                GROUP=GROUP,
+                HEAD_DIM=HEAD_DIM,
+                DIM=DIM,
+                ROW_BLOCK=ROW_BLOCK,
+                HAS_SINKS=HAS_SINKS,
+            )
 
 
 def decode_attention(
@@ -195,9 +363,10 @@ def decode_attention(
     soft_cap: float | None = None,
     sinks: Tensor | None = None,
     scales: Tensor | None = None,
+    counts: Tensor | None = None,
     out: Tensor | None = None,
     tiles: DecodeTiles | None = None,
-    splits: int | None = None,
+    programs: int | None = None,
 ) -> Tensor:
     """Attend from each row to its whole context: [rows, heads * head_dim] in ``query``'s dtype.
 
@@ -207,25 +376,19 @@ def decode_attention(
     context, including the row's own; 0: the row is padding and its result 0. ``window``: how many
     of the last tokens are visible; ``soft_cap``: scores become cap * tanh(score / cap); ``sinks``
     [heads]: scores of an extra key without a value; ``scales`` float32 [2, kv_heads]: the factors
-    of stored keys and values. ``tiles`` and ``splits`` override the table's.
+    of stored keys and values. ``counts``: of ``count_tiles`` for these rows and this window, if it
+    is known. ``tiles`` and ``programs`` override the table's.
     """
     rows, heads, head_dim = query.shape
     kv_heads = blocks.shape[2]
     tiles = tiles or decode_tiles(head_dim, query.dtype)
-    if splits is None:
-        splits = num_splits(rows, kv_heads, num_sms(query.device), tiles.programs_per_sm)
+    programs = programs or num_sms(query.device) * tiles.programs_per_sm
+    if counts is None:
+        counts = _counted(lengths[:rows], tiles.keys, window)
     out = query.new_empty(rows, heads * head_dim) if out is None else out
-    partial, lse = _new_partial(query, splits) if splits > 1 else (out, out)
-    _attend_split[(rows, kv_heads, splits)](
-        query,
-        blocks,
-        tables,
-        lengths,
-        scales,
-        sinks,
-        out,
-        partial,
-        lse,
+    partial, partial_lse = _new_partial(query, programs, heads // kv_heads)
+    _attend_share[(programs,)](
+        *(query, blocks, tables, lengths, counts, scales, sinks, out, partial, partial_lse),
         merge_counters(query.device, rows * kv_heads),
         query.stride(0),
         blocks.stride(0),
@@ -233,9 +396,11 @@ def decode_attention(
         row_stride(out),
         scale,
         soft_cap or 1.0,
+        rows,
         ROWS=padded(heads // kv_heads),
         KEYS=tiles.keys,
-        SPLITS=splits,
+        ROW_BLOCK=padded(rows),
+        FEWEST=_FEWEST_TILES,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         maxnreg=tiles.registers,
@@ -246,11 +411,10 @@ def decode_attention(
     return out
 
 
-def _new_partial(query: Tensor, splits: int) -> tuple[Tensor, Tensor]:
-    """Allocate each split's result and log-sum-exp."""
-    rows, heads, head_dim = query.shape
-    shape = (rows, heads, splits)
+def _new_partial(query: Tensor, programs: int, group: int) -> tuple[Tensor, Tensor]:
+    """Allocate each part's result and log-sum-exp."""
+    shape = (programs, 2, group)
     return (
-        torch.empty(*shape, head_dim, dtype=torch.float32, device=query.device),
+        torch.empty(*shape, query.shape[2], dtype=torch.float32, device=query.device),
         torch.empty(shape, dtype=torch.float32, device=query.device),
     )

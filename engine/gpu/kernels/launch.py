@@ -25,15 +25,15 @@ _INTERPRETED_SMS = 1
 
 @dataclass(frozen=True, slots=True)
 class DecodeTiles:
-    """``keys``: keys per tile. ``programs_per_sm``: the most programs per multiprocessor that the
-    splits may create: more balance unequal contexts better, fewer need less merging. ``registers``:
+    """``keys``: keys per tile. ``programs_per_sm``: among so many programs per multiprocessor the
+    work is divided in equal shares: as many as run at a time, for more would wait. ``registers``:
     the most that a thread may take; with 128, four programs of four warps run on a multiprocessor
     at a time. None: no limit."""
 
     keys: int
     warps: int
     stages: int
-    programs_per_sm: int = 6
+    programs_per_sm: int = 4
     registers: int | None = 128
 
 
@@ -108,8 +108,7 @@ UNIFORM: dict[tuple[int, int], RaggedTiles] = {
     (128, 4): RaggedTiles(16, 32, 4, 2),
     (256, 4): RaggedTiles(16, 16, 8, 2),
 }
-MAX_SPLITS = 64
-# More pairs of a sequence and a key head than any device splits the contexts of.
+# More pairs of a sequence and a key head than most steps have.
 _MERGE_COUNTERS = 4096
 # The fewest rows of a matrix product on the tensor cores.
 MIN_ROWS = 16
@@ -144,23 +143,13 @@ def num_sms(device: torch.device) -> int:
 
 def merge_counters(device: torch.device, needed: int) -> Tensor:
     """Return zeros for ``decode_attention``, int32, at least ``needed``: always the same ones,
-    which CUDA graphs may hold. Contexts are only split while there are few of them, so their number
-    does not grow. Call it once before a graph is recorded."""
+    which CUDA graphs may hold. Call it with as many before a graph is recorded."""
     return _merge_counters(device, max(_MERGE_COUNTERS, int(triton.next_power_of_2(needed))))
 
 
 @cache
 def _merge_counters(device: torch.device, size: int) -> Tensor:
     return torch.zeros(size, dtype=torch.int32, device=device)
-
-
-def num_splits(batch: int, kv_heads: int, sms: int, programs_per_sm: int) -> int:
-    """Return into how many pieces each context is split, a power of two. Does not depend on the
-    lengths, so that a captured graph's grid fits any."""
-    wanted = sms * programs_per_sm // max(1, batch * kv_heads)
-    if wanted <= 1:
-        return 1
-    return min(MAX_SPLITS, 1 << (wanted.bit_length() - 1))
 
 
 def warps_for(elements: int) -> int:

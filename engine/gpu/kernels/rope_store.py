@@ -37,6 +37,7 @@ def _norm_rope_store(
     HAS_NORM: tl.constexpr,
     HAS_ROPE: tl.constexpr,
     HAS_SCALES: tl.constexpr,
+    KEEPS_KEYS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -63,7 +64,8 @@ def _norm_rope_store(
             even * cos[None, :] - odd * sin[None, :], even * sin[None, :] + odd * cos[None, :]
         )
         x = tl.where(turns[:, None], tl.reshape(turned, [HEADS, DIM]), x)
-    tl.store(places, x.to(qkv.dtype.element_ty), mask=exists & is_query[:, None])
+    is_kept = turns if KEEPS_KEYS else is_query
+    tl.store(places, x.to(qkv.dtype.element_ty), mask=exists & is_kept[:, None])
     slot = tl.load(slots + row).to(tl.int64)
     cached = heads - NUM_HEADS  # the keys' heads, then the values'
     if HAS_SCALES:
@@ -86,6 +88,7 @@ def norm_rope_store(
     norm_weight: Tensor | None = None,
     eps: float = 0.0,
     scales: Tensor | None = None,
+    keeps_keys: bool = False,
 ) -> None:
     """Normalise and rotate queries and keys; store keys and values.
 
@@ -94,7 +97,7 @@ def norm_rope_store(
     [rows]: block * block_size + offset; negative: the row is not stored. ``rotations`` float32
     [positions, head_dim / 2, 2]: cosine and sine of every pair. ``norm_weight`` [2, head_dim]: of
     queries and keys. ``scales`` float32 [2, kv_heads]: divisors of stored keys and values, for an
-    8-bit cache.
+    8-bit cache. ``keeps_keys``: keys are overwritten, too, besides being stored.
     """
     rows, all_heads, head_dim = qkv.shape
     _, _, kv_heads, block_size, _ = blocks.shape
@@ -120,5 +123,6 @@ def norm_rope_store(
         HAS_NORM=norm_weight is not None,
         HAS_ROPE=rotations is not None,
         HAS_SCALES=scales is not None,
+        KEEPS_KEYS=keeps_keys,
         num_warps=min(4, warps_for(heads * dim)),
     )

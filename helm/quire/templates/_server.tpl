@@ -44,6 +44,7 @@ would be written with an exponent. */}}
   (list "--pooling" $engine.pooling)
   (list "--cpu-path" $engine.cpuPath)
   (list "--gpu-path" $engine.gpuPath)
+  (list "--attention" $engine.attention)
   (list "--gpu-memory-utilization" $engine.gpuMemoryUtilization)
   (list "--threads" $engine.threads)
   (list "--max-num-seqs" $engine.maxNumSeqs)

@@ -43,3 +43,22 @@ def test_a_mixed_batch_s_ragged_tables() -> None:
     assert ragged.chunk_blocks[:, :3].tolist() == [[7, 0, 0], [3, 1, 9]]
     assert ragged.cu_seqlens.tolist() == [2, 5, 9]
     assert ragged.longest == 4
+    assert (ragged.sizes, ragged.num_fresh) == ((3, 4), 0)
+
+
+def test_chunks_that_begin_a_context_come_last_and_by_size() -> None:
+    def item(uid: int, start: int, end: int) -> ScheduledSequence:
+        sequence = Sequence(
+            uid, "", [uid] * end, end, SamplingParams(max_tokens=1), block_table=[uid, uid + 10]
+        )
+        return ScheduledSequence(sequence, start, end - start, completes=True)
+
+    builder = BatchBuilder(RaggedBuilder(8, CPU), block_size=8)
+    plan = StepPlan((item(1, 0, 9), item(2, 4, 10), item(3, 0, 1), item(4, 0, 3), item(5, 1, 3)))
+    batch = builder.build(plan)
+    assert batch.order == (2, 1, 4, 3, 0)
+    assert batch.token_ids.tolist() == [3] + [2] * 6 + [5] * 2 + [4] * 3 + [1] * 9
+    ragged = batch.layout
+    assert isinstance(ragged, Ragged)
+    assert (ragged.sizes, ragged.num_fresh) == ((6, 2, 3, 9), 2)
+    assert ragged.chunk_lengths.tolist() == [10, 3, 3, 9]

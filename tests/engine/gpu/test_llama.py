@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 pytest.importorskip("triton")
@@ -19,6 +20,8 @@ from triton.runtime import interpreter
 
 from engine.architecture.errors import ModelError
 from engine.attention.layout import Ragged
+from engine.gpu.attention import TRITON, AttentionKernels
+from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.launch import INTERPRETED
 from engine.gpu.llama import KernelLlama
 from engine.messages import SamplingParams
@@ -79,6 +82,46 @@ def test_chunks_decodes_and_prefix_hits_in_one_batch_equal_transformers(
         assert output.token_ids == best[len(prompt_ids) - 1 : -1].tolist()
     assert outputs[0].finished is not None
     assert outputs[0].finished.cached_tokens == 32
+
+
+def test_prompts_attended_in_the_batch_leave_the_same_cache_and_tokens(
+    device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ``--attention cudnn``, by torch's own formula."""
+    oracle = save_model(SUBJECTS["qwen2_sliding_upper_layer"], tmp_path)
+    fresh = FreshAttention(SDPBackend.MATH, fewest=4)
+    kernels = AttentionKernels(TRITON.decode, TRITON.ragged, fresh)
+    taken: list[tuple[int, ...]] = []
+    attend = FreshAttention.__call__
+
+    def noted(self: FreshAttention, query: torch.Tensor, *args: Any, **options: Any) -> None:
+        taken.append(tuple(query.shape))
+        attend(self, query, *args, **options)
+
+    monkeypatch.setattr(FreshAttention, "__call__", noted)
+    monkeypatch.setattr("engine.gpu.attention.CUDNN", kernels)
+    monkeypatch.setattr("engine.run.setup.require_cudnn", lambda device, **heads: None)
+    engine = Engine(
+        tmp_path,
+        device=device.type,
+        gpu_path="triton",
+        attention="cudnn",
+        block_size=8,
+        num_kv_blocks=40,
+        max_num_batched_tokens=27,
+    )
+    prepared, rows = len(taken), []
+    prompts = [prompt(33, seed=1), prompt(9, seed=2), prompt(1, seed=3), prompt(12, seed=4)]
+    outputs = engine.generate(prompts, SamplingParams(max_tokens=3, temperature=0.0))
+    for prompt_ids, output in zip(prompts, outputs, strict=True):
+        tokens = prompt_ids + output.token_ids
+        with torch.inference_mode():
+            best = oracle(torch.tensor([tokens])).logits[0].argmax(dim=-1)
+        assert output.token_ids == best[len(prompt_ids) - 1 : -1].tolist()
+    rows = [shape[0] for shape in taken[prepared:]]
+    # Of 27 tokens the lower layer's alone, as the upper one sees only 13.
+    assert rows.count(27) == 1
+    assert rows.count(9) == 2
 
 
 def test_the_loader_takes_the_kernels_where_they_know_the_model(

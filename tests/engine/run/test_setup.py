@@ -14,7 +14,7 @@ from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.gpu import availability
 from engine.gpu.availability import KernelsUnavailableError
-from engine.run.setup import compiled_library, has_kernels, set_up
+from engine.run.setup import compiled_library, has_kernels, set_up, uses_cudnn
 from engine.sharding.collectives import ALONE
 from tests.engine.driving import load_runner
 from tests.engine.ranks.threads import together
@@ -110,3 +110,30 @@ def test_kernels_are_for_a_gpu_unless_demanded(model: Path) -> None:
     demanded = msgspec.structs.replace(config, gpu_path="triton", tensor_parallel_size=2)
     with pytest.raises(ModelError, match="not yet with --tensor-parallel-size above 1"):
         together(2, lambda ranks: has_kernels(set_up(demanded, ranks)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "needs our GPU kernels, which do not compute this model here"),
+        ({"gpu_path": "triton", "deterministic": True}, "not with --deterministic"),
+        ({"gpu_path": "triton", "kv_cache_dtype": "fp8"}, "not with --kv-cache-dtype fp8"),
+        ({"gpu_path": "triton"}, "cuDNN's attention needs an NVIDIA GPU"),
+    ],
+)
+def test_cudnn_where_it_cannot_attend_is_refused_in_a_sentence(
+    model: Path, settings: dict[str, Any], reason: str
+) -> None:
+    config = EngineConfig(model=str(model), device="cpu", attention="cudnn", **settings)
+    setup = set_up(config, ALONE)
+    with pytest.raises(ModelError, match=f"--attention cudnn.*{reason}"):
+        uses_cudnn(setup, with_kernels="gpu_path" in settings)
+
+
+def test_our_own_attention_is_the_default_and_needs_our_kernels_if_demanded(model: Path) -> None:
+    config = EngineConfig(model=str(model), device="cpu")
+    assert not uses_cudnn(set_up(config, ALONE), with_kernels=False)
+    demanded = set_up(msgspec.structs.replace(config, attention="triton"), ALONE)
+    assert not uses_cudnn(demanded, with_kernels=True)
+    with pytest.raises(ModelError, match="--attention triton needs our GPU kernels"):
+        uses_cudnn(demanded, with_kernels=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bench.gpu.paged import Batch, Scores, Shape
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
-from tests.engine.gpu.kernels.paged import Batch, Scores, Shape
 
 
-def decode(batch: Batch, scores: Scores, *, splits: int, keys: int = 16) -> Tensor:
+def decode(batch: Batch, scores: Scores, *, programs: int, keys: int = 16) -> Tensor:
     return decode_attention(
         batch.query,
         batch.blocks,
@@ -22,7 +22,7 @@ def decode(batch: Batch, scores: Scores, *, splits: int, keys: int = 16) -> Tens
         soft_cap=scores.soft_cap,
         sinks=scores.sinks,
         tiles=DecodeTiles(keys, 4, 2),
-        splits=splits,
+        programs=programs,
     )
 
 

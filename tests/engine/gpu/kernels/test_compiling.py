@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 import triton
 
-from tests.engine.gpu.kernels.compiling import RESOURCES
+from tests.engine.gpu.kernels.compiling import RESOURCES, SPILL_LIMIT
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -33,7 +33,7 @@ def test_every_kernel_compiles_for_sm_90_within_its_shared_memory(tmp_path: Path
     )
     assert done.returncode == 0, done.stderr[-2000:]
     kernels = {line.split()[0] for line in done.stdout.splitlines() if "registers" in line}
-    assert {"_attend_split", "_attend_ragged", "_norm_rope_store", "_sample"} <= kernels
+    assert {"_attend_share", "_attend_ragged", "_norm_rope_store", "_sample"} <= kernels
     written_down = RESOURCES / f"triton-{triton.__version__}.txt"
     assert done.stdout == written_down.read_text(), (
         f"python -m tests.engine.gpu.kernels.compiling > {written_down}"
@@ -43,13 +43,15 @@ def test_every_kernel_compiles_for_sm_90_within_its_shared_memory(tmp_path: Path
 @pytest.mark.parametrize("version", ["3.6.0", "3.8.0"])
 def test_decode_attention_leaves_room_for_four_programs_on_a_multiprocessor(version: str) -> None:
     """In 16 bits, by what is written down."""
-    shape, counted = "", 0
+    shape, variant, counted = "", 0, 0
     for line in (RESOURCES / f"triton-{version}.txt").read_text().splitlines():
         if not line.startswith(" "):
-            shape = line
-        elif "_attend_split" in line and "float32" not in shape:
+            shape, variant = line, 0
+        elif "_attend_share" in line and "float32" not in shape:
             _, registers, _, spilled, *_ = line.split()
             assert int(registers) <= 128, shape
-            assert int(spilled) == 0, shape
+            # Plain; with a window, a cap and sinks; with these over an 8-bit cache.
+            assert int(spilled) <= (0, 16, SPILL_LIMIT)[variant], shape
+            variant += 1
             counted += 1
-    assert counted > 30
+    assert counted == 24

@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Piece, Scores, Shape, attention, make_batch
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import CacheShape
 from engine.attention.plans import PlanBuilder
@@ -20,7 +21,6 @@ from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.messages import SamplingParams
 from tests.engine.attention.scaled_cache import scaled_cache
 from tests.engine.driving import Engine
-from tests.engine.gpu.kernels.paged import Piece, Scores, Shape, attention, make_batch
 from tests.engine.tiny_models import VARIANTS, save_model
 
 
@@ -45,9 +45,9 @@ def test_stored_by_the_kernel_or_by_torch_is_the_same(device: torch.device) -> N
     torch.testing.assert_close(found, expected, rtol=0.13, atol=0.01)
 
 
-@pytest.mark.parametrize("splits", [1, 4])
+@pytest.mark.parametrize("programs", [1, 4])
 def test_attention_over_scaled_8_bit_contexts_equals_float64(
-    device: torch.device, splits: int
+    device: torch.device, programs: int
 ) -> None:
     pieces = [Piece(40, 7), Piece(33), Piece(12, 12)]
     batch = make_batch(pieces, Shape(4, 2, 32, 8), device=device)
@@ -69,7 +69,7 @@ def test_attention_over_scaled_8_bit_contexts_equals_float64(
     found = decode_attention(
         *(batch.query[last], narrow.to(device), batch.tables, batch.lengths),
         tiles=DecodeTiles(16, 4, 2),
-        splits=splits,
+        programs=programs,
         **common,
     )
     torch.testing.assert_close(found.double().cpu(), expected[last.cpu()], atol=1e-5, rtol=1e-5)

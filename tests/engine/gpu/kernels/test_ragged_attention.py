@@ -15,9 +15,9 @@ from tests.examples import examples
 
 pytest.importorskip("triton")
 
+from bench.gpu.paged import Batch, Piece, Scores, Shape, attention, make_batch
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from tests.engine.gpu.kernels.attending import KINDS, SHAPES, assert_close, decode, on, ragged
-from tests.engine.gpu.kernels.paged import Batch, Piece, Scores, Shape, attention, make_batch
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -51,8 +51,8 @@ def test_narrow_types_are_computed_in_float32_between(
         *(batch.query[rows.to(device)], batch.blocks, batch.tables, batch.lengths),
         *(batch.cu_seqlens, 1, batch.keys, batch.values),
     )
-    for splits in (1, 2):
-        found = decode(last, Scores(), splits=splits)
+    for programs in (1, 2):
+        found = decode(last, Scores(), programs=programs)
         error = (found.double().cpu() - expected[rows]).norm() / expected.norm()
         assert error < 1e-2
 
@@ -94,7 +94,7 @@ class Constants(NamedTuple):
     window: int | None
     soft_cap: float | None
     has_sinks: bool
-    splits: int
+    programs: int
     rows: int
     keys: int
 
@@ -106,7 +106,7 @@ def constants_by(pick: Callable[[Sequence[Any]], Any]) -> Constants:
         window=pick([None, *range(1, 81, 2)]) if pick([0, 1]) else None,
         soft_cap=pick([None, 1.0, 30.0]),
         has_sinks=pick([False, True]),
-        splits=pick([1, 2, 4]),
+        programs=pick([1, 2, 4]),
         rows=pick([16, 32]),
         keys=pick([16, 32, 64]),
     )
@@ -134,7 +134,7 @@ def test_the_few_kernels_compiled_for_a_gpu_have_every_feature() -> None:
 def test_any_batch_equals_float64(
     device: torch.device, pieces: list[Piece], constants: Constants
 ) -> None:
-    shape, block_size, window, soft_cap, has_sinks, splits, rows, keys = constants
+    shape, block_size, window, soft_cap, has_sinks, programs, rows, keys = constants
     shape = Shape(shape.heads, shape.kv_heads, shape.head_dim, block_size)
     sinks = torch.linspace(-2, 2, shape.heads, device=device) if has_sinks else None
     scores = Scores(window, soft_cap, sinks)
@@ -146,4 +146,4 @@ def test_any_batch_equals_float64(
         *(batch.query[last], batch.blocks, batch.tables, batch.lengths),
         *(batch.cu_seqlens, 1, batch.keys, batch.values),
     )
-    assert_close(decode(alone, scores, splits=splits, keys=keys), expected[last.cpu()])
+    assert_close(decode(alone, scores, programs=programs, keys=keys), expected[last.cpu()])

@@ -52,8 +52,11 @@ def test_norm_rope_store(
         rotations=rotary.cosines_and_sines().to(device),
         norm_weight=weight.to(device) if has_norm else None,
         eps=1e-5,
+        keeps_keys=has_norm,
     )
-    close(found[:, :heads], expected[:, :heads])
+    written = heads + (kv_heads if has_norm else 0)
+    close(found[:, :written], expected[:, :written])
+    assert torch.equal(found[:, written:].cpu(), qkv[:, written:])
     stored = torch.full(blocks.shape, 9.0, dtype=torch.float64)
     for row, slot in enumerate(slots.tolist()):
         if slot >= 0:

@@ -1,0 +1,147 @@
+"""Models of random weights in the shapes that are measured, and the bytes and operations of their
+steps."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from bench.gpu.timing import Ceilings, Machine
+from engine.config import EngineConfig
+from engine.run.assembly import load_model_runner
+from engine.run.model_runner import ModelRunner
+
+LLAMA_8B: Final[dict[str, Any]] = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128_256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 262_144,
+    "rope_theta": 500_000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+QWEN3_06B: Final[dict[str, Any]] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "vocab_size": 151_936,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 262_144,
+    "rope_theta": 1_000_000.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+MODELS: Final = {"qwen3-0.6b": QWEN3_06B, "llama-8b": LLAMA_8B}
+# Replaced in a dry run.
+_TINY: Final = {
+    "vocab_size": 160,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+}
+MAX_SEQS: Final = 256
+# A context of 128k tokens, and what is generated after it.
+_LONGEST: Final = 131_072 + 1024
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is loaded. ``products``: bytes of all matrices, the last of which (``head``) is
+    multiplied only for tokens that are sampled. ``attention``: operations for a pair of a query
+    and a key, in all layers."""
+
+    runner: ModelRunner
+    products: int
+    head: int
+    kv_bytes_per_token: int
+    attention: int
+    vocab_size: int
+    block_size: int
+    slowdown: float  # that a server allows prompts
+
+    def decode_floor(self, contexts: Items[int], ceilings: Ceilings) -> float:
+        """Return the least time of a step of one token for each of ``contexts``."""
+        products = ceilings.floor(moved=self.products, computed=self.products * len(contexts))
+        return products + ceilings.floor(
+            moved=sum(contexts) * self.kv_bytes_per_token,
+            computed=sum(contexts) * self.attention,
+        )
+
+    def prefill_operations(self, tokens: int, behind: int = 0) -> float:
+        """Return those of a prompt's part up to its first token. Two bytes an element, and two
+        operations for each."""
+        pairs = tokens * behind + tokens * (tokens + 1) / 2
+        return (self.products - self.head) * tokens + self.head + self.attention * pairs
+
+
+def shape_of(name: str, machine: Machine) -> dict[str, Any]:
+    return MODELS[name] | (_TINY if machine.dry else {})
+
+
+def load(
+    shape: dict[str, Any], machine: Machine, **settings: Any
+) -> tuple[Subject, dict[str, float]]:
+    """Return the model and the seconds that each phase of its start took."""
+    times = {"total_s": time.perf_counter()}
+
+    def on_progress(phase: str, done: int, total: int) -> None:
+        times.setdefault(f"{phase}_s", time.perf_counter())
+        if done == total:
+            times[f"{phase}_s"] = time.perf_counter() - times[f"{phase}_s"]
+
+    defaults: dict[str, Any] = {
+        "device": machine.device.type,
+        "max_model_len": machine.size(_LONGEST, 256),
+        "max_num_seqs": machine.size(MAX_SEQS, 8),
+        "max_num_batched_tokens": machine.size(8192, 64),
+        "block_size": 16,
+        "num_kv_blocks": 96 if machine.dry else None,
+        "async_scheduling": True,
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "config.json").write_text(json.dumps(shape))
+        config = EngineConfig(
+            model=directory, load_format="dummy", gpu_path="triton", **(defaults | settings)
+        )
+        runner = load_model_runner(config, on_progress)
+    times["total_s"] = time.perf_counter() - times["total_s"]
+    if config.kv_cache_dtype == "auto":
+        # Not zeros, which are faster to read than real contents.
+        with torch.inference_mode():
+            for layer in range(shape["num_hidden_layers"]):
+                runner._cache.layer(layer).normal_()
+    head = 2 * shape["vocab_size"] * shape["hidden_size"]
+    read = 2 * runner.info.num_parameters - (0 if shape["tie_word_embeddings"] else head)
+    kv_size = shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
+    query_size = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
+    element = 1 if config.kv_cache_dtype == "fp8" else 2
+    subject = Subject(
+        runner,
+        products=read,
+        head=head,
+        kv_bytes_per_token=2 * element * kv_size,
+        attention=4 * query_size,
+        vocab_size=shape["vocab_size"],
+        block_size=config.block_size,
+        slowdown=config.max_decode_slowdown,
+    )
+    return subject, {name: round(value, 2) for name, value in times.items()}

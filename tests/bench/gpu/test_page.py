@@ -1,0 +1,56 @@
+"""The page says which goals are met, and names what failed and what was left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.gpu.page import GOALS, page
+
+
+def result(*rows: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return {"date": "today", "device": "a GPU", "versions": {"torch": "2"}, "rows": rows} | facts
+
+
+def test_goals_are_met_or_missed_on_their_own_side() -> None:
+    text = page(
+        result(
+            {"row": "steps qwen3-0.6b batch 1 ctx 256", "ms": 0.85, "of_floor": 0.4},
+            {"row": "steps llama-8b batch 1 ctx 256", "ms": 5.0, "of_floor": 0.8},
+            {"row": "steps llama-8b batch 64 ctx 1024", "ms": 10.0},
+            {"row": "deterministic llama-8b batch 64 ctx 1024", "ms": 11.0},
+            {"row": "profile llama-8b batch 64", "gap_share": None},
+        )
+    )
+    assert "| 0.6B alone, a token | 0.85 ms | ≤ 0.90 ms | met |" in text
+    assert "| 8B alone, of the floor | 0.80 | ≥ 0.85 | missed |" in text
+    assert "| 8B x 64 with --deterministic, ratio | 1.10 | ≤ 1.15 | met |" in text
+    assert "| idle between steps, 8B x 64 | not measured | ≤ 0.020 | |" in text
+    assert text.count("not measured") == len(GOALS) + 1 - 3
+
+
+def test_a_dry_run_meets_no_goal() -> None:
+    row = {"row": "steps qwen3-0.6b batch 1 ctx 256", "ms": 0.85}
+    assert "| 0.6B alone, a token | 0.85 ms | ≤ 0.90 ms |  |" in page(result(row, dry=True))
+
+
+def test_what_failed_and_what_was_left_out_is_named() -> None:
+    text = page(
+        result(
+            {"row": "check gated", "relative_error": 0.0, "took_s": 1.0},
+            {"row": "check sampling", "error": "AssertionError: 3", "took_s": 1.0},
+            {"row": "nano-vllm qwen3-0.6b", "left_out": "no time left"},
+            ceilings={"bandwidth": 3e12, "flops": 8e14},
+            clocks={"sm_mhz": 1980.0},
+        )
+    )
+    assert "copy 3,000 GB/s, bf16 800 TFLOP/s; sm_mhz 1980.0" in text
+    assert "Correctness: 1 of 2 checks passed." in text
+    assert "Failed:\n\n- check sampling: AssertionError: 3\n" in text
+    assert "Left out:\n\n- nano-vllm qwen3-0.6b: no time left\n" in text
+
+
+def test_each_product_shows_its_fastest_kernel() -> None:
+    row: dict[str, Any] = {"row": "product llama-8b qkv", "mb": 50.0}
+    for count in (1, 4, 16, 64, 256):
+        row |= {f"rows_{count}": {"torch": 20.0, "skinny": 15.0}, f"of_floor_{count}": 0.9}
+    assert "| llama-8b qkv | skinny 15 us, 0.90 |" in page(result(row))
