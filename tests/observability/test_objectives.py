@@ -14,7 +14,7 @@ def test_each_outcome_is_good_bad_or_does_not_count() -> None:
     uncounted = {outcome.name for outcome in OUTCOMES} - set(COUNTED_OUTCOMES)
     assert uncounted == {
         *("client_gone", "client_slow", "cancelled", "refused:invalid", "refused:unauthorized"),
-        *("refused:not_found", "refused:too_large", "refused:draining"),
+        *("refused:not_found", "refused:too_large", "refused:limit", "refused:draining"),
     }
     assert {"deadline", "refused:overloaded"} < set(BAD_OUTCOMES)
     assert all(group_of(name) is not OutcomeGroup.ANSWERED for name in BAD_OUTCOMES)
