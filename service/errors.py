@@ -191,9 +191,14 @@ class LimitError(QuireError):
     kind = Kind(429, "requests", "rate_limit_exceeded", "refused:limit")
 
     def __init__(
-        self, message: str, *, retry_after: int | None = None, is_hopeless: bool = False
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: int | None = None,
+        is_hopeless: bool = False,
     ) -> None:
-        super().__init__(message, retry_after=retry_after)
+        super().__init__(message, param=param, retry_after=retry_after)
         self.is_hopeless = is_hopeless
         self.state = LimitState()
 

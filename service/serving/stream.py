@@ -126,7 +126,7 @@ class _Push(Generic[Piece]):
             if type(pieces) is not tuple or len(pieces) > 1:
                 self._rest = pieces
             else:
-                self._full = bool(pieces[0]) and not self._write(pieces[0])
+                self._full = any(pieces) and not self._write(pieces[0])
                 if not (self._full or generation.done or generation.behind):
                     return
         except Exception as error:

@@ -218,6 +218,37 @@ async def test_several_pieces_of_one_message_are_not_pushed_but_sent(followed: F
     assert pushed.window.pieces[1:7] == ["1 tokens", "more", "2 tokens", "more", "3 tokens", "more"]
 
 
+class Evens(Told):
+    """A piece for every second token; for the others, as of incomplete text, an empty one or
+    none."""
+
+    read = 0
+
+    def advance(self, choices: list[Any]) -> tuple[str, ...]:  # type: ignore[override]
+        count = len(choices[0].tokens)
+        is_new, self.read = count > self.read, count
+        if is_new and count % 2 == 0:
+            return (f"{count} tokens",)
+        return ("",) if count % 4 == 1 else ()
+
+
+async def test_tokens_without_a_piece_are_pushed_past(followed: Followed) -> None:
+    pushed = Pushed(followed, Window(), Evens())
+    for number in range(1, 9):
+        await pushed.token(1 + number // 2)
+        await until(lambda: len(followed.generation.choices[0].tokens) == number)  # noqa: B023
+    await pushed.end(8)
+    assert pushed.window.pieces == [
+        "begin",
+        "2 tokens",
+        "4 tokens",
+        "6 tokens",
+        "8 tokens",
+        "end 1",
+    ]
+    assert followed.exchange.record.outcome == "stop"
+
+
 async def test_what_fails_while_pieces_are_pushed_ends_the_stream(followed: Followed) -> None:
     pushed = Pushed(followed, Window(), Words("advance"))
     await pushed.token(2)
