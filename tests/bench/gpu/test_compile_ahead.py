@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -15,7 +17,12 @@ from bench.gpu.timing import Ceilings, Machine
 DRY = Machine(torch.device("cpu"), Ceilings(1e12, 1e15), dry=True)
 
 
-def test_a_job_that_fails_is_named_and_the_others_are_done() -> None:
+def test_a_job_that_fails_is_named_and_the_others_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A spawned process runs its parent's main module again. A test of a Streamlit page may have
+    # left its script in that place, which ends the process.
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     row = compile_all(DRY, ["norm 1", "no such job"])
     assert row["failed"] == {"no such job": "KeyError: 'no such job'"}
     assert row["late"] == []
