@@ -55,9 +55,7 @@ class BodyBound(enum.Enum):
 class Limit(enum.Enum):
     """What a route's requests count against, besides the memory of all arriving bodies."""
 
-    REQUESTS = "requests a minute, of a key that has such a limit"
-    TOKENS = "tokens a minute and a day, of a key that has such a limit"
-    STREAMS = "concurrent streams, of a key that has such a limit"
+    KEY = "what the [limits of its key](keys.md#limits) leave"
     QUEUE = "`--max-waiting-requests`, and the key's share of it"
     RUNS = "`--resume-total-bytes`, and the key's share of it"
     SOCKETS = "`--max-websockets`, and the key's share of it"

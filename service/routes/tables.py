@@ -19,9 +19,8 @@ from service.routes.route import (
 from service.tenants.caller import KeyScope
 
 _NONE: frozenset[Limit] = frozenset()
-_REQUESTS = frozenset({Limit.REQUESTS})
-_ENGINE = _REQUESTS | {Limit.TOKENS, Limit.QUEUE}
-_STREAMED = _ENGINE | {Limit.STREAMS, Limit.RUNS}
+_ENGINE = frozenset({Limit.KEY, Limit.QUEUE})
+_STREAMED = _ENGINE | {Limit.RUNS}
 
 
 def _open(path: str, does: str, scope: Anyone = Anyone.ALWAYS) -> RouteRow:
@@ -29,10 +28,10 @@ def _open(path: str, does: str, scope: Anyone = Anyone.ALWAYS) -> RouteRow:
 
 
 def _reading(path: str, does: str, counted: str) -> RouteRow:
-    return RouteRow(Port.PUBLIC, "GET", path, KeyScope.READ, does, counted, limits=_REQUESTS)
+    return RouteRow(Port.PUBLIC, "GET", path, KeyScope.READ, does, counted)
 
 
-def _text(path: str, does: str, counted: str, limits: frozenset[Limit] = _REQUESTS) -> RouteRow:
+def _text(path: str, does: str, counted: str, limits: frozenset[Limit] = _NONE) -> RouteRow:
     """A route that takes a JSON body."""
     scope = KeyScope.INFERENCE
     return RouteRow(Port.PUBLIC, "POST", path, scope, does, counted, BodyBound.REQUEST, limits)
@@ -43,7 +42,7 @@ def _stored(
     path: str,
     does: str,
     counted: str = "responses_stored",
-    limits: frozenset[Limit] = _REQUESTS,
+    limits: frozenset[Limit] = _NONE,
 ) -> RouteRow:
     return RouteRow(Port.PUBLIC, method, path, KeyScope.INFERENCE, does, counted, limits=limits)
 
@@ -84,7 +83,6 @@ PUBLIC: Final = RouteTable(
             "GET",
             "/v1/responses/{response_id}",
             "Retrieve a response, as an object or as a stream",
-            limits=_REQUESTS | {Limit.STREAMS},
         ),
         _stored("DELETE", "/v1/responses/{response_id}", "Delete a response"),
         _stored("POST", "/v1/responses/{response_id}/cancel", "Cancel a background response"),
@@ -98,7 +96,6 @@ PUBLIC: Final = RouteTable(
             "/v1/streams/{stream_id}",
             "The rest of a resumable stream, after Last-Event-ID",
             "streams",
-            _REQUESTS | {Limit.STREAMS},
         ),
         _text("/v1/embeddings", "Create embeddings", "embeddings", _ENGINE),
         _text("/v1/rerank", "Rank documents by relevance to a query", "rerank", _ENGINE),
@@ -197,7 +194,7 @@ def _rpc(
     does: str,
     counted: str,
     scope: KeyScope = KeyScope.INFERENCE,
-    limits: frozenset[Limit] = _REQUESTS,
+    limits: frozenset[Limit] = _NONE,
 ) -> RouteRow:
     path = f"/quire.v1.Quire/{name}"
     return RouteRow(Port.GRPC, RPC, path, scope, does, counted, BodyBound.REQUEST, limits)
@@ -213,12 +210,12 @@ _LONG = frozenset({Limit.STANDARD})
 GRPC: Final = RouteTable(
     Port.GRPC,
     (
-        _rpc("Chat", "Stream a chat's answer", "grpc_chat", limits=_ENGINE | {Limit.STREAMS}),
+        _rpc("Chat", "Stream a chat's answer", "grpc_chat", limits=_ENGINE),
         _rpc(
             "Generate",
             "Stream the continuation of a prompt",
             "grpc_generate",
-            limits=_ENGINE | {Limit.STREAMS},
+            limits=_ENGINE,
         ),
         _rpc("Embed", "Create embeddings", "grpc_embed", limits=_ENGINE),
         _rpc("ListModels", "List the models served", "grpc_models", KeyScope.READ),

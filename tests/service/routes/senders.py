@@ -26,7 +26,7 @@ from tests.law.routes import ROUTES
 from tests.service.grpc.clients import GrpcService, chat
 
 OWNER, OTHER, READER, NARROW = "sk-owner", "sk-other", "sk-reader", "sk-narrow"
-EXPIRED, REVOKED = "sk-expired", "sk-revoked"
+EXPIRED, REVOKED, LIMITED = "sk-expired", "sk-revoked", "sk-limited"
 OPERATE, LOOK = "operate-key-1", "reader-key-1"
 
 
@@ -65,6 +65,11 @@ scopes = ["read"]
 alias = "narrow"
 key = "{NARROW}"
 models = ["tiny-b"]
+
+[[keys]]
+alias = "limited"
+key = "{LIMITED}"
+requests_per_minute = 1
 
 [[keys]]
 alias = "owner"

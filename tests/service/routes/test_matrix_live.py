@@ -16,13 +16,12 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from service.proto.quire.v1 import quire_pb2 as pb
-from service.routes.route import ANY_PATH, WEBSOCKET, Anyone, BodyBound, Port, RouteRow
+from service.routes.route import ANY_PATH, WEBSOCKET, Anyone, BodyBound, Limit, Port, RouteRow
 from service.routes.tables import ADMIN, GRPC, PUBLIC, TABLES
 from tests.service.grpc.clients import chat, trailing
 from tests.service.routes.senders import (
+    LIMITED,
     NARROW,
-    OPERATE,
-    OTHER,
     OWNER,
     SENDERS,
     MatrixService,
@@ -214,6 +213,25 @@ def test_a_body_beyond_the_bound_of_its_route_is_refused_before_it_is_read(
         server.send(ADMIN.named("POST /admin/v1/resume"), sender, {})
 
 
+# --- limits -----------------------------------------------------------------------------------
+
+
+def test_routes_count_against_the_limits_of_a_key_as_declared(server: Matrix) -> None:
+    limited = Sender(LIMITED)
+    chats = PUBLIC.named("POST /v1/chat/completions")
+    until(
+        lambda: server.send(chats, limited, sample(chats).body).status == 429, 30, "an empty limit"
+    )
+    for route in PUBLIC:
+        if route.method != WEBSOCKET and route.path != ANY_PATH:
+            reply = server.send(route, limited, sample(route).body, path=route.template)
+            assert (reply.status == 429) == (Limit.KEY in route.limits), (route.name, reply.body)
+    for route in GRPC:
+        code = server.call(route.path, limited, sample(route).body)
+        is_refused = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert is_refused == (Limit.KEY in route.limits), (route.name, code)
+
+
 # --- what another tenant owns -----------------------------------------------------------------
 
 
@@ -360,7 +378,7 @@ def test_grpc_knows_the_same_models(server: Matrix) -> None:
 
 
 def test_the_keys_of_the_matrix_are_different() -> None:
-    assert len({OWNER, OTHER, NARROW, OPERATE, *(each.key for each in SENDERS.values())}) == 10
+    assert len({OWNER, LIMITED, NARROW, *(each.key for each in SENDERS.values())}) == 11
 
 
 def test_an_idle_server_is_left(server: Matrix) -> None:

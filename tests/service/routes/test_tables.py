@@ -53,8 +53,7 @@ def test_limits_and_bodies_are_those_of_what_a_route_does() -> None:
         traits = TRAITS[route.counted]
         in_engine = Trait.ENGINE in traits
         assert (Limit.QUEUE in route.limits) == in_engine, route.name
-        assert (Limit.TOKENS in route.limits) == in_engine, route.name
-        assert Limit.REQUESTS in route.limits, route.name
+        assert (Limit.KEY in route.limits) == in_engine, route.name
         if Trait.BODY in traits and route.method == "POST":
             assert route.body is BodyBound.REQUEST, route.name
 
