@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.inspected import Inspect, Inspected
+from engine.load import EngineLoad
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -363,8 +364,9 @@ class EngineCounters(msgspec.Struct):
     grammar_mask_seconds: float = 0.0
 
 
-class EngineStats(EngineCounters, kw_only=True):
-    """The counters, and the state after a step (gauges)."""
+class EngineStats(EngineCounters, kw_only=True, omit_defaults=True):
+    """The counters, and the state after a step (gauges). ``load``: only of one of several engines,
+    for API workers to choose one."""
 
     time: float = 0.0
     running: int = 0
@@ -373,6 +375,7 @@ class EngineStats(EngineCounters, kw_only=True):
     kv_blocks_free: int = 0  # without contents
     kv_blocks_cached: int = 0  # held by no sequence, contents kept for the prefix cache
     kv_blocks_active: int = 0  # held by at least one sequence
+    load: EngineLoad | None = None
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
+from service.engine.pool import connect_engines
 from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
@@ -39,6 +40,7 @@ from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
 from service.store.sweep import ArchiveLimits
 from service.supervision.page import Supervision
+from service.supervision.runtime_directory import engine_sockets
 from service.telemetry.observer import Telemetry
 from service.telemetry.scrape import ScrapePages
 from service.tenants.upload_room import UploadRoom
@@ -59,13 +61,14 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
+    engines: int = 1,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
-    then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
-    directory's tokenizer or template is unusable, or the store was created by another program.
+    Engines may start later; for the sockets of several see ``engine_sockets``. The caller opens
+    ``state.services.store`` and then ``archive``; both are closed with the app. Raises OSError or
+    ValueError if the model's tokenizer or template is unusable, or the store another program's.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -77,7 +80,7 @@ def create_app(
         settings,
         checkpoint,
         model_dir,
-        socket_path,
+        engine_sockets(socket_path, engines),
         telemetry,
         supervision,
         Ring() if ring is None else ring,
@@ -121,19 +124,14 @@ def _services(
     settings: ServiceSettings,
     checkpoint: Checkpoint,
     model_dir: Path,
-    socket_path: Path,
+    sockets: Sequence[Path],
     telemetry: Telemetry,
     supervision: Supervision | None,
     ring: Ring,
     records: Records,
     metering: Metering,
 ) -> Services:
-    link = EngineLink(
-        socket_path,
-        on_step=telemetry.on_step,
-        on_state=telemetry.on_state,
-        restart_timeout=settings.engine_restart_timeout,
-    )
+    link = _engines(settings, sockets, telemetry)
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
@@ -176,6 +174,16 @@ def _services(
         keys=keys,
         metering=metering,
         key_sources=_key_sources(settings, keys, store),
+    )
+
+
+def _engines(settings: ServiceSettings, sockets: Sequence[Path], telemetry: Telemetry) -> Engines:
+    return connect_engines(
+        sockets,
+        on_step=telemetry.on_step,
+        on_state=telemetry.on_state,
+        restart_timeout=settings.engine_restart_timeout,
+        silence_timeout=settings.engine_silence_timeout,
     )
 
 

@@ -34,7 +34,7 @@ from observability.tracing import make_tracer, wants_newest_names
 from service.admin_app import create_admin_app
 from service.admission.drain import Drain
 from service.app import create_app
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.grpc.available import problem as grpc_problem
 from service.http.admin.server import AdminServer
 from service.http.application import App
@@ -240,7 +240,7 @@ class Worker:
         await server.start(settings.host, settings.grpc_port)
         return server
 
-    async def _finish_requests(self, drain: Drain, link: EngineLink) -> None:
+    async def _finish_requests(self, drain: Drain, link: Engines) -> None:
         drain.begin()
         link.expect_no_restart()
         timeout = self._settings.drain_timeout

@@ -24,12 +24,15 @@ MAY_IMPORT = {
 PUBLIC = {
     ("service", "engine"): {
         "engine.beats",
+        "engine.block_names",
         "engine.inspected",
+        "engine.load",
         "engine.messages",
         "engine.trial_messages",
         "engine.config",
         "engine.options",
         "engine.lifetime",
+        "engine.prefix_table",
         "engine.python_command",
         "engine.cpu.library",
         "engine.simulation.spec",

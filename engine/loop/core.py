@@ -23,6 +23,7 @@ import msgspec
 from engine.constraint.constrained import ConstrainedSequences
 from engine.constraint.constraints import Constraints
 from engine.errors import RefusedError, told
+from engine.load import EngineLoad
 from engine.loop.flight import Flight, Flights, Landed
 from engine.loop.ledger import Connection, Entry, Ledger
 from engine.loop.outbox import StepFigures
@@ -79,6 +80,7 @@ class EngineCore:
         max_decode_slowdown: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         constraints: Constraints | None = None,
+        reports_load: bool = False,
         on_admitted: Callable[[Connection, StepOutputs], None] | None = None,
         on_planned: Callable[[int], None] | None = None,
     ) -> None:
@@ -102,6 +104,8 @@ class EngineCore:
             enable_prefix_caching=enable_prefix_caching,
             pacer=pacer,
         )
+        self._reports_load = reports_load
+        self._taken_until = clock()  # arrivals that are in the queue
         self._ledger = Ledger(clock)
         self.flights = Flights(
             runner,
@@ -201,7 +205,7 @@ class EngineCore:
 
         Connections without outputs share one message. Raises EngineDeadError.
         """
-        begin = self._clock()
+        begin = self._taken_until = self._clock()
         before, self._flight = self._flight, None
         plan = self.scheduler.schedule(begin, self._sitting_out(before))
         self._announce(plan, begin)
@@ -344,6 +348,7 @@ class EngineCore:
 
     def stats(self) -> EngineStats:
         blocks = self.scheduler.block_counts()
+        until = self._taken_until if self.has_work else self._clock()
         return EngineStats(
             *msgspec.structs.astuple(self.scheduler.counters),  # whose fields it inherits
             time=self._clock(),
@@ -353,7 +358,13 @@ class EngineCore:
             kv_blocks_free=blocks.free,
             kv_blocks_cached=blocks.cached,
             kv_blocks_active=blocks.active,
+            load=_load(self._ledger, self.scheduler, until) if self._reports_load else None,
         )
+
+
+def _load(ledger: Ledger, scheduler: Scheduling, taken_until: float) -> EngineLoad:
+    generated = sum([one.num_output_tokens for one in scheduler.running])
+    return EngineLoad(ledger.prompt_tokens + generated, taken_until)
 
 
 def _waiting_reason(

@@ -46,6 +46,7 @@ class Ledger:
         self._connections: dict[Connection, dict[int, Entry]] = {}  # the same, by handle
         self._outboxes: dict[Connection, Outbox] = {}
         self.num_ended = 0  # sequences whose end was reported
+        self.prompt_tokens = 0  # of live sequences
 
     # --- sequences --------------------------------------------------------------------------------
 
@@ -67,10 +68,12 @@ class Ledger:
     def enter(self, entry: Entry) -> None:
         self._entries[entry.sequence.uid] = entry
         self._connections[entry.connection][entry.handle] = entry
+        self.prompt_tokens += entry.sequence.num_prompt_tokens
 
     def leave(self, entry: Entry) -> None:
         del self._entries[entry.sequence.uid]
         del self._connections[entry.connection][entry.handle]
+        self.prompt_tokens -= entry.sequence.num_prompt_tokens
 
     def __contains__(self, uid: object) -> bool:
         return uid in self._entries

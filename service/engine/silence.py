@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 from observability.logging import get_logger
+from service.engine.engines import Engines
 from service.engine.link import EngineLink, LinkPhase
 from service.supervision.page import Supervision
 
@@ -32,9 +33,23 @@ class EngineStatus(enum.StrEnum):
     SILENT = "silent"  # no message from it for too long
 
 
+# Of several engines, the first of these that one of them has is the status of all.
+_BEST_FIRST = (
+    *(EngineStatus.OK, EngineStatus.SILENT, EngineStatus.LOADING),
+    *(EngineStatus.LOST, EngineStatus.FAILING),
+)
+
+
 def engine_status(
-    link: EngineLink, supervision: Supervision, silence_timeout: float
+    engines: Engines, supervision: Supervision, silence_timeout: float
 ) -> EngineStatus:
+    """Return the status of all engines together: OK if one of them is."""
+    each = [link_status(link, supervision, silence_timeout) for link in engines.links]
+    return min(each, key=_BEST_FIRST.index)
+
+
+def link_status(link: EngineLink, supervision: Supervision, silence_timeout: float) -> EngineStatus:
+    """Return the status of one engine."""
     phase = link.state.phase
     if phase is not LinkPhase.READY and supervision.problem is not None:
         return EngineStatus.FAILING
@@ -59,7 +74,7 @@ class EngineFigures:
     predicted_wait: float | None
 
 
-def engine_figures(link: EngineLink, status: EngineStatus) -> EngineFigures:
+def engine_figures(link: Engines, status: EngineStatus) -> EngineFigures:
     """Takes time in proportion to the open sequences, 0.1 ms for a thousand."""
     now, sequences = time.monotonic(), link.open_sequences
     return EngineFigures(
@@ -74,7 +89,7 @@ def engine_figures(link: EngineLink, status: EngineStatus) -> EngineFigures:
 class SilenceLog:
     """Logs when the engine falls silent, and when that is over."""
 
-    def __init__(self, link: EngineLink, supervision: Supervision, silence_timeout: float) -> None:
+    def __init__(self, link: Engines, supervision: Supervision, silence_timeout: float) -> None:
         self._link = link
         self._supervision = supervision
         self._timeout = silence_timeout
