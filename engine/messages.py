@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.inspected import Inspect, Inspected
-from engine.load import EngineLoad
+from engine.queueing import EngineLoad, ServiceClass
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -168,15 +168,19 @@ Task = Generate | Embed
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
     """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
-    sent once."""
+    sent once. ``tenant``, ``weight`` and ``service_class`` decide when it is its turn
+    (``engine.schedule.waiting``)."""
 
     handle: Handle
     request_id: str
     prompt_token_ids: list[TokenId]
     task: Task
-    priority: int = 0  # lower runs first; equal priorities first come, first served
+    priority: int = 0  # within the tenant and class; lower runs first, equal ones as they come
     arrival_time: float
     cache_salt: str = ""  # sequences share prefix cache blocks only under equal salts
+    tenant: Annotated[str, Meta(max_length=64)] = ""
+    weight: Annotated[float, Meta(ge=0.01, le=100)] = 1.0
+    service_class: ServiceClass = ServiceClass.STANDARD
     copies: list[Copy] = []
 
 
@@ -365,8 +369,7 @@ class EngineCounters(msgspec.Struct):
 
 
 class EngineStats(EngineCounters, kw_only=True, omit_defaults=True):
-    """The counters, and the state after a step (gauges). ``load``: only of one of several engines,
-    for API workers to choose one."""
+    """The counters, and the state after a step (gauges)."""
 
     time: float = 0.0
     running: int = 0
@@ -375,7 +378,7 @@ class EngineStats(EngineCounters, kw_only=True, omit_defaults=True):
     kv_blocks_free: int = 0  # without contents
     kv_blocks_cached: int = 0  # held by no sequence, contents kept for the prefix cache
     kv_blocks_active: int = 0  # held by at least one sequence
-    load: EngineLoad | None = None
+    load: EngineLoad | None = None  # of one of several engines
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):

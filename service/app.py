@@ -40,7 +40,6 @@ from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
 from service.store.sweep import ArchiveLimits
 from service.supervision.page import Supervision
-from service.supervision.runtime_directory import engine_sockets
 from service.telemetry.observer import Telemetry
 from service.telemetry.scrape import ScrapePages
 from service.tenants.upload_room import UploadRoom
@@ -61,12 +60,12 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
-    engines: int = 1,
+    other_sockets: Sequence[Path] = (),
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    Engines may start later; for the sockets of several see ``engine_sockets``. The caller opens
+    The engine on ``socket_path`` and those on ``other_sockets`` may start later. The caller opens
     ``state.services.store`` and then ``archive``; both are closed with the app. Raises OSError or
     ValueError if the model's tokenizer or template is unusable, or the store another program's.
     """
@@ -80,7 +79,7 @@ def create_app(
         settings,
         checkpoint,
         model_dir,
-        engine_sockets(socket_path, engines),
+        (socket_path, *other_sockets),
         telemetry,
         supervision,
         Ring() if ring is None else ring,

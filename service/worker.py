@@ -51,7 +51,8 @@ from service.supervision.listener import (
     open_admin_socket,
     open_listening_socket,
 )
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
+from service.supervision.runtime_directory import engine_sockets
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -72,6 +73,16 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor passes to a worker besides the settings."""
 
     socket: Annotated[str, Meta(description="The engine's unix socket.")]
+    engines: Annotated[
+        int,
+        Meta(ge=1, le=64, description="Number of engines; of several, the socket's name has one."),
+    ] = 1
+    worker_index: Annotated[
+        int, Meta(ge=0, description="Which of the server's workers this is.")
+    ] = 0
+    peer_dir: (
+        Annotated[str, Meta(description="Directory of the sockets between workers.")] | None
+    ) = None
     model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
     listen_fd: (
         Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
@@ -94,6 +105,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    ledger_fds: Annotated[
+        tuple[int, ...], Meta(description="Descriptors of all workers' metrics, by index.")
+    ] = ()
+    engines_fd: (
+        Annotated[
+            int, Meta(ge=3, description="Descriptor of the engines' totals (service.telemetry).")
+        ]
+        | None
+    ) = None
     history_fd: (
         Annotated[
             int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
@@ -110,6 +130,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
     parent_pid: Annotated[int, Meta(ge=1, description="Process id of the parent.")] | None = None
+
+    @property
+    def engine_sockets(self) -> list[Path]:
+        """The sockets of all engines, by index."""
+        return engine_sockets(Path(self.socket), self.engines)
 
 
 def _allow_many_connections() -> None:
@@ -147,6 +172,14 @@ def _page(path: str | None) -> Page | None:
     return None if path is None else Page(Path(path))
 
 
+def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervision:
+    page = None
+    if options.supervisor_page is not None:
+        path = Path(options.supervisor_page)
+        page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
+    return Supervision(page, options.worker_index)
+
+
 def _ring(descriptor: int | None) -> Ring:
     try:
         return Ring(descriptor)
@@ -174,12 +207,14 @@ class Worker:
         self._hurry = asyncio.Event()
 
     async def run(self) -> int:
+        first, *others = self._options.engine_sockets
         app = create_app(
             self._settings,
             model_dir=Path(self._options.model_dir),
-            socket_path=Path(self._options.socket),
+            socket_path=first,
+            other_sockets=others,
             telemetry=self._telemetry,
-            supervision=Supervision(_page(self._options.supervisor_page)),
+            supervision=_supervision(self._settings, self._options),
             records=self._records,
             ring=_ring(self._options.history_fd),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),

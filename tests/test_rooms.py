@@ -17,17 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Rooms and top-level modules, each after everything that it may import.
 ORDER = {
     "engine": (
-        *(
-            "errors",
-            "python_command",
-            "lifetime",
-            "options",
-            "config",
-            "inspected",
-            "load",
-            "messages",
-        ),
-        *("trial_messages", "beats", "block_names", "prefix_table"),
+        *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
+        *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
         *("frames", "architecture", "device", "sharding", "weights", "step", "attention"),
         *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
         *("simulation", "loop", "__main__"),

@@ -23,7 +23,6 @@ import msgspec
 from engine.constraint.constrained import ConstrainedSequences
 from engine.constraint.constraints import Constraints
 from engine.errors import RefusedError, told
-from engine.load import EngineLoad
 from engine.loop.flight import Flight, Flights, Landed
 from engine.loop.ledger import Connection, Entry, Ledger
 from engine.loop.outbox import StepFigures
@@ -39,6 +38,7 @@ from engine.messages import (
     TokenLogprobs,
     WaitingReason,
 )
+from engine.queueing import EngineLoad
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.scheduler import Scheduler
 from engine.schedule.scheduling import Scheduling

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from engine.block_names import block_names
-from engine.load import EngineLoad
 from engine.messages import Generate
 from engine.prefix_table import PrefixTableReader, prefix_table_path
+from engine.queueing import EngineLoad
 from observability.logging import get_logger
 from service.engine.link import EngineLink
 from service.engine.submission import Submission

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from engine.block_names import block_names
-from engine.load import EngineLoad
 from engine.messages import Abort, Finished, Heartbeat, StepOutputs, StepPhase
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
+from engine.queueing import EngineLoad
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.pool import EnginePool, connect_engines
 from service.engine.sequence import EngineSequence, SequenceState, Waker

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from engine.block_names import block_names
-from engine.load import EngineLoad
 from engine.messages import Embed, EngineStats, SamplingParams
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
+from engine.queueing import EngineLoad
 from service.engine.link import EngineLink
 from service.engine.sibling import MOST_BLOCKS, Sibling, cached_tokens
 from service.tenants.caller import Caller
