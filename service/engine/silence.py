@@ -87,14 +87,14 @@ def engine_figures(link: Engines, status: EngineStatus) -> EngineFigures:
 
 
 class SilenceLog:
-    """Logs when the engine falls silent, and when that is over."""
+    """Logs when an engine falls silent, and when that is over."""
 
-    def __init__(self, link: Engines, supervision: Supervision, silence_timeout: float) -> None:
-        self._link = link
-        self._supervision = supervision
-        self._timeout = silence_timeout
-        self._since: float | None = None  # when the message before the silence came
-        self._waited = 0  # sequences
+    def __init__(self, engines: Engines, supervision: Supervision, silence_timeout: float) -> None:
+        several = len(engines.links) > 1
+        self._watches = [
+            _Watch(link, supervision, silence_timeout, {"engine": link.number} if several else {})
+            for link in engines.links
+        ]
 
     async def run(self) -> None:
         """Look every ``LOOK_SECONDS``, until cancelled."""
@@ -106,8 +106,30 @@ class SilenceLog:
                 self.look()
 
     def look(self) -> None:
+        for watch in self._watches:
+            watch.look()
+
+
+class _Watch:
+    """Of one engine. ``fields``: of its log lines."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        supervision: Supervision,
+        silence_timeout: float,
+        fields: dict[str, int],
+    ) -> None:
+        self._link = link
+        self._supervision = supervision
+        self._timeout = silence_timeout
+        self._fields = fields
+        self._since: float | None = None  # when the message before the silence came
+        self._waited = 0  # sequences
+
+    def look(self) -> None:
         link = self._link
-        status = engine_status(link, self._supervision, self._timeout)
+        status = link_status(link, self._supervision, self._timeout)
         if status is EngineStatus.SILENT:
             self._waited = len(link.open_sequences)
             if self._since is None:
@@ -116,6 +138,7 @@ class SilenceLog:
                     "the engine is silent",
                     silent_seconds=round(link.silence, 1),
                     sequences=self._waited,
+                    **self._fields,
                 )
         elif self._since is not None:
             ended = link.last_message_time if status is EngineStatus.OK else None
@@ -126,4 +149,5 @@ class SilenceLog:
                 silent_seconds=round(seconds, 1),
                 sequences=self._waited,
                 status=status.value,
+                **self._fields,
             )

@@ -16,7 +16,7 @@ from observability.admin_api import Frame, KeptRequest, KvMap, Overview, Verdict
 from observability.logging import get_logger
 from service.engine.silence import EngineStatus, engine_status
 from service.overview.history import LastHour
-from service.overview.kv_cache import KvCache
+from service.overview.kv_cache import KvCaches
 from service.overview.ring import Ring
 from service.overview.watch import ServerWatch, WatchedParts
 from service.version import VERSION
@@ -51,7 +51,7 @@ class Overviews:
         self._names = tuple(names)
         self._windows = windows
         self._health = health
-        self.kv_cache = KvCache(parts.link.inspections, parts.live)
+        self.kv_caches = KvCaches([one.inspections for one in parts.link.links], parts.live)
         self._watch = ServerWatch(parts, self.history, time.monotonic())
         self._server = f"{socket.gethostname()}:{parts.settings.port}"
         self._seen: dict[int, Window] = {}  # by seconds, at the last look

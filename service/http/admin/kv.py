@@ -11,6 +11,7 @@ from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import number, only
 from service.http.serves import serves_admin
+from service.overview.kv_cache import KvCache
 
 _MOST_PREFIXES = 500
 
@@ -18,9 +19,10 @@ _MOST_PREFIXES = 500
 @serves_admin("GET /admin/v1/kv")
 async def kv_map(request: AdminCall) -> Response[bytes]:
     """The block pool by owner, run-length coded."""
-    only(request.query_params)
+    query = request.query_params
+    only(query, "engine")
     try:
-        found = await request.desk.services.overviews.kv_cache.map()
+        found = await _asked_for(request).map()
     except NoInspectionError as error:
         raise unavailable(f"The KV cache map is unavailable: {error}.") from None
     return download(paced(kv_pieces(found)), "application/json")
@@ -30,10 +32,16 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
 async def prefixes(request: AdminCall) -> Response[bytes]:
     """The tree of shared prefixes, the most used first."""
     query = request.query_params
-    only(query, "limit")
+    only(query, "limit", "engine")
     limit = int(number(query, "limit", 50, 1, _MOST_PREFIXES))
     try:
-        found = await request.desk.services.overviews.kv_cache.prefixes(limit)
+        found = await _asked_for(request).prefixes(limit)
     except NoInspectionError as error:
         raise unavailable(f"The prefix tree is unavailable: {error}.") from None
     return json_answer(found)
+
+
+def _asked_for(request: AdminCall) -> KvCache:
+    """Return the KV cache of the engine that the query names by its index; by default the first."""
+    caches = request.desk.services.overviews.kv_caches
+    return caches.of(int(number(request.query_params, "engine", 0, 0, len(caches) - 1)))
