@@ -162,14 +162,16 @@ async def _open(store: ResponseStore, archive: RequestArchive | None) -> None:
     gc.freeze()  # without a collection, which would pause streams that may be running by now
 
 
-async def _beat(page: Page, drain: Drain, supervision: Supervision, telemetry: Telemetry) -> None:
+async def _beat(page: Page, services: Services, telemetry: Telemetry) -> None:
     """Report that the event loop is running, until cancelled, and notice when this worker is to
     lead. What other workers show of this one is set once a second."""
     page[Sign.READY_AT] = time.monotonic()
+    drain, supervision, link = services.drain, services.supervision, services.link
     leads = False
     for turn in itertools.count():
         if not leads and supervision.leads:
             leads = True
+            link.watch(every_step=True)
             telemetry.lead()
         if supervision.workers > 1 and turn % _BEATS_TO_PUBLISH == 0:
             telemetry.publish()
@@ -229,6 +231,7 @@ class Worker:
             metering=Metering(self._options.limits_fd),
         )
         services: Services = app.state.services
+        services.link.watch(every_step=services.supervision.leads)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -247,9 +250,7 @@ class Worker:
         gc.freeze()
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
-        beating = asyncio.create_task(
-            _beat(beats, drain, services.supervision, self._telemetry), name="beats"
-        )
+        beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
