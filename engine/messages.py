@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.inspected import Inspect, Inspected
-from engine.queueing import EngineLoad, ServiceClass
+from engine.queueing import EngineLoad, Moved, Prefilled, ServiceClass
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -190,6 +190,12 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     handles: list[int]
 
 
+class Watch(msgspec.Struct, frozen=True, tag="watch"):
+    """Tell this connection of every step (as at first), or while it has no sequences of some."""
+
+    every_step: bool
+
+
 # --- engine to service -----------------------------------------------------------------------
 
 
@@ -287,20 +293,6 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
     time: float
     cached_tokens: int  # prompt tokens found in the prefix cache
     prefix_miss: PrefixMiss | None = None
-
-
-class Prefilled(NamedTuple):
-    """A step computed several tokens of a sequence: of its prompt, or again after a preemption."""
-
-    handle: int
-    tokens: int
-
-
-class Moved(NamedTuple):
-    """A sequence left the running ones at ``time``, or came back to them."""
-
-    handle: int
-    time: float
 
 
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
@@ -421,7 +413,7 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-ToEngine = Submit | Abort | Inspect
+ToEngine = Submit | Abort | Inspect | Watch
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()

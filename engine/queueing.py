@@ -1,4 +1,4 @@
-"""The part of the engine's messages that concerns its queue.
+"""The part of the engine's messages that concerns its queue and what leaves it.
 
 Imports nothing from the engine: the service uses it without loading torch.
 """
@@ -23,4 +23,18 @@ class EngineLoad(NamedTuple):
     had arrived at ``time`` (monotonic seconds)."""
 
     tokens: int
+    time: float
+
+
+class Prefilled(NamedTuple):
+    """A step computed several tokens of a sequence: of its prompt, or again after a preemption."""
+
+    handle: int
+    tokens: int
+
+
+class Moved(NamedTuple):
+    """A sequence left the running ones at ``time``, or came back to them."""
+
+    handle: int
     time: float

@@ -38,7 +38,6 @@ from engine.messages import (
     TokenLogprobs,
     WaitingReason,
 )
-from engine.queueing import EngineLoad
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.scheduler import Scheduler
 from engine.schedule.scheduling import Scheduling
@@ -104,9 +103,7 @@ class EngineCore:
             enable_prefix_caching=enable_prefix_caching,
             pacer=pacer,
         )
-        self._reports_load = reports_load
-        self._taken_until = clock()  # arrivals that are in the queue
-        self._ledger = Ledger(clock)
+        self._ledger = Ledger(clock, reports_load=reports_load)
         self.flights = Flights(
             runner,
             self.scheduler,
@@ -129,6 +126,10 @@ class EngineCore:
     def connect(self, connection: Connection) -> None:
         """Make ``step`` return outputs for this connection from now on."""
         self._ledger.open(connection)
+
+    def watch(self, connection: Connection, *, every_step: bool) -> None:
+        """See ``Ledger.watch``."""
+        self._ledger.watch(connection, every_step=every_step)
 
     def disconnect(self, connection: Connection) -> None:
         """Drop all sequences of a connection, without reporting it."""
@@ -205,7 +206,7 @@ class EngineCore:
 
         Connections without outputs share one message. Raises EngineDeadError.
         """
-        begin = self._taken_until = self._clock()
+        begin = self._ledger.taken_until = self._clock()
         before, self._flight = self._flight, None
         plan = self.scheduler.schedule(begin, self._sitting_out(before))
         self._announce(plan, begin)
@@ -348,7 +349,6 @@ class EngineCore:
 
     def stats(self) -> EngineStats:
         blocks = self.scheduler.block_counts()
-        until = self._taken_until if self.has_work else self._clock()
         return EngineStats(
             *msgspec.structs.astuple(self.scheduler.counters),  # whose fields it inherits
             time=self._clock(),
@@ -358,13 +358,8 @@ class EngineCore:
             kv_blocks_free=blocks.free,
             kv_blocks_cached=blocks.cached,
             kv_blocks_active=blocks.active,
-            load=_load(self._ledger, self.scheduler, until) if self._reports_load else None,
+            load=self._ledger.load(self.scheduler.running),
         )
-
-
-def _load(ledger: Ledger, scheduler: Scheduling, taken_until: float) -> EngineLoad:
-    generated = sum([one.num_output_tokens for one in scheduler.running])
-    return EngineLoad(ledger.prompt_tokens + generated, taken_until)
 
 
 def _waiting_reason(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from engine.loop.errors import ProtocolError
@@ -14,17 +14,19 @@ from engine.messages import (
     EngineStats,
     Finished,
     FinishReason,
-    Moved,
-    Prefilled,
     PromptLogprobs,
     StepOutputs,
     Submit,
     TokenLogprobs,
 )
+from engine.queueing import EngineLoad, Moved, Prefilled
 from engine.step.sequence import Sequence
 from engine.step.step import PooledVector, SampledToken, StepPlan
 
 Connection = int
+
+# Between two messages to a connection that has no sequences and does not watch every step.
+QUIET_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -40,13 +42,16 @@ class Ledger:
     """Sequences belong to connections, which the caller numbers, and are identified by handles
     within them. A connection's outputs accumulate until ``collect``."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, reports_load: bool = False) -> None:
         self._clock = clock
+        self._reports_load = reports_load
+        self.taken_until = clock()  # what arrived until then has entered
         self._entries: dict[int, Entry] = {}  # by uid
         self._connections: dict[Connection, dict[int, Entry]] = {}  # the same, by handle
         self._outboxes: dict[Connection, Outbox] = {}
+        self._quiet: dict[Connection, float] = {}  # when each is due for a message
         self.num_ended = 0  # sequences whose end was reported
-        self.prompt_tokens = 0  # of live sequences
+        self._prompt_tokens = 0  # of live sequences
 
     # --- sequences --------------------------------------------------------------------------------
 
@@ -59,6 +64,15 @@ class Ledger:
         """Stop reporting to this connection, whose sequences have been removed."""
         self._connections.pop(connection, None)
         self._outboxes.pop(connection, None)
+        self._quiet.pop(connection, None)
+
+    def watch(self, connection: Connection, *, every_step: bool) -> None:
+        """Make ``collect`` return outputs for this connection at each step, or while it has no
+        sequences only every ``QUIET_SECONDS``."""
+        if every_step:
+            self._quiet.pop(connection, None)
+        else:
+            self._quiet.setdefault(connection, 0.0)
 
     def require_unused(self, connection: Connection, handle: int) -> None:
         """Raise ProtocolError when the handle is in use on this connection."""
@@ -68,18 +82,27 @@ class Ledger:
     def enter(self, entry: Entry) -> None:
         self._entries[entry.sequence.uid] = entry
         self._connections[entry.connection][entry.handle] = entry
-        self.prompt_tokens += entry.sequence.num_prompt_tokens
+        self._prompt_tokens += entry.sequence.num_prompt_tokens
 
     def leave(self, entry: Entry) -> None:
         del self._entries[entry.sequence.uid]
         del self._connections[entry.connection][entry.handle]
-        self.prompt_tokens -= entry.sequence.num_prompt_tokens
+        self._prompt_tokens -= entry.sequence.num_prompt_tokens
 
     def __contains__(self, uid: object) -> bool:
         return uid in self._entries
 
     def __getitem__(self, uid: int) -> Entry:
         return self._entries[uid]
+
+    def load(self, running: Collection[Sequence]) -> EngineLoad | None:
+        """Return how much there is to do, for those that choose among several engines; None if
+        nobody does. ``running``: those of the live sequences that run."""
+        if not self._reports_load:
+            return None
+        generated = sum([one.num_output_tokens for one in running])
+        until = self.taken_until if self._entries else self._clock()
+        return EngineLoad(self._prompt_tokens + generated, until)
 
     def entries(self) -> list[Entry]:
         return list(self._entries.values())
@@ -221,10 +244,13 @@ class Ledger:
                 yield connection, step_outputs(Outbox(admitted=admitted), StepFigures(), stats)
 
     def collect(self, figures: StepFigures, stats: EngineStats) -> dict[Connection, StepOutputs]:
-        """Return the outputs for each connection. Connections without outputs share a message."""
+        """Return the outputs for each connection, except for those that are not to hear of this
+        step. Connections without outputs share a message."""
         idle: StepOutputs | None = None
         outputs: dict[Connection, StepOutputs] = {}
         for connection, box in self._outboxes.items():
+            if box.is_empty and self._may_skip(connection, stats.time):
+                continue
             if box.is_empty:
                 idle = idle or step_outputs(Outbox(), figures, stats)
                 outputs[connection] = idle
@@ -232,3 +258,12 @@ class Ledger:
                 outputs[connection] = step_outputs(box, figures, stats)
                 self._outboxes[connection] = Outbox()
         return outputs
+
+    def _may_skip(self, connection: Connection, now: float) -> bool:
+        due = self._quiet.get(connection)
+        if due is None or self._connections[connection]:
+            return False
+        if now < due:
+            return True
+        self._quiet[connection] = now + QUIET_SECONDS
+        return False

@@ -11,7 +11,8 @@ import operator
 import time
 from collections.abc import Iterable, Iterator
 
-from engine.messages import FinishReason, Prefilled, StepOutputs
+from engine.messages import FinishReason, StepOutputs
+from engine.queueing import Prefilled
 from observability.admin_api import EventKind, Prefill
 from service.engine.happenings import Happening, note
 from service.engine.sequence import EngineSequence, SequenceState

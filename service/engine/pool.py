@@ -107,6 +107,11 @@ class EnginePool(Siblings):
         for link in self.links:
             link.expect_no_restart()
 
+    def watch(self, *, every_step: bool) -> None:
+        """See ``EngineLink.watch``."""
+        for link in self.links:
+            link.watch(every_step=every_step)
+
     # --- requests -------------------------------------------------------------------------------
 
     def submit(

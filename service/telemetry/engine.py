@@ -37,10 +37,11 @@ class EngineTelemetry:
     engines are summed up.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it.
+    and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
+    steps, which all hear, and the engine's totals.
     """
 
-    def __init__(self, metrics: MetricRegistry, observed: Observed) -> None:
+    def __init__(self, metrics: MetricRegistry, observed: Observed, *, leads: bool = True) -> None:
         model = metrics.models[0]
         self._observed = observed
         self.read: Callable[[], EngineFigures] = lambda: _NO_FIGURES
@@ -69,7 +70,7 @@ class EngineTelemetry:
         self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
-        self._totals = EngineTotals(metrics)
+        self._totals = EngineTotals(metrics, leads=leads)
         self._views = [_View()]
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
 
@@ -83,7 +84,7 @@ class EngineTelemetry:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
         the last one."""
         self._keep_gaps(kept)
-        self._totals.engine_is(ready.identity)
+        self._totals.engine_is(ready.identity, engine)
         self._load_seconds.set(ready.load_seconds)
         self._metrics[catalogue.ENGINE_INFO].info(
             {
@@ -97,9 +98,13 @@ class EngineTelemetry:
             }
         )
 
+    def lead(self) -> None:
+        """Count what only one worker counts, from now on."""
+        self._totals.lead()
+
     def on_step(self, outputs: StepOutputs, engine: int = 0) -> None:
         self._observe_gaps(self._view(engine), outputs)
-        if outputs.phase is not None:
+        if outputs.phase is not None and self._totals.leads:
             self._step_seconds[outputs.phase].observe(outputs.step_seconds)
             if outputs.step_seconds > self._observed.longest_step:
                 self._observed.longest_step = outputs.step_seconds
@@ -108,7 +113,7 @@ class EngineTelemetry:
         self.on_stats(outputs.stats, engine)
 
     def on_stats(self, stats: EngineStats, engine: int = 0) -> None:
-        self._totals.heard(stats)
+        self._totals.heard(stats, engine)
         self._view(engine).state = stats
 
     def lost(self, kept: Set[int], engine: int = 0) -> None:

@@ -189,7 +189,7 @@ async def test_only_the_poison_fails_and_it_costs_few_engines() -> None:
             while clients.chunks < 50:
                 await asyncio.sleep(0.01)
         poison: dict[str, Any] = {"max_tokens": POISON_MAX_TOKENS, "messages": STORY["messages"]}
-        with pytest.raises(anthropic.UnprocessableEntityError):
+        with pytest.raises(anthropic.APIStatusError, match="request_error"):
             async with clients.anthropic.messages.stream(model="pocket", **poison) as stream:
                 await stream.until_done()
         assert await asyncio.gather(*asking) == expected
