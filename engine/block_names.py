@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterator
 
 _DIGEST_BYTES = 16
+_PACKED_BLOCKS = 32  # at a time
 
 
 def root_hash(salt: str) -> bytes:
@@ -32,7 +33,10 @@ def chained(parent: bytes, packed: bytes) -> bytes:
 
 def block_names(salt: str, token_ids: list[int], block_size: int) -> Iterator[bytes]:
     """Yield the names of a prompt's full blocks, computed one by one."""
-    name = root_hash(salt)
-    for start in range(0, len(token_ids) - block_size + 1, block_size):
-        name = block_hash(name, token_ids[start : start + block_size])
-        yield name
+    name, width = root_hash(salt), block_size * array("i").itemsize
+    end, stride = len(token_ids) // block_size * block_size, _PACKED_BLOCKS * block_size
+    for start in range(0, end, stride):
+        packed = array("i", token_ids[start : min(start + stride, end)]).tobytes()
+        for at in range(0, len(packed), width):
+            name = chained(name, packed[at : at + width])
+            yield name

@@ -14,8 +14,8 @@ from observability.logging import get_logger
 from service.engine.link import EngineLink
 from service.engine.submission import Submission
 
-# Blocks of a prompt that are looked for: at 1 us each, at most some 4 ms of the event loop.
-MOST_BLOCKS = 4096
+# Blocks of a prompt that are looked for: at 2 to 3 us each, at most some 6 ms of the event loop.
+MOST_BLOCKS = 2048
 # From sending a request until it is in the engine's queue, at most; it is counted twice for longer.
 _ARRIVAL_SECONDS = 0.02
 

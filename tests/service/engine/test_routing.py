@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.routing import WORTH, Candidate, choose
+from service.engine.routing import SHARE, WORTH, Candidate, choose
 
 PROMPT = 4096
 engines = st.lists(
@@ -25,17 +25,22 @@ def test_without_a_prefix_the_least_loaded_is_chosen_and_then_the_one_not_chosen
 
 
 def test_a_prefix_is_worth_a_queue_of_twice_its_length() -> None:
-    assert choose([Candidate(0, 2000, 1000, 0), Candidate(1, 0, 0, 0)]).number == 1
-    assert choose([Candidate(0, 1999, 1000, 0), Candidate(1, 0, 0, 0)]).number == 0
+    assert choose([Candidate(0, 2001, 1000, 0), Candidate(1, 0, 0, 0)]).number == 1
+    assert choose([Candidate(0, 2000, 1000, 0), Candidate(1, 0, 0, 0)]).number == 0
     # What both have is worth nothing.
     assert choose([Candidate(0, 1000, 1000, 0), Candidate(1, 0, 900, 0)]).number == 1
+
+
+def test_among_busy_engines_the_longer_prefix_counts_although_loads_differ_a_little() -> None:
+    assert choose([Candidate(0, 15_000, 64, 0), Candidate(1, 10_000, 48, 0)]).number == 0
+    assert choose([Candidate(0, 15_100, 64, 0), Candidate(1, 10_000, 48, 0)]).number == 1
 
 
 @given(engines)
 def test_the_chosen_one_is_never_busier_than_the_bound(candidates: list[Candidate]) -> None:
     chosen = choose(candidates)
-    for other in candidates:
-        assert chosen.load - other.load <= WORTH * max(0, chosen.cached - other.cached)
+    least = min(one.load for one in candidates)
+    assert chosen.load <= least * (1 + SHARE) + WORTH * chosen.cached
 
 
 @given(engines)
