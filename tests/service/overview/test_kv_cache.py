@@ -21,7 +21,7 @@ from engine.inspected import (
 )
 from observability.admin_api import BlockRun, Owner
 from service.engine.inspections import Inspections, NoInspectionError
-from service.overview.kv_cache import KvCache
+from service.overview.kv_cache import KvCache, KvCaches
 
 
 def state(runs: list[tuple[int, int, int]]) -> KvState:
@@ -141,3 +141,14 @@ async def test_the_prefixes_have_wall_clock_times() -> None:
     assert (one.parent, one.tokens, one.holders, one.hits, one.request_id) == (None, 32, 1, 5, "r1")
     assert 9 < time.time() - one.last_used < 60
     assert (found.cached_tokens, found.left_out) == (320, 4)
+
+
+async def test_each_engine_has_its_own_cache() -> None:
+    first, second = Engine(), Engine()
+    caches = KvCaches([first.inspections, second.inspections], {})
+    assert len(caches) == 2
+    second.kv = msgspec.structs.replace(second.kv, evictions=77)
+    assert (await caches.of(1).map()).evictions == 77
+    assert (await caches.of(0).map()).evictions != 77
+    with pytest.raises(NoInspectionError, match="there is no engine 2, only 0 to 1"):
+        caches.of(2)
