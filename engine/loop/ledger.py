@@ -97,7 +97,7 @@ class Ledger:
 
     def load(self, running: Collection[Sequence]) -> EngineLoad | None:
         """Return how much there is to do, for those that choose among several engines; None if
-        nobody does. ``running``: those of the live sequences that run."""
+        there is only one engine. ``running``: those of the live sequences that run."""
         if not self._reports_load:
             return None
         generated = sum([one.num_output_tokens for one in running])
