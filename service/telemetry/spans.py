@@ -98,9 +98,7 @@ def _events_of_the_whole(record: RequestRecord) -> list[FinishedEvent]:
     return found
 
 
-def _event(
-    record: RequestRecord, happening: Happening, choice: int | None = None
-) -> FinishedEvent:
+def _event(record: RequestRecord, happening: Happening, choice: int | None = None) -> FinishedEvent:
     """``choice``: the one that it happened to, None if to the request as a whole."""
     kind, time, value = happening
     attributes: _Attributes = {} if choice is None else {schema.ATTR_CHOICE: choice}
