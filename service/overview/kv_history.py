@@ -1,7 +1,7 @@
 """The maps of the KV cache that were made in the last hour, so that a page can go back to them.
 
-Maps are made when a reader requests one; without readers none is kept. A map is kept as bytes: thousands of runs as objects would keep
-the garbage collector busy.
+Maps are made when a reader requests one; without readers none is kept. A map is kept as bytes:
+thousands of runs as objects would keep the garbage collector busy.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
         then = await kv_cache.history.at(at)
         if then is None:
             raise not_found(
-                "No map of that time is kept. Maps are kept for an hour, if a reader requested them "
-                "then; /admin/v1/kv/times lists them."
+                "No map of that time is kept. A map that a reader requested is kept for an hour; "
+                "/admin/v1/kv/times lists them."
             )
         return download(paced(kv_pieces(then)), "application/json")
     try:

@@ -41,7 +41,7 @@ def test_maps_of_the_past(own_template: Path, tmp_path: Path) -> None:
         assert msgspec.json.decode(then.body, type=KvMap) == found
         assert (await ask(app, "GET", "/admin/v1/kv?at=30s")).status == 200
         before = await ask(app, "GET", "/admin/v1/kv?at=5m")
-        assert (before.status, "for an hour" in before.json()["detail"]) == (404, True)
+        assert (before.status, "kept for an hour" in before.json()["detail"]) == (404, True)
         assert (await ask(app, "GET", "/admin/v1/kv?at=yesterday")).status == 422
 
     asyncio.run(asked())
