@@ -28,6 +28,8 @@ PUBLIC = {
         "engine.messages",
         "engine.trial_messages",
         "engine.config",
+        "engine.faults.page",
+        "engine.faults.table",
         "engine.options",
         "engine.lifetime",
         "engine.python_command",

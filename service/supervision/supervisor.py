@@ -47,6 +47,7 @@ from service.supervision.child_process import (
     signal_group,
     spawn,
 )
+from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
 from service.supervision.listener import (
@@ -252,7 +253,10 @@ class Supervisor:
         pages = {name: directory / f"{name}.page" for name in ("supervisor", "worker", "engine")}
         self._page = Page(pages["supervisor"], create=True)
         self._page[Sign.BEATS] = time.monotonic()
-        common = [f"--socket={directory / 'engine.sock'}", f"--parent-pid={os.getpid()}"]
+        common = [
+            *(f"--socket={directory / 'engine.sock'}", f"--parent-pid={os.getpid()}"),
+            *fault_arguments(directory, settings.faults),
+        ]
         worker = _Child(
             "worker",
             "service.worker",
