@@ -81,8 +81,8 @@ class Drill(NamedTuple):
 
 DRILLS = {
     "engine_kill": Drill(
-        "The state is *loading* for as long as the model loads. Streams pause and continue. The log "
-        "says `died` and `restarting`; `quire_handovers_total` grows."
+        "The state is *loading* for as long as the model loads. Streams pause and continue. The "
+        "log says `died` and `restarting`; `quire_handovers_total` grows."
     ),
     "engine_stall": Drill(
         "The state is *silent*, then *loading*. The log says `is unresponsive, killing it` after "

@@ -82,8 +82,7 @@ class FaultPage:
             return True
 
     def take(self, fault: Fault) -> bool:
-        """Count an injection that a fault's own keys caused; False if there were as many as there may
-        be."""
+        """Count an injection that a fault's own keys caused; False if there may be no more."""
         if self._is_spent(fault):  # read without the lock, at every event from then on
             return False
         with self._exclusively():
