@@ -21,6 +21,7 @@ import uvloop
 from msgspec import Meta
 
 from engine.beats import Page, Sign
+from engine.faults.page import FaultPage
 from engine.lifetime import watch_parent
 from engine.options import (
     OptionError,
@@ -129,6 +130,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    faults: (
+        Annotated[str, Meta(description="File with faults to inject (engine.faults).")] | None
+    ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
@@ -234,6 +238,7 @@ class Worker:
         )
         services: Services = app.state.services
         services.link.watch(every_step=services.supervision.leads)
+        faults = self._inject_faults(services)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -241,7 +246,7 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        admin = self._admin(app, port)
+        admin = self._admin(app, port, faults)
         # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(services)
         await server.start()
@@ -305,7 +310,17 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
-    def _admin(self, app: App, public_port: int) -> AdminServer | None:
+    def _inject_faults(self, services: Services) -> FaultPage | None:
+        """Return those that the admin API may inject; None: this server was started for none."""
+        if self._options.faults is None:
+            return None
+        from service.injection.worker import inject_into_worker
+
+        page = FaultPage(Path(self._options.faults))
+        inject_into_worker(page, services.link, self._telemetry.tracer)
+        return page
+
+    def _admin(self, app: App, public_port: int, faults: FaultPage | None) -> AdminServer | None:
         settings, descriptor = self._settings, self._options.admin_fd
         if not settings.admin:
             return None
@@ -315,7 +330,7 @@ class Worker:
             listener = open_admin_socket(
                 settings.admin_host, settings.admin_port, public_port=public_port
             )
-        return AdminServer(create_admin_app(app), listener)
+        return AdminServer(create_admin_app(app, faults), listener)
 
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:

@@ -30,6 +30,8 @@ PUBLIC = {
         "engine.queueing",
         "engine.trial_messages",
         "engine.config",
+        "engine.faults.page",
+        "engine.faults.table",
         "engine.options",
         "engine.lifetime",
         "engine.prefix_table",

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from engine.inspected import Inspected, KvState, PrefixState
 from observability.admin_api import BlockRun, KvMap, Owner, PrefixTree, SharedPrefix
 from service.engine.inspections import Inspections, NoInspectionError
+from service.overview.kv_history import KvHistory
 from service.telemetry.record import RequestRecord
 from service.turns import my_turn
 
@@ -47,6 +48,7 @@ class KvCache:
         self._inspections = inspections
         self._live = live
         self._map: KvMap | None = None
+        self.history = KvHistory()
         self._asked = asyncio.Lock()
 
     async def map(self, timeout: float = _TIMEOUT_SECONDS) -> KvMap:
@@ -64,6 +66,7 @@ class KvCache:
                 return known
             if found.kv is not None:
                 self._map = await self._shown(found, found.kv)
+                await self.history.keep(self._map)
             if self._map is None:
                 raise NoInspectionError("the engine did not send it")
             return self._map

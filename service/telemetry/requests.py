@@ -112,11 +112,11 @@ class Telemetry:
         )
         self._models = frozenset(models)
         self._log_clients = log_clients
-        self._tracer = tracer or IdentityTracer()
-        self.traces = RequestTraces(self._tracer, newest_names=newest_names)
+        self.tracer = tracer or IdentityTracer()
+        self.traces = RequestTraces(self.tracer, newest_names=newest_names)
         self.observed = Observed()
         self._engine = EngineTelemetry(self.metrics, self.observed, leads=leads)
-        self._dropped = {"spans": self._tracer.dropped_spans, "log_lines": dropped_log_lines}
+        self._dropped = {"spans": self.tracer.dropped_spans, "log_lines": dropped_log_lines}
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._received = self.metrics.series(catalogue.REQUESTS_RECEIVED)
         self._requests = self.metrics.series(catalogue.REQUESTS)
@@ -306,7 +306,7 @@ class Telemetry:
 
     def close(self) -> None:
         """Send queued spans, for at most 2 s."""
-        self._tracer.close()
+        self.tracer.close()
 
 
 def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, object]:

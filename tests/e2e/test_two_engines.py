@@ -17,10 +17,9 @@ import anthropic
 import httpx
 import pytest
 
-from tests.e2e.poisoned_engine import POISON_MAX_TOKENS
 from tests.e2e.quire_server import QuireServer, command_of, descendants, until
 from tests.e2e.test_handover import ALL, STORY, Clients, ask_all
-from tests.e2e.test_recovery import crowd, deaths
+from tests.e2e.test_recovery import POISON_MAX_TOKENS, crowd, deaths
 
 TWO = ("--data-parallel-size", "2")
 MODEL = "simulated:step=10ms"
@@ -179,9 +178,8 @@ def test_every_api_survives_twenty_kills_of_one_engine() -> None:
 @pytest.mark.timeout(300)
 async def test_only_the_poison_fails_and_it_costs_few_engines() -> None:
     """As with one engine (``test_recovery``), which takes 3 to 6."""
-    server = QuireServer(*TWO)
-    server.module = "tests.e2e.poisoned_cli"
-    with server:
+    fault = f"engine_kill:max_tokens={POISON_MAX_TOKENS}:output=10:times=100"
+    with QuireServer(*TWO, "--fault", fault) as server:
         await asyncio.to_thread(until, lambda: all_ready(server), 120, "both engines")
         expected = await ask_all(server)
         clients = Clients(server)

@@ -143,6 +143,14 @@ async def test_the_prefixes_have_wall_clock_times() -> None:
     assert (found.cached_tokens, found.left_out) == (320, 4)
 
 
+async def test_maps_that_somebody_saw_are_kept() -> None:
+    cache = Engine().cache()
+    assert cache.history.times().times == ()
+    found = await cache.map()
+    assert cache.history.times().times == (found.time,)
+    assert await cache.history.at(found.time) == found
+
+
 async def test_each_engine_has_its_own_cache() -> None:
     first, second = Engine(), Engine()
     caches = KvCaches([first.inspections, second.inspections], {})
