@@ -86,7 +86,7 @@ def _feed(services: Services) -> Feed:
 
     async def kv_map() -> KvMap | None:
         try:
-            return await overviews.kv_cache.map()
+            return await overviews.kv_caches.of(0).map()
         except NoInspectionError:
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
+from service.engine.pool import connect_engines
 from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
@@ -59,13 +60,14 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
+    other_sockets: Sequence[Path] = (),
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
-    then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
-    directory's tokenizer or template is unusable, or the store was created by another program.
+    The engine on ``socket_path`` and those on ``other_sockets`` may start later. The caller opens
+    ``state.services.store`` and then ``archive``; both are closed with the app. Raises OSError or
+    ValueError if the model's tokenizer or template is unusable, or the store another program's.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -77,7 +79,7 @@ def create_app(
         settings,
         checkpoint,
         model_dir,
-        socket_path,
+        (socket_path, *other_sockets),
         telemetry,
         supervision,
         Ring() if ring is None else ring,
@@ -121,19 +123,14 @@ def _services(
     settings: ServiceSettings,
     checkpoint: Checkpoint,
     model_dir: Path,
-    socket_path: Path,
+    sockets: Sequence[Path],
     telemetry: Telemetry,
     supervision: Supervision | None,
     ring: Ring,
     records: Records,
     metering: Metering,
 ) -> Services:
-    link = EngineLink(
-        socket_path,
-        on_step=telemetry.on_step,
-        on_state=telemetry.on_state,
-        restart_timeout=settings.engine_restart_timeout,
-    )
+    link = _engines(settings, sockets, telemetry)
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
@@ -176,6 +173,16 @@ def _services(
         keys=keys,
         metering=metering,
         key_sources=_key_sources(settings, keys, store),
+    )
+
+
+def _engines(settings: ServiceSettings, sockets: Sequence[Path], telemetry: Telemetry) -> Engines:
+    return connect_engines(
+        sockets,
+        on_step=telemetry.on_step,
+        on_state=telemetry.on_state,
+        restart_timeout=settings.engine_restart_timeout,
+        silence_timeout=settings.engine_silence_timeout,
     )
 
 

@@ -37,7 +37,7 @@ from observability.tracing import make_tracer, wants_newest_names
 from service.admin_app import create_admin_app
 from service.admission.drain import Drain
 from service.app import create_app
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.grpc.available import problem as grpc_problem
 from service.http.admin.server import AdminServer
 from service.http.application import App
@@ -223,10 +223,12 @@ class Worker:
         self._hurry = asyncio.Event()
 
     async def run(self) -> int:
+        first, *others = self._options.engine_sockets
         app = create_app(
             self._settings,
             model_dir=Path(self._options.model_dir),
-            socket_path=self._options.engine_sockets[0],
+            socket_path=first,
+            other_sockets=others,
             telemetry=self._telemetry,
             supervision=_supervision(self._settings, self._options),
             records=self._records,
@@ -291,7 +293,7 @@ class Worker:
         await server.start(settings.host, settings.grpc_port)
         return server
 
-    async def _finish_requests(self, drain: Drain, link: EngineLink) -> None:
+    async def _finish_requests(self, drain: Drain, link: Engines) -> None:
         drain.begin()
         link.expect_no_restart()
         timeout = self._settings.drain_timeout

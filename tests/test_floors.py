@@ -24,6 +24,7 @@ MAY_IMPORT = {
 PUBLIC = {
     ("service", "engine"): {
         "engine.beats",
+        "engine.block_names",
         "engine.inspected",
         "engine.messages",
         "engine.queueing",
@@ -33,6 +34,7 @@ PUBLIC = {
         "engine.faults.table",
         "engine.options",
         "engine.lifetime",
+        "engine.prefix_table",
         "engine.python_command",
         "engine.cpu.library",
         "engine.simulation.spec",

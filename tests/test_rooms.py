@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = {
     "engine": (
         *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
-        *("messages", "trial_messages", "beats"),
+        *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
         *("frames", "faults", "architecture", "device", "sharding", "weights", "step", "attention"),
         *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
         *("simulation", "injection", "loop", "__main__"),

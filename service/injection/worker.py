@@ -13,7 +13,7 @@ from engine.faults.page import FaultPage, FaultTrigger
 from engine.faults.table import Fault, Place
 from observability.logging import get_logger
 from observability.tracing import Tracer
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.submission import Submission
 from service.generation import generator
 from service.output.parser import OutputParser
@@ -29,7 +29,7 @@ class InjectedError(RuntimeError):
     """What a broken part of the worker raises."""
 
 
-def inject_into_worker(page: FaultPage, link: EngineLink, tracer: Tracer) -> None:
+def inject_into_worker(page: FaultPage, link: Engines, tracer: Tracer) -> None:
     """Install every fault of this process. ``link``: its requests are the events of the worker's
     own faults."""
     for fault, trigger in page.at(Place.WORKER):

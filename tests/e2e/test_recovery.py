@@ -161,10 +161,10 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd() -> Iterator[Crowd]:
+def crowd(*arguments: str) -> Iterator[Crowd]:
     """On a server that is not disturbed until its answers are known."""
     port = free_port()
-    with QuireServer("--grpc-port", str(port)) as server:
+    with QuireServer("--grpc-port", str(port), *arguments) as server:
         callers = Callers(server, port)
         try:
             yield Crowd(callers, {name: call(callers) for name, call in calls().items()})
