@@ -59,10 +59,12 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
+    server_secret: str | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
+    ``server_secret``: signs what clients return, where the settings have no key for that.
     The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
     then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
     directory's tokenizer or template is unusable, or the store was created by another program.
@@ -83,9 +85,11 @@ def create_app(
         Ring() if ring is None else ring,
         Records() if records is None else records,
         Metering() if metering is None else metering,
+        server_secret,
     )
     if sources is not None:
-        services = replace(services, archive=_archive(settings, services.store, sources))
+        archive = _archive(settings, services.store, sources, services.supervision)
+        services = replace(services, archive=archive)
     _inform(telemetry, services)
     silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
     background: list[asyncio.Task[None]] = []
@@ -127,6 +131,7 @@ def _services(
     ring: Ring,
     records: Records,
     metering: Metering,
+    server_secret: str | None,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -137,10 +142,10 @@ def _services(
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
-    setup = _setup(settings, place, checkpoint)
+    setup = _setup(settings, place, checkpoint, server_secret)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
-    store = _store(settings, place)
+    store = _store(settings, place, supervision)
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
@@ -220,9 +225,14 @@ def _overviews(
     return overviews
 
 
-def _setup(settings: ServiceSettings, place: StorePlace | None, checkpoint: Checkpoint) -> Setup:
+def _setup(
+    settings: ServiceSettings,
+    place: StorePlace | None,
+    checkpoint: Checkpoint,
+    server_secret: str | None,
+) -> Setup:
     return Setup(
-        signing_key=settings.signing_key or secrets.token_urlsafe(32),
+        signing_key=settings.signing_key or server_secret or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
         template_writes=checkpoint.template_writes,
     )
@@ -245,24 +255,29 @@ def _preparation(
     return Preparation(model, limits, processes, trial)
 
 
-def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:
+def _store(
+    settings: ServiceSettings, place: StorePlace | None, supervision: Supervision
+) -> ResponseStore:
     limits = StoreLimits(
         responses=settings.store_max_responses,
         bytes=settings.store_max_bytes,
         ttl=settings.store_ttl,
     )
-    return ResponseStore(place, limits)
+    return ResponseStore(place, limits, leads=lambda: supervision.leads)
 
 
 def _archive(
-    settings: ServiceSettings, store: ResponseStore, sources: ArchiveSources
+    settings: ServiceSettings,
+    store: ResponseStore,
+    sources: ArchiveSources,
+    supervision: Supervision,
 ) -> RequestArchive:
     limits = ArchiveLimits(
         requests=settings.store_max_requests,
         request_days=settings.store_request_days,
         usage_days=settings.store_usage_days,
     )
-    return RequestArchive(_place(settings), limits, store, sources)
+    return RequestArchive(_place(settings), limits, store, sources, lambda: supervision.leads)
 
 
 def _place(settings: ServiceSettings) -> StorePlace | None:
@@ -273,7 +288,7 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
     limits = RunLimits(
         timeout=settings.resume_timeout,
         run_bytes=settings.resume_stream_bytes,
-        total_bytes=settings.resume_total_bytes,
+        total_bytes=settings.resume_total_bytes // settings.api_workers,
     )
     return RunRegistry(limits)
 

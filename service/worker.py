@@ -54,7 +54,7 @@ from service.supervision.listener import (
     open_listening_socket,
 )
 from service.supervision.page import Supervision, SupervisorPage
-from service.supervision.runtime_directory import engine_sockets
+from service.supervision.runtime_directory import engine_sockets, read_server_secret
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -192,6 +192,10 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
     return Supervision(page, options.worker_index)
 
 
+def _server_secret(directory: str | None) -> str | None:
+    return None if directory is None else read_server_secret(Path(directory))
+
+
 def _ring(descriptor: int | None, workers: int) -> Ring:
     try:
         return Ring(descriptor, workers=workers)
@@ -229,6 +233,7 @@ class Worker:
             ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
+            server_secret=_server_secret(self._options.peer_dir),
         )
         services: Services = app.state.services
         services.link.watch(every_step=services.supervision.leads)

@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,7 +62,8 @@ class ArchiveSources(NamedTuple):
 
 class RequestArchive:
     """``open`` it after ``responses``, which prepares the database, and ``close`` it before.
-    ``place`` None: there is no database, and nothing is kept."""
+    ``place`` None: there is no database, and nothing is kept. ``leads``: this worker is the one of
+    its server that deletes."""
 
     def __init__(
         self,
@@ -70,11 +71,13 @@ class RequestArchive:
         limits: ArchiveLimits,
         responses: ResponseStore,
         sources: ArchiveSources,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.limits = limits
         self._place = place
         self._responses = responses
         self._ended, self._usage = sources
+        self._leads = leads
         self._audit: deque[AuditRow] = deque()
         self._database: ArchiveDatabase | None = None
         self._task: asyncio.Task[None] | None = None
@@ -168,7 +171,8 @@ class RequestArchive:
             self._said_away = False
             if closing:
                 return
-            await self._sweep.run(self._database)
+            if self._leads():
+                await self._sweep.run(self._database)
             await self._pause(_WRITE_SECONDS)
 
     @property
