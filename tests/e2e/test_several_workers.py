@@ -17,7 +17,7 @@ from tests.e2e.test_worker_death import EngineWatcher, Stream, request_lines
 
 WORKERS = 4
 STREAMS = 32
-CLIENTS = 3
+CLIENTS = 2
 GENERATED = "quire_generated_tokens_total"
 
 
@@ -56,7 +56,7 @@ class Clients:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            stream = Stream(self._server, stream=True, max_tokens=25)
+            stream = Stream(self._server, stream=True, max_tokens=100, ignore_eos=True)
             stream.join(60)
             self.done.append(stream)
 
@@ -79,10 +79,10 @@ def test_a_killed_worker_takes_its_own_requests_and_every_request_counts_once(
         assert len(before) == WORKERS
         finished = len(clients.done)
         os.kill(before[index], signal.SIGKILL)
-        until(lambda before=before: stands_again(server, before), 60, "the next worker")  # type: ignore[misc]
+        until(lambda before=before: stands_again(server, before), 180, "the next worker")  # type: ignore[misc]
         until(
             lambda finished=finished: len(clients.done) >= finished + CLIENTS,  # type: ignore[misc]
-            60,
+            120,
             "requests to go on",
         )
     clients.stop()
