@@ -59,12 +59,10 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
-    server_secret: str | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    ``server_secret``: signs what clients return, where the settings have no key for that.
     The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
     then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
     directory's tokenizer or template is unusable, or the store was created by another program.
@@ -85,7 +83,6 @@ def create_app(
         Ring() if ring is None else ring,
         Records() if records is None else records,
         Metering() if metering is None else metering,
-        server_secret,
     )
     if sources is not None:
         archive = _archive(settings, services.store, sources, services.supervision)
@@ -131,7 +128,6 @@ def _services(
     ring: Ring,
     records: Records,
     metering: Metering,
-    server_secret: str | None,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -142,7 +138,7 @@ def _services(
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
-    setup = _setup(settings, place, checkpoint, server_secret)
+    setup = _setup(settings, place, checkpoint, supervision)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
     store = _store(settings, place, supervision)
@@ -229,10 +225,10 @@ def _setup(
     settings: ServiceSettings,
     place: StorePlace | None,
     checkpoint: Checkpoint,
-    server_secret: str | None,
+    supervision: Supervision,
 ) -> Setup:
     return Setup(
-        signing_key=settings.signing_key or server_secret or secrets.token_urlsafe(32),
+        signing_key=settings.signing_key or supervision.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
         template_writes=checkpoint.template_writes,
     )

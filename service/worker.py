@@ -54,7 +54,7 @@ from service.supervision.listener import (
     open_listening_socket,
 )
 from service.supervision.page import Supervision, SupervisorPage
-from service.supervision.runtime_directory import engine_sockets, read_server_secret
+from service.supervision.runtime_directory import engine_sockets, read_signing_key
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -171,7 +171,7 @@ async def _beat(page: Page, services: Services, telemetry: Telemetry) -> None:
     for turn in itertools.count():
         if not leads and supervision.leads:
             leads = True
-            link.watch(every_step=True)
+            link.inspections.watch(every_step=True)
             telemetry.lead()
         if supervision.workers > 1 and turn % _BEATS_TO_PUBLISH == 0:
             telemetry.publish()
@@ -189,11 +189,9 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
     if options.supervisor_page is not None:
         path = Path(options.supervisor_page)
         page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
-    return Supervision(page, options.worker_index)
-
-
-def _server_secret(directory: str | None) -> str | None:
-    return None if directory is None else read_server_secret(Path(directory))
+    directory = options.peer_dir
+    key = None if directory is None else read_signing_key(Path(directory))
+    return Supervision(page, options.worker_index, key)
 
 
 def _ring(descriptor: int | None, workers: int) -> Ring:
@@ -233,10 +231,9 @@ class Worker:
             ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
-            server_secret=_server_secret(self._options.peer_dir),
         )
         services: Services = app.state.services
-        services.link.watch(every_step=services.supervision.leads)
+        services.link.inspections.watch(every_step=services.supervision.leads)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -77,7 +77,6 @@ class RequestArchive:
         self._place = place
         self._responses = responses
         self._ended, self._usage = sources
-        self._leads = leads
         self._audit: deque[AuditRow] = deque()
         self._database: ArchiveDatabase | None = None
         self._task: asyncio.Task[None] | None = None
@@ -89,7 +88,7 @@ class RequestArchive:
         self._moving = asyncio.Lock()  # requests from the queue
         self._queries = asyncio.Semaphore(_MOST_QUERIES)
         self._usage_at = 0.0
-        self._sweep = Sweep(limits)
+        self._sweep = Sweep(limits, leads)
 
     @property
     def available(self) -> bool:
@@ -171,8 +170,7 @@ class RequestArchive:
             self._said_away = False
             if closing:
                 return
-            if self._leads():
-                await self._sweep.run(self._database)
+            await self._sweep.run(self._database)
             await self._pause(_WRITE_SECONDS)
 
     @property

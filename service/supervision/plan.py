@@ -21,7 +21,7 @@ from service.supervision.engine_devices import engine_environments, visible_gpus
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
 from service.supervision.page import SupervisorPage
-from service.supervision.runtime_directory import engine_sockets, make_server_secret
+from service.supervision.runtime_directory import engine_sockets, make_signing_key
 
 # Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
@@ -83,7 +83,7 @@ def plan(
     page_path = directory / "supervisor.page"
     page = SupervisorPage(page_path, workers=workers, engines=engines, create=True)
     first_socket = directory / "engine.sock"
-    make_server_secret(directory)
+    make_signing_key(directory)
     arguments, inherited, ledgers = _shared_by_workers(directory, model_dir, listeners, settings)
     if grpc_port is not None:
         settings = msgspec.structs.replace(settings, grpc_port=grpc_port)

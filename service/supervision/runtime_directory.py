@@ -53,7 +53,7 @@ def worker_socket(directory: Path, index: int) -> Path:
     return directory / f"api-{index}.sock"
 
 
-def make_server_secret(directory: Path) -> None:
+def make_signing_key(directory: Path) -> None:
     """Write what the server's workers sign with, and only they can read. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(directory / _SIGNING_FILE, flags, 0o600)
@@ -61,7 +61,7 @@ def make_server_secret(directory: Path) -> None:
         file.write(secrets.token_urlsafe(32))
 
 
-def read_server_secret(directory: Path) -> str:
+def read_signing_key(directory: Path) -> str:
     """Raises OSError."""
     return (directory / _SIGNING_FILE).read_text()
 

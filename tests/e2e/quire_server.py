@@ -76,7 +76,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 def _processes(args: Sequence[str]) -> list[str]:
     """The arguments for the number of workers and engines that ``QUIRE_TEST_WORKERS`` and
-    ``QUIRE_TEST_ENGINES`` ask for, where a test does not say it."""
+    ``QUIRE_TEST_ENGINES`` request, unless the test says how many."""
     asked = {"--api-workers": "QUIRE_TEST_WORKERS", "--data-parallel-size": "QUIRE_TEST_ENGINES"}
     return [
         f"{flag}={os.environ[variable]}"

@@ -44,7 +44,7 @@ def workers_of(server: QuireServer) -> dict[int, int]:
 
 
 class Clients:
-    """Some that send one short request after another until they are told to stop."""
+    """Some that send one short request after another until ``stop``."""
 
     def __init__(self, server: QuireServer) -> None:
         self._server = server

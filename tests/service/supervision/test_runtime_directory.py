@@ -12,8 +12,8 @@ import pytest
 from engine.python_command import python_command
 from service.supervision.runtime_directory import (
     engine_sockets,
-    make_server_secret,
-    read_server_secret,
+    make_signing_key,
+    read_signing_key,
     runtime_directory,
     worker_socket,
 )
@@ -121,17 +121,17 @@ def test_a_server_that_finds_no_writable_directory_says_what_to_set(tmp_path: Pa
 
 
 def test_workers_of_a_server_share_a_secret_that_others_cannot_read(tmp_path: Path) -> None:
-    make_server_secret(tmp_path)
-    secret = read_server_secret(tmp_path)
+    make_signing_key(tmp_path)
+    secret = read_signing_key(tmp_path)
     assert len(secret) >= 32
     [file] = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
-        make_server_secret(tmp_path)
+        make_signing_key(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
-    make_server_secret(other)
-    assert read_server_secret(other) != secret
+    make_signing_key(other)
+    assert read_signing_key(other) != secret
 
 
 def test_several_engines_have_numbered_sockets_and_a_single_one_has_not() -> None:
