@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from engine.inspected import Inspect, Inspected
+from engine.inspected import Inspect, Inspected, WatchSteps
 from engine.queueing import EngineLoad, Moved, Prefilled, ServiceClass
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -188,12 +188,6 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     """Stop these sequences and free their blocks. Unknown handles are ignored."""
 
     handles: list[int]
-
-
-class Watch(msgspec.Struct, frozen=True, tag="watch"):
-    """Tell this connection of every step (as at first), or while it has no sequences of some."""
-
-    every_step: bool
 
 
 # --- engine to service -----------------------------------------------------------------------
@@ -413,7 +407,7 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-ToEngine = Submit | Abort | Inspect | Watch
+ToEngine = Submit | Abort | Inspect | WatchSteps
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()

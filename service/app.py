@@ -87,7 +87,8 @@ def create_app(
         Metering() if metering is None else metering,
     )
     if sources is not None:
-        services = replace(services, archive=_archive(settings, services.store, sources))
+        archive = _archive(settings, services.store, sources, services.supervision)
+        services = replace(services, archive=archive)
     _inform(telemetry, services)
     silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
     background: list[asyncio.Task[None]] = []
@@ -134,10 +135,10 @@ def _services(
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
-    setup = _setup(settings, place, checkpoint)
+    setup = _setup(settings, place, checkpoint, supervision)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
-    store = _store(settings, place)
+    store = _store(settings, place, supervision)
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
@@ -227,9 +228,14 @@ def _overviews(
     return overviews
 
 
-def _setup(settings: ServiceSettings, place: StorePlace | None, checkpoint: Checkpoint) -> Setup:
+def _setup(
+    settings: ServiceSettings,
+    place: StorePlace | None,
+    checkpoint: Checkpoint,
+    supervision: Supervision,
+) -> Setup:
     return Setup(
-        signing_key=settings.signing_key or secrets.token_urlsafe(32),
+        signing_key=settings.signing_key or supervision.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
         template_writes=checkpoint.template_writes,
     )
@@ -252,24 +258,29 @@ def _preparation(
     return Preparation(model, limits, processes, trial)
 
 
-def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:
+def _store(
+    settings: ServiceSettings, place: StorePlace | None, supervision: Supervision
+) -> ResponseStore:
     limits = StoreLimits(
         responses=settings.store_max_responses,
         bytes=settings.store_max_bytes,
         ttl=settings.store_ttl,
     )
-    return ResponseStore(place, limits)
+    return ResponseStore(place, limits, leads=lambda: supervision.leads)
 
 
 def _archive(
-    settings: ServiceSettings, store: ResponseStore, sources: ArchiveSources
+    settings: ServiceSettings,
+    store: ResponseStore,
+    sources: ArchiveSources,
+    supervision: Supervision,
 ) -> RequestArchive:
     limits = ArchiveLimits(
         requests=settings.store_max_requests,
         request_days=settings.store_request_days,
         usage_days=settings.store_usage_days,
     )
-    return RequestArchive(_place(settings), limits, store, sources)
+    return RequestArchive(_place(settings), limits, store, sources, lambda: supervision.leads)
 
 
 def _place(settings: ServiceSettings) -> StorePlace | None:
@@ -280,7 +291,7 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
     limits = RunLimits(
         timeout=settings.resume_timeout,
         run_bytes=settings.resume_stream_bytes,
-        total_bytes=settings.resume_total_bytes,
+        total_bytes=settings.resume_total_bytes // settings.api_workers,
     )
     return RunRegistry(limits)
 

@@ -55,7 +55,7 @@ from service.supervision.listener import (
     open_listening_socket,
 )
 from service.supervision.page import Supervision, SupervisorPage
-from service.supervision.runtime_directory import engine_sockets
+from service.supervision.runtime_directory import engine_sockets, read_signing_key
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -193,7 +193,9 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
     if options.supervisor_page is not None:
         path = Path(options.supervisor_page)
         page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
-    return Supervision(page, options.worker_index)
+    directory = options.peer_dir
+    key = None if directory is None else read_signing_key(Path(directory))
+    return Supervision(page, options.worker_index, key)
 
 
 def _ring(descriptor: int | None, workers: int) -> Ring:

@@ -26,7 +26,7 @@ from engine.beats import EngineBeats, Page
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
-from engine.inspected import Inspect
+from engine.inspected import Inspect, WatchSteps
 from engine.lifetime import watch_parent
 from engine.loop.connections import (
     Closed,
@@ -49,7 +49,6 @@ from engine.messages import (
     Ready,
     StepOutputs,
     Submit,
-    Watch,
     Working,
     encode_frame,
 )
@@ -327,7 +326,7 @@ class EngineProcess:
             match event:
                 case Received(connection, Abort(handles)):
                     core.abort(connection, handles)
-                case Received(connection, Watch(every_step)):
+                case Received(connection, WatchSteps(every_step)):
                     core.watch(connection, every_step=every_step)
                 case Received(connection, Submit() as submit):
                     core.add(connection, submit)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.inspected import Inspect, Inspected
+from engine.inspected import Inspect, Inspected, WatchSteps
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
@@ -30,7 +30,6 @@ from engine.messages import (
     Loading,
     Ready,
     StepOutputs,
-    Watch,
     Working,
     decode_from_engine,
     encode_frame,
@@ -141,7 +140,6 @@ class EngineLink:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
-        self._watches = True
         self.inspections = Inspections(self._send)
         self.on_submit: Callable[[Submission], None] | None = None  # to be called with each
 
@@ -281,12 +279,10 @@ class EngineLink:
             self._send(Abort(handles))
 
     def watch(self, *, every_step: bool) -> None:
-        """Hear of each step, or while nothing is open only of some; all links do at first."""
-        if every_step is not self._watches:
-            self._watches = every_step
-            self._send(Watch(every_step))
+        """See ``Inspections.watch``."""
+        self.inspections.watch(every_step=every_step)
 
-    def _send(self, message: Abort | Inspect | Watch) -> bool:
+    def _send(self, message: Abort | Inspect | WatchSteps) -> bool:
         """Return False if there is no engine."""
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             return False
@@ -358,8 +354,7 @@ class EngineLink:
                 self._handover.load_seconds = message.load_seconds
                 kept = self._sequences.handles()
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
-                if not self._watches:
-                    self._send(Watch(every_step=False))
+                self.inspections.connected()
                 if self._writer is not None:
                     self._handing_over.begin(self._writer)
             case Fatal():

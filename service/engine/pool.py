@@ -108,9 +108,9 @@ class EnginePool(Siblings):
             link.expect_no_restart()
 
     def watch(self, *, every_step: bool) -> None:
-        """See ``EngineLink.watch``."""
+        """See ``Engines``."""
         for link in self.links:
-            link.watch(every_step=every_step)
+            link.inspections.watch(every_step=every_step)
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
 from service.supervision.page import SupervisorPage
-from service.supervision.runtime_directory import engine_sockets
+from service.supervision.runtime_directory import engine_sockets, make_signing_key
 
 # Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
@@ -84,6 +84,7 @@ def plan(
     page_path = directory / "supervisor.page"
     page = SupervisorPage(page_path, workers=workers, engines=engines, create=True)
     first_socket = directory / "engine.sock"
+    make_signing_key(directory)
     arguments, inherited, ledgers = _shared_by_workers(directory, model_dir, listeners, settings)
     faults = fault_arguments(directory, settings.faults)
     if grpc_port is not None:
