@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 
 from bench.report import print_table, write_result
-from tests.e2e.quire_server import QuireServer, descendants, until
+from bench.soak.server import resident_mib
+from bench.visibility import cpu_seconds
+from tests.e2e.quire_server import QuireServer, command_of, descendants, until
 
 STEP_MS = 20
 STREAMS = 8
@@ -84,21 +86,31 @@ async def silent(port: int, sent: bytes) -> socket.socket:
     return made
 
 
-async def figures(readers: list[Reader], seconds: float, name: str) -> dict[str, Any]:
-    begin = time.perf_counter()
+async def figures(
+    server: QuireServer, readers: list[Reader], seconds: float, name: str
+) -> dict[str, Any]:
+    pid = worker_of(server)
+    begin, used = time.perf_counter(), cpu_seconds(pid)
     await asyncio.sleep(seconds)  # what is measured is what happens meanwhile
+    share = (cpu_seconds(pid) - used) / (time.perf_counter() - begin)
     gaps = np.concatenate([reader.gaps(begin) for reader in readers])
     p50, p99 = np.percentile(gaps, (50, 99))
-    return {"": name, "gaps": len(gaps), "p50 ms": p50, "p99 ms": p99, "worst ms": gaps.max()}
+    return {
+        **{"": name, "gaps": len(gaps), "p50 ms": p50, "p99 ms": p99, "worst ms": gaps.max()},
+        # Which other programs of the machine change less than times.
+        "worker CPU ms per token": share / len(gaps) * seconds * 1e3,
+        "worker CPU %": share * 100,
+    }
+
+
+def worker_of(server: QuireServer) -> int:
+    assert server.process is not None
+    pids = descendants(server.process.pid)
+    return next(pid for pid in pids if b"service.worker" in command_of(pid))
 
 
 def worker_mib(server: QuireServer) -> float:
-    assert server.process is not None
-    for pid in descendants(server.process.pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/status") as status:
-            if b"service.worker" in command.read():
-                return int(status.read().split("VmRSS:")[1].split()[0]) / 1024
-    raise LookupError("no worker")
+    return resident_mib(worker_of(server)) or 0.0
 
 
 async def measure(
@@ -108,7 +120,7 @@ async def measure(
     readers = [Reader(server.port) for _ in range(STREAMS)]
     reading = [asyncio.create_task(reader.run()) for reader in readers]
     await _until(lambda: all(len(reader.times) > 100 for reader in readers))
-    rows = [await figures(readers, seconds, "alone")]
+    rows = [await figures(server, readers, seconds, "alone")]
     before = worker_mib(server)
     body = {"max_tokens": ANSWER_TOKENS, "ignore_eos": True, "stream": True}
     slow, half = request(body), request(body, cut=10)
@@ -119,12 +131,12 @@ async def measure(
         opened += await asyncio.gather(*(silent(server.port, sent) for sent in kinds))
         await asyncio.sleep(0.05)
     await _until(lambda: _running(server) == STREAMS)
-    rows.append(await figures(readers, seconds, f"with {connections} connections"))
+    rows.append(await figures(server, readers, seconds, f"with {connections} connections"))
     grown = worker_mib(server) - before
     for one in opened:
         one.close()
     await _until(lambda: server.total("quire_requests_in_progress") == STREAMS)
-    rows.append(await figures(readers, seconds, "alone again"))
+    rows.append(await figures(server, readers, seconds, "alone again"))
     for task in reading:
         task.cancel()
     ended = await asyncio.gather(*reading, return_exceptions=True)

@@ -101,8 +101,11 @@ class Load:
             if reply.status != 200:
                 raise CutError(f"a background response is lost: {reply.status}")
             response = reply.json()
-        if "The server ended" in str(response.get("error")):
+        said = str(response.get("error"))
+        if "The server ended" in said:
             raise CutError("a background response ended with its worker")
+        if "could not be stored" in said:  # a response that is waited for gets this status
+            raise RefusedError(503)
         return said_by_response(response)
 
     async def _resumed(self, question: Question) -> Said:
