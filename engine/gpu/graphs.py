@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from collections.abc import Sequence as Items
+from typing import TypeAlias
 
 import torch
 
+GraphPool: TypeAlias = "torch.cuda._POOL_HANDLE"
 GraphStep = Callable[[int], None]
 
 _FINE = (1, 2, 4, 8)
 _COARSE = 16
+# Up to so many tokens, steps are recorded in multiples of so many.
+_TOKEN_STEPS = ((512, 64), (1024, 128))
 
 
 def padded_sizes(largest: int) -> list[int]:
@@ -21,21 +26,45 @@ def padded_sizes(largest: int) -> list[int]:
     return [*sizes, *coarse] if coarse else [*sizes, largest]
 
 
+def token_sizes(largest: int) -> list[int]:
+    """Return the numbers of tokens to prepare steps with parts of prompts for: 16, 32, 64, then
+    multiples of 64 to 512 and of 128 beyond, up to ``largest`` or the next size above it. Up to
+    some 200 tokens, a device reads weights for longer than it computes, so padding is free; above,
+    it costs at most a quarter more."""
+    sizes = [16, 32]
+    for end, step in _TOKEN_STEPS:
+        sizes += range(sizes[-1] // step * step + step, end + 1, step)
+    if largest > sizes[-1]:
+        raise ValueError(f"steps of {largest} tokens are not recorded")
+    return sizes[: bisect_left(sizes, largest) + 1]
+
+
+def new_pool(device: torch.device) -> GraphPool | None:
+    """Return memory for graphs that are replayed one after another only; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.graph_pool_handle()
+
+
 def graph_replays(
-    steps: Items[GraphStep], sizes: Items[int], device: torch.device
+    steps: Items[GraphStep],
+    sizes: Items[int],
+    device: torch.device,
+    *,
+    pool: GraphPool | None = None,
 ) -> list[GraphStep]:
     """Return ``steps`` themselves, or on a GPU steps that replay a recording of each for each of
     ``sizes``.
 
     ``step(size)`` must read and write the same memory on every call, and be harmless when called
     to warm up. The largest size comes first, so that smaller ones fit into its memory. All share
-    it, so they may be replayed one after another only, and what one leaves for another must be
-    outside.
+    it, and with others the ``pool``, if given, so they may be replayed one after another only, and
+    what one leaves for another must be outside.
     """
     if device.type != "cuda":
         return [*steps]
     recorded: list[dict[int, torch.cuda.CUDAGraph]] = [{} for _ in steps]
-    pool = torch.cuda.graph_pool_handle()
+    pool = new_pool(device) if pool is None else pool
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for size in sorted(sizes, reverse=True):
         stream.wait_stream(torch.cuda.current_stream(device))

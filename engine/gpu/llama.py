@@ -112,6 +112,16 @@ class KernelLlama:
         """That of the states and of ``narrow_logits``."""
         return self._head.dtype
 
+    @property
+    def hidden_size(self) -> int:
+        return self._config.hidden_size
+
+    @property
+    def shortest_fresh(self) -> int | None:
+        """Rows of the shortest prompts that are attended from the batch itself; None: none are."""
+        fresh = self._attention.fresh
+        return None if fresh is None else fresh.fewest
+
     def hidden_states(
         self,
         token_ids: Tensor,

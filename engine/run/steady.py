@@ -41,6 +41,7 @@ from engine.step.sequence import Sequence
 from engine.step.step import PENDING, Sampled, ScheduledSequence, StepResult
 
 if TYPE_CHECKING:
+    from engine.gpu.graphs import GraphPool
     from engine.gpu.llama import KernelLlama
 
 # A counter that marks a row as padding.
@@ -112,6 +113,7 @@ class SteadyDecode:
         max_positions: int,
         vocab_size: int,
         device: torch.device,
+        pool: GraphPool | None = None,
     ) -> None:
         """``max_positions``: tokens of the longest sequence."""
         self._decoder = decoder
@@ -142,7 +144,7 @@ class SteadyDecode:
         self._rows: list[_Row] = []  # empty: the state on the device is invalid
         with torch.inference_mode():
             self._compute, self._draw = graph_replays(
-                [self._compute_logits, self._sample_rows], self._sizes, device
+                [self._compute_logits, self._sample_rows], self._sizes, device, pool=pool
             )
 
     def accepts(self, items: Items[ScheduledSequence]) -> bool:

@@ -47,13 +47,6 @@ class Draws:
     params: SamplingTensors
     positions: Tensor
 
-    def select(self, rows: Tensor) -> Draws:
-        """Return a copy of these ``rows`` (int64)."""
-        params = self.params
-        columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
-        chosen = (column.index_select(0, rows) for column in columns)
-        return Draws(SamplingTensors(*chosen), self.positions.index_select(0, rows))
-
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 

@@ -171,14 +171,17 @@ def _sample(
     ids,
     tokens,
     bests,
+    rows,
     stride,
     vocabulary,
+    HAS_ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    logits += row * stride
-    values += row * vocabulary
-    ids += row * vocabulary
+    place = tl.program_id(0).to(tl.int64)
+    logits += place * stride
+    values += place * vocabulary
+    ids += place * vocabulary
+    row = tl.load(rows + place) if HAS_ROWS else place
     best, token = _largest(logits, vocabulary, BLOCK)
     tl.store(bests + row, best)
     temperature = tl.load(temperatures + row)
@@ -213,8 +216,8 @@ def _sample(
                 threshold = tl.maximum(
                     threshold, _threshold(values, count, wanted, top, True, BLOCK)
                 )
-            place = _quantile(values, count, 1.0, top, threshold, fraction, BLOCK)
-            token = tl.load(ids + place)
+            drawn = _quantile(values, count, 1.0, top, threshold, fraction, BLOCK)
+            token = tl.load(ids + drawn)
         else:
             token = _quantile(logits, vocabulary, temperature, top, _key(floor), fraction, BLOCK)
     tl.store(tokens + row, token)
@@ -225,6 +228,7 @@ def sample(
     params: SamplingTensors,
     positions: Tensor,
     *,
+    rows: Tensor | None = None,
     tokens: Tensor | None = None,
     bests: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -233,18 +237,20 @@ def sample(
     meaningless.
 
     ``positions`` (integers [rows]): the position in its sequence that each token will have.
-    ``tokens`` and ``bests``: where to write the results, if given.
+    ``tokens`` and ``bests``: where to write the results, if given. ``rows`` (int64 [rows]): the
+    row of ``params``, ``positions``, ``tokens`` and ``bests``, which must be given then, that each
+    row of ``logits`` belongs to.
     """
-    rows, vocabulary = logits.shape
+    count, vocabulary = logits.shape
     device = logits.device
     if tokens is None:
-        tokens = torch.empty(rows, dtype=torch.int32, device=device)
+        tokens = torch.empty(count, dtype=torch.int32, device=device)
     if bests is None:
-        bests = torch.empty(rows, dtype=torch.float32, device=device)
+        bests = torch.empty(count, dtype=torch.float32, device=device)
     # Only rows with top-k or top-p write candidates.
-    values = torch.empty(rows, vocabulary, dtype=torch.float32, device=device)
-    ids = torch.empty(rows, vocabulary, dtype=torch.int32, device=device)
-    _sample[(rows,)](
+    values = torch.empty(count, vocabulary, dtype=torch.float32, device=device)
+    ids = torch.empty(count, vocabulary, dtype=torch.int32, device=device)
+    _sample[(count,)](
         logits,
         params.temperature,
         params.log_min_p,
@@ -256,8 +262,10 @@ def sample(
         ids,
         tokens,
         bests,
+        rows,
         row_stride(logits),
         vocabulary,
+        HAS_ROWS=rows is not None,
         BLOCK=min(_BLOCK, max(16, triton.next_power_of_2(vocabulary))),
         num_warps=8,
     )
