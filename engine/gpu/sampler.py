@@ -43,6 +43,22 @@ class KernelSampler:
         """Drop the state of a sequence that has left."""
         self._editor.forget(uid)
 
+    @property
+    def leads(self) -> bool:
+        """True on the rank that samples."""
+        return True
+
+    def is_plain(self, sequence: Sequence) -> bool:
+        """True if the sequence's token needs no revision now. The same on every rank."""
+        return samples_on_device(sequence)
+
+    def gathered(self, logits: Tensor) -> Tensor | None:
+        """Return what ranks have computed of ``logits`` as one, on the rank that samples."""
+        return logits
+
+    def tell(self, tokens: Tensor) -> None:
+        """Overwrite ``tokens`` with those of the rank that samples."""
+
     def choose(
         self,
         logits: Tensor,

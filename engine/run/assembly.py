@@ -298,6 +298,7 @@ class Assembly:
             max_positions=positions,
             device=device,
             pool=pool,
+            collectives=self._setup.collectives,
         )
         steady = SteadyDecode(
             self._decoder,
@@ -308,6 +309,7 @@ class Assembly:
             vocab_size=self._setup.model.vocab_size,
             device=device,
             pool=pool,
+            collectives=self._setup.collectives,
         )
         return Recorded(steady, mixed)
 
@@ -376,7 +378,7 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
         sampler
         if setup.ranks == 1
         else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=setup.runs_ahead),
-        _kernel_sampler(sampler, loaded.decoder) if with_kernels else None,
+        _kernel_sampler(sampler, loaded.decoder, vocabulary) if with_kernels else None,
         vocabulary,
         Pooler(setup.pooling.pooling),
         setup.pooling,
@@ -384,11 +386,14 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
     )
 
 
-def _kernel_sampler(sampler: Sampler, decoder: Decoder) -> KernelSampler:
+def _kernel_sampler(sampler: Sampler, decoder: Decoder, vocabulary: Vocabulary) -> KernelSampler:
     from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
     from engine.gpu.sampler import KernelSampler
+    from engine.gpu.shared_sampler import SharedKernelSampler
 
     logits = decoder.narrow_logits if isinstance(decoder, KernelLlama) else decoder.logits
+    if vocabulary.is_divided:
+        return SharedKernelSampler(sampler, logits, vocabulary)
     return KernelSampler(sampler, logits)
 
 

@@ -19,13 +19,14 @@ from engine.attention.packing import ALIGNMENT
 from engine.gpu.graphs import graph_replays, token_sizes
 from engine.gpu.kernels.batch import StaticBatch, place_batch
 from engine.run.batch import StepBatch
+from engine.sharding.collectives import ALONE, Collectives
 
 if TYPE_CHECKING:
     from engine.gpu.graphs import GraphPool
     from engine.gpu.llama import KernelLlama
 
 # Tokens of the largest recorded step: with more, the device takes longer than the launches.
-MOST_TOKENS = 1024
+MOST_RECORDED_TOKENS = 1024
 # Parts of prompts in a step. The attention kernel is launched for so many of the longest, most of
 # which it finds empty.
 MOST_CHUNKS = 8
@@ -45,12 +46,13 @@ class MixedSteps:
         max_positions: int,
         device: torch.device,
         pool: GraphPool | None = None,
+        collectives: Collectives = ALONE,
     ) -> None:
         """``max_rows``: sequences in a step; ``max_tokens``: tokens in a step; ``max_positions``:
         tokens of the longest sequence."""
         self._decoder = decoder
         self._cache = cache
-        self._most_tokens = min(max_tokens, MOST_TOKENS)
+        self._most_tokens = min(max_tokens, MOST_RECORDED_TOKENS)
         if decoder.shortest_fresh is not None:
             # Longer parts may not read the cache, which cannot be decided on the device.
             self._most_tokens = min(self._most_tokens, decoder.shortest_fresh - 1)
@@ -67,7 +69,9 @@ class MixedSteps:
             max_rows, decoder.hidden_size, dtype=decoder.dtype, device=device
         )
         with torch.inference_mode():
-            [self._compute] = graph_replays([self._forward], self._sizes, device, pool=pool)
+            [self._compute] = graph_replays(
+                [self._forward], self._sizes, device, pool=pool, collectives=collectives
+            )
 
     def fits(self, batch: StepBatch) -> bool:
         """True if there is a recorded step for as many tokens, sequences and parts of prompts, and

@@ -190,16 +190,20 @@ def other_calls() -> Iterator[Callable[[], object]]:
         *(qkv, blocks, ints, ints), num_heads=32, rotations=torch.zeros(64, 64, 2), keeps_keys=True
     )
     params = sampling_tensors([SamplingParams(max_tokens=1)] * 16, 151936, torch.device("cpu"))
+    longs, factors = torch.zeros(16, dtype=torch.int64), torch.zeros(16, 3)
+    edits = Edits(
+        torch.zeros(16, len(EditRecord._fields), dtype=torch.int64),
+        factors,
+        ints.view(1, 16),
+        *(longs, longs, longs, factors),
+    )
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.zeros(16, 151936, dtype=dtype)
         yield lambda logits=logits: sample(logits, params, ints)
-        longs, floats = torch.zeros(16, dtype=torch.int64), torch.zeros(16, 3)
-        yield lambda logits=logits, longs=longs: sample(
-            logits, params, ints, rows=longs, tokens=ints, bests=floats
+        yield lambda logits=logits: sample(
+            logits, params, ints, rows=longs, tokens=ints, bests=params.temperature
         )
-        records = torch.zeros(16, len(EditRecord._fields), dtype=torch.int64)
-        edits = Edits(records, floats, ints.view(1, 16), longs, longs, longs, floats)
-        yield lambda logits=logits, edits=edits: edit_rows(logits, edits)
+        yield lambda logits=logits: edit_rows(logits, edits)
         yield lambda logits=logits: gather_logprobs(logits, ints)
     table = torch.zeros(16, 64, dtype=torch.int32)
     yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
