@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.device.sending import sent
@@ -39,10 +40,8 @@ class _Counted:
         capacity = max(_FEWEST_COUNTED, 2 * size)
         ids, values = np.zeros(capacity, np.int64), np.zeros(capacity, np.float32)
         ids[:size], values[:size] = counts.tokens, counts.counts
-        there = sent([ids, values], device)
-        if device.type == "cpu":  # where they are the host's own arrays
-            there = [array.clone() for array in there]
-        return cls(counts, *there)
+        ids_there, values_there = sent([ids, values], device)
+        return cls(counts, ids_there, values_there)
 
 
 class EditedRows(NamedTuple):
@@ -87,9 +86,9 @@ class RowEditor:
                 self._sampler.tables_of(sequence),
                 self._count(sequence, logits.device) if is_penalised(sequence.params) else None,
             )
-        sends = [np.array(rows, np.int64), np.array(reported, np.int64), *step.edits()]
-        rows_there, reported_there, *edits = sent(sends, logits.device)
-        edited = edit_rows(logits, Edits(*edits), masks_only=step.masks_only)
+        sends = [np.array(rows, np.int64), np.array(reported, np.int64), *step.arrays()]
+        rows_there, reported_there, *there = sent(sends, logits.device)
+        edited = edit_rows(logits, Edits(*there), masks_only=step.masks_only)
         # Not before: if anything has failed, they are sent again.
         for counted in step.counted:
             counted.new.clear()
@@ -159,11 +158,11 @@ class _Edited:
     def masks_only(self) -> bool:
         return not any(record.edits_tokens for record in self._records)
 
-    def edits(self) -> Edits:
-        """Return what must be sent."""
+    def arrays(self) -> list[NDArray[Any]]:
+        """Return what must be sent, in the order of ``Edits``."""
         masks = np.stack(self._masks) if self._masks else np.zeros((1, 1), np.uint32)
         counted = self.counted
-        return Edits(
+        return [
             np.array(self._records, np.int64),
             np.array(self._factors, np.float32),
             masks.view(np.int32),
@@ -171,7 +170,7 @@ class _Edited:
             np.array([place for each in counted for place in each.new], np.int64),
             np.concatenate([_NO_IDS, *(each.counts.tokens[each.new] for each in counted)]),
             np.concatenate([_NO_VALUES, *(each.counts.counts[each.new] for each in counted)]),
-        )
+        ]
 
     def _with_tables(
         self, record: EditRecord, tables: SequenceTables, sequence: Sequence

@@ -7,11 +7,9 @@ lies on the device from step to step; a record says where, and what is new.
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.gpu.kernels.launch import row_stride
@@ -56,18 +54,19 @@ _WORDS = tl.constexpr(len(EditRecord._fields))
 
 
 class Edits(NamedTuple):
-    """What is sent for a step's rows, on the host or on the device. ``factors`` float32 [rows, 3]:
-    repetition, frequency and presence penalty; ``masks`` int32 [masks, words]: bit t % 32 of word
-    t // 32 allows token t; ``endings``: ids; ``updates``: the places in ``counted`` to write to,
-    the ids, and the counts."""
+    """What is sent for a step's rows, on the device. ``records`` int64 [rows, words]; ``factors``
+    float32 [rows, 3]: repetition, frequency and presence penalty; ``masks`` int32 [masks, words]:
+    bit t % 32 of word t // 32 allows token t; ``endings`` int64: ids; ``update_places`` and
+    ``update_ids``, int64, and ``update_counts``, float32: what to write among ``counted`` and
+    ``counts``."""
 
-    records: "NDArray[np.int64] | Tensor"
-    factors: "NDArray[np.float32] | Tensor"
-    masks: "NDArray[np.int32] | Tensor"
-    endings: "NDArray[np.int64] | Tensor"
-    update_places: "NDArray[np.int64] | Tensor"
-    update_ids: "NDArray[np.int64] | Tensor"
-    update_counts: "NDArray[np.float32] | Tensor"
+    records: Tensor
+    factors: Tensor
+    masks: Tensor
+    endings: Tensor
+    update_places: Tensor
+    update_ids: Tensor
+    update_counts: Tensor
 
 
 @triton.jit

@@ -199,9 +199,10 @@ def other_calls() -> Iterator[Callable[[], object]]:
     )
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.zeros(16, 151936, dtype=dtype)
-        yield lambda logits=logits: sample(logits, params, ints)
+        yield lambda logits=logits: sample(logits, params, ints, in_parts=False)
+        yield lambda logits=logits: sample(logits, params, ints, in_parts=True)
         yield lambda logits=logits: sample(
-            logits, params, ints, rows=longs, tokens=ints, bests=params.temperature
+            logits, params, ints, rows=longs, tokens=ints, bests=params.temperature, in_parts=False
         )
         yield lambda logits=logits: edit_rows(logits, edits)
         yield lambda logits=logits: gather_logprobs(logits, ints)
