@@ -17,7 +17,6 @@ from service.engine.happenings import Happening, note
 from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.step_history import StepHistory
 from service.errors import QuireError
-from service.tenants.waiting_places import WaitingPlaces
 
 ADMISSION_WINDOW_SECONDS = 30.0
 _MOST_PREFILLS = 8  # named of one step
@@ -29,7 +28,7 @@ class OpenSequences:
 
     def __init__(self) -> None:
         self._by_handle: dict[int, EngineSequence] = {}
-        self._waiting = WaitingPlaces()  # of sequences that are unsent or queued
+        self.num_waiting = 0  # that no engine has started to run
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
         self._history = StepHistory()
         self._token_steps = 0  # steps with tokens
@@ -49,11 +48,6 @@ class OpenSequences:
 
     def in_state(self, state: SequenceState) -> list[EngineSequence]:
         return [sequence for sequence in self._by_handle.values() if sequence.state is state]
-
-    @property
-    def waiting(self) -> WaitingPlaces:
-        """Counts the sequences that no engine has started to run."""
-        return self._waiting
 
     def admissions_per_second(self) -> float | None:
         """Return how fast sequences recently left the queue; None if none did."""
@@ -94,7 +88,7 @@ class OpenSequences:
         """Add a new sequence, unsent or queued."""
         sequence.waiting_since = time.monotonic()
         self._by_handle[sequence.handle] = sequence
-        self._waiting.add(sequence.owner)
+        self.num_waiting += 1
 
     def mark_sent(self, sequence: EngineSequence, moment: float) -> None:
         """Record that the current engine has the sequence in its queue since ``moment``, perhaps
@@ -112,8 +106,10 @@ class OpenSequences:
         now = time.monotonic()
         for sequence in self._by_handle.values():
             if sequence.state is SequenceState.RUNNING:
-                self._waiting.add(sequence.owner)
+                self.num_waiting += 1
                 sequence.waiting_since = now
+            elif sequence.is_unanswered:
+                sequence.waker.wake()  # its request waits for the answer
             sequence.state = SequenceState.UNSENT
 
     def remove(self, sequence: EngineSequence) -> bool:
@@ -121,7 +117,7 @@ class OpenSequences:
         if self._by_handle.pop(sequence.handle, None) is None:
             return False
         if sequence.state is not SequenceState.RUNNING:
-            self._waiting.remove(sequence.owner)
+            self.num_waiting -= 1
         sequence.state = SequenceState.ENDED
         if sequence.first_scheduled_time is not None:
             self._sum_up(sequence)
@@ -183,6 +179,10 @@ class OpenSequences:
         """Note what a step reports besides tokens and ends."""
         if step.admitted:
             self._admit(step)
+        for handle in step.queued:
+            queued = self._by_handle.get(handle)
+            if queued is not None:
+                self._place(queued)
         if step.prompt_logprobs or step.embedded:
             self._apply_prompts(step)
         if step.preempted or step.resumed:
@@ -262,10 +262,18 @@ class OpenSequences:
             if sequence is None:
                 continue
             if sequence.state is not SequenceState.RUNNING:
-                self._waiting.remove(sequence.owner)
+                self.num_waiting -= 1
+            if not sequence.has_place:
+                self._place(sequence)
             sequence.state = SequenceState.RUNNING
             sequence.admit(admitted)
             self._admissions.append(time.monotonic())
+
+    def _place(self, sequence: EngineSequence) -> None:
+        """Note that the engine has a place for a sequence, which its request may wait to hear."""
+        if sequence.is_unanswered:
+            sequence.waker.wake()
+        sequence.has_place = True
 
     def _apply_prompts(self, step: StepOutputs) -> None:
         """Store the results computed from prompts: logprobs and vectors."""

@@ -20,6 +20,7 @@ from engine.messages import (
     TokenLogprobs,
 )
 from service.engine.happenings import Happening, LongStep
+from service.engine.refusals import refused
 from service.engine.rounds import WakeUp, round_of
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
@@ -106,6 +107,7 @@ class EngineSequence:
     owner: str = ""
     waiting_since: float = 0.0
     state: SequenceState = SequenceState.UNSENT
+    has_place: bool = False  # in an engine's queue, or had one; it is not refused any more
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -160,6 +162,11 @@ class EngineSequence:
         self.finished = finished
 
     @property
+    def is_unanswered(self) -> bool:
+        """True if an engine has it and has not said whether it has a place."""
+        return self.state is SequenceState.QUEUED and not self.has_place
+
+    @property
     def is_open(self) -> bool:
         return self.state is not SequenceState.ENDED
 
@@ -171,6 +178,8 @@ class EngineSequence:
             return self.failure
         if record.reason in (FinishReason.STOP, FinishReason.LENGTH):
             return None
+        if record.refusal is not None:
+            return refused(record.refusal)
         if record.is_refusal:
             return InvalidRequestError(f"The model cannot do what was requested: {record.error}.")
         return EngineFailedError(record.error or "the engine stopped this request")
@@ -184,6 +193,8 @@ class EngineSequence:
         """Return the message that lets another engine continue where the last one stopped."""
         message = self.message
         assert message is not None
+        if self.has_place:
+            message = msgspec.structs.replace(message, keeps_place=True)
         task = message.task
         if not isinstance(task, Generate):
             return message
