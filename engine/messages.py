@@ -187,6 +187,12 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     handles: list[int]
 
 
+class Watch(msgspec.Struct, frozen=True, tag="watch"):
+    """Tell this connection of every step (as at first), or while it has no sequences of some."""
+
+    every_step: bool
+
+
 # --- engine to service -----------------------------------------------------------------------
 
 
@@ -421,7 +427,7 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-ToEngine = Submit | Abort | Inspect
+ToEngine = Submit | Abort | Inspect | Watch
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()
