@@ -159,11 +159,9 @@ Task = Generate | Embed
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
     """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
-    sent once.
-
-    ``tenant``, ``weight`` and ``service_class`` decide when it is its turn
-    (``engine.schedule.waiting``). ``bounds``: of the queue, for which nothing is refused that
-    ``keeps_place``, as it was accepted before. ``deadline``: of its first token."""
+    sent once. ``tenant``, ``weight`` and ``service_class``: see ``engine.schedule.waiting``.
+    ``bounds``: of the queue; what ``keeps_place`` was accepted before and is not refused.
+    ``deadline``: of its first token."""
 
     handle: Handle
     request_id: str
@@ -421,8 +419,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
 
 
 class Working(msgspec.Struct, frozen=True, tag="working"):
-    """Sent once a second during a step that takes longer, for as long as a step may take, so that
-    silence indicates a problem then too. ``step_seconds``: how long the step has run."""
+    """Sent once a second during a long step. ``step_seconds``: how long the step has run."""
 
     step_seconds: float
 
@@ -436,10 +433,7 @@ _from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(From
 
 
 def encode_frame(message: ToEngine | FromEngine) -> bytes:
-    """Encode one message with its length header.
-
-    Raises ValueError when the message exceeds ``MAX_FRAME_BYTES``.
-    """
+    """Encode one message with its length header. Raises ValueError beyond ``MAX_FRAME_BYTES``."""
     body = _encoder.encode(message)
     if len(body) > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {len(body)} bytes exceeds {MAX_FRAME_BYTES}")

@@ -212,15 +212,12 @@ class EngineCore:
         return self._num_computed + self._ledger.num_ended
 
     def step(self) -> dict[Connection, StepOutputs]:
-        """Run one step, if there is work, and return the outputs for each connection.
-
-        Connections without outputs share one message. Raises EngineDeadError.
-        """
+        """Run one step, if there is work, and return the outputs for each connection; those without
+        outputs share one message. Raises EngineDeadError."""
         begin = self._clock()
         before, self._flight = self._flight, None
         for uid in self._entrance.expired(begin):
-            if uid in self._ledger:
-                self._finish(self._ledger[uid], FinishReason.ERROR, **EXPIRED)
+            self._finish(self._ledger[uid], FinishReason.ERROR, **EXPIRED)
         plan = self.scheduler.schedule(begin, self._sitting_out(before))
         self._announce(plan, begin)
         this = self.flights.launch(plan, begin)
@@ -231,8 +228,7 @@ class EngineCore:
         else:
             own, _ = self._land(this)
             figures = figures or own
-        if figures is not None:
-            self._entrance.computed(figures)
+        self._entrance.computed(figures)
         return self._ledger.collect(figures or StepFigures(), self.stats())
 
     def flush(self) -> dict[Connection, StepOutputs]:

@@ -22,7 +22,8 @@ class Entrance:
     def __init__(self, scheduler: Scheduling) -> None:
         self._scheduler = scheduler
         self._gate = Gate()
-        self._deadlines: list[tuple[float, int, Sequence]] = []  # with uids
+        self._timed: dict[int, Sequence] = {}  # that have a deadline, by uid
+        self._deadlines: list[tuple[float, int]] = []  # of these, with uids, and of ended ones
         self._new: dict[int, Sequence] = {}  # by uid
 
     @property
@@ -47,7 +48,8 @@ class Entrance:
         """Count a sequence that has got a place."""
         self._gate.enter(sequence, reserve_of(submit))
         if submit.deadline is not None:
-            heapq.heappush(self._deadlines, (submit.deadline, sequence.uid, sequence))
+            self._timed[sequence.uid] = sequence
+            heapq.heappush(self._deadlines, (submit.deadline, sequence.uid))
         if sequence.params.constraint is None:
             self._new[sequence.uid] = sequence
 
@@ -66,11 +68,12 @@ class Entrance:
         return waiting
 
     def expired(self, now: float) -> list[int]:
-        """Return the uids of sequences, perhaps ended, that have no token by their deadline."""
+        """Return the uids of sequences that have no token by their deadline."""
         uids = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, uid, sequence = heapq.heappop(self._deadlines)
-            if not sequence.num_output_tokens:
+            uid = heapq.heappop(self._deadlines)[1]
+            sequence = self._timed.pop(uid, None)
+            if sequence is not None and not sequence.num_output_tokens:
                 uids.append(uid)
         return uids
 
@@ -78,8 +81,16 @@ class Entrance:
         """Note the end of a sequence."""
         self._new.pop(sequence.uid, None)
         self._gate.left(sequence)
+        if self._timed.pop(sequence.uid, None) is not None:
+            self._forget_ended()
 
-    def computed(self, figures: StepFigures) -> None:
-        """Note how fast a step was."""
-        if figures.phase is not StepPhase.DECODE and figures.tokens:
+    def _forget_ended(self) -> None:
+        """Remove the deadlines of ended sequences once they are the majority."""
+        if len(self._deadlines) > 2 * len(self._timed) + 64:
+            self._deadlines = [each for each in self._deadlines if each[1] in self._timed]
+            heapq.heapify(self._deadlines)
+
+    def computed(self, figures: StepFigures | None) -> None:
+        """Note how fast a step was, if there was one."""
+        if figures is not None and figures.phase is not StepPhase.DECODE and figures.tokens:
             self._gate.prefill_pace.note(figures.tokens, figures.seconds)

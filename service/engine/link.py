@@ -71,11 +71,9 @@ class EngineState:
 
 
 class EngineLink:
-    """Open with ``start``, close with ``close``; call all methods on one event loop.
-
-    ``on_step`` receives every step and heartbeat, ``on_state`` every change of ``state``. For
-    ``restart_timeout`` see ``Handover``.
-    """
+    """Open with ``start``, close with ``close``; call all methods on one event loop. ``on_step``
+    receives every step and heartbeat, ``on_state`` every change of ``state``. For
+    ``restart_timeout`` see ``Handover``."""
 
     def __init__(
         self,

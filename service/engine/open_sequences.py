@@ -263,8 +263,7 @@ class OpenSequences:
                 continue
             if sequence.state is not SequenceState.RUNNING:
                 self.num_waiting -= 1
-            if not sequence.has_place:
-                self._place(sequence)
+            self._place(sequence)
             sequence.state = SequenceState.RUNNING
             sequence.admit(admitted)
             self._admissions.append(time.monotonic())

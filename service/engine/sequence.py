@@ -163,8 +163,13 @@ class EngineSequence:
 
     @property
     def is_unanswered(self) -> bool:
-        """True if an engine has it and has not said whether it has a place."""
-        return self.state is SequenceState.QUEUED and not self.has_place
+        """True if an engine has it and has not said whether it has a place; if it has a deadline,
+        as long as it waits, so that its request can still end with a status."""
+        if self.state is not SequenceState.QUEUED:
+            return False
+        return not self.has_place or (
+            self.message is not None and self.message.deadline is not None
+        )
 
     @property
     def is_open(self) -> bool:

@@ -47,7 +47,7 @@ def test_a_submission_is_answered_within_a_step_with_a_run_a_place_or_a_refusal(
     assert first.queued == [2, 3]
     told.clear()
     core.step()
-    assert told == []  # each is told once
+    assert told == []  # each is reported once
 
 
 def test_what_an_engine_had_accepted_before_is_not_refused() -> None:
@@ -122,3 +122,12 @@ def test_an_aborted_sequence_leaves_its_place() -> None:
         task = Generate(SamplingParams(max_tokens=3))
         core.add(BOB, replace(submit(handle), bounds=BOUNDS, task=task))
     assert all(one.refusal is None for one in core.step()[BOB].finished)
+
+
+def test_deadlines_of_ended_sequences_are_forgotten() -> None:
+    core = engine(Clock())
+    for handle in range(1, 2000):
+        core.add(ALICE, replace(submit(handle), deadline=80_000.0))
+        core.abort(ALICE, [handle])
+    assert len(core._entrance._deadlines) < 200
+    assert not core._entrance._timed
