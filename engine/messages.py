@@ -19,7 +19,15 @@ import msgspec
 from msgspec import Meta
 
 from engine.inspected import Inspect, Inspected, WatchSteps
-from engine.queueing import EngineLoad, Moved, Prefilled, ServiceClass
+from engine.queueing import (
+    EngineLoad,
+    Moved,
+    Prefilled,
+    QueueBounds,
+    Refusal,
+    ServiceClass,
+    WaitingReason,
+)
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -37,15 +45,6 @@ class FinishReason(enum.StrEnum):
     LENGTH = "length"  # max_tokens or the model's context length was reached
     ABORT = "abort"  # the submitter aborted it, or its connection closed
     ERROR = "error"  # this sequence failed; others continue
-
-
-class WaitingReason(enum.StrEnum):
-    """What keeps the head of the waiting queue, and everything after it, from running."""
-
-    SLOTS = "slots"  # max_num_seqs sequences are running
-    KV_BLOCKS = "kv_blocks"  # not enough free KV cache blocks
-    BUDGET = "budget"  # this step's token budget is spent
-    CONSTRAINT = "constraint"  # only waiting for grammars, which delay no other sequence
 
 
 class PrefixMissReason(enum.StrEnum):
@@ -168,8 +167,9 @@ Task = Generate | Embed
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
     """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
-    sent once. ``tenant``, ``weight`` and ``service_class`` decide when it is its turn
-    (``engine.schedule.waiting``)."""
+    sent once. ``tenant``, ``weight`` and ``service_class``: see ``engine.schedule.waiting``.
+    ``bounds``: of the queue; what ``keeps_place`` was accepted before and is not refused.
+    ``deadline``: of its first token."""
 
     handle: Handle
     request_id: str
@@ -181,6 +181,9 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     tenant: Annotated[str, Meta(max_length=64)] = ""
     weight: Annotated[float, Meta(ge=0.01, le=100)] = 1.0
     service_class: ServiceClass = ServiceClass.STANDARD
+    bounds: QueueBounds | None = None
+    keeps_place: bool = False
+    deadline: float | None = None
     copies: list[Copy] = []
 
 
@@ -314,6 +317,9 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_id: int | None = None
     error: str | None = None
     is_refusal: bool = False  # the request needs something unsupported, which caused the error
+    refusal: Refusal | None = (
+        None  # why it got no place in the queue, or lost it, as the error says
+    )
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
@@ -383,6 +389,7 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
     prompt_logprobs: list[PromptLogprobs] = []
     embedded: list[Embedded] = []
     admitted: list[Admitted] = []
+    queued: list[int] = []  # handles that have a place in the queue and do not run yet
     prefilled: list[Prefilled] = []
     preempted: list[Moved] = []
     resumed: list[Moved] = []  # after a preemption
@@ -401,8 +408,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
 
 
 class Working(msgspec.Struct, frozen=True, tag="working"):
-    """Sent once a second during a step that takes longer, for as long as a step may take, so that
-    silence indicates a problem then too. ``step_seconds``: how long the step has run."""
+    """Sent once a second during a long step. ``step_seconds``: how long the step has run."""
 
     step_seconds: float
 
@@ -416,10 +422,7 @@ _from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(From
 
 
 def encode_frame(message: ToEngine | FromEngine) -> bytes:
-    """Encode one message with its length header.
-
-    Raises ValueError when the message exceeds ``MAX_FRAME_BYTES``.
-    """
+    """Encode one message with its length header. Raises ValueError beyond ``MAX_FRAME_BYTES``."""
     body = _encoder.encode(message)
     if len(body) > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {len(body)} bytes exceeds {MAX_FRAME_BYTES}")

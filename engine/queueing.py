@@ -6,7 +6,10 @@ Imports nothing from the engine: the service uses it without loading torch.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 
 class ServiceClass(enum.StrEnum):
@@ -38,3 +41,43 @@ class Moved(NamedTuple):
 
     handle: int
     time: float
+
+
+class WaitingReason(enum.StrEnum):
+    """What keeps the head of the waiting queue, and everything after it, from running."""
+
+    SLOTS = "slots"  # max_num_seqs sequences are running
+    KV_BLOCKS = "kv_blocks"  # not enough free KV cache blocks
+    BUDGET = "budget"  # this step's token budget is spent
+    CONSTRAINT = "constraint"  # only waiting for grammars, which delay no other sequence
+
+
+class RefusalReason(enum.StrEnum):
+    """Why a sequence gets no place in the queue, or loses it."""
+
+    QUEUE_REQUESTS = "queue_requests"  # as many sequences wait as may
+    QUEUE_TOKENS = "queue_tokens"  # what waits has as many tokens as it may
+    TENANT_SHARE = "tenant_share"  # so many of this tenant wait, and others need places too
+    DEADLINE_UNREACHABLE = "deadline_unreachable"  # its first token would come too late
+    DEADLINE_PASSED = "deadline_passed"  # before its first token
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True):
+    """``retry_after``: seconds until there is likely a place; None if that is unknown. ``waiting``:
+    sequences that wait, those of the tenant for ``TENANT_SHARE``."""
+
+    reason: RefusalReason
+    retry_after: int | None = None
+    waiting: int = 0
+
+
+class QueueBounds(msgspec.Struct, frozen=True, array_like=True):
+    """How many sequences, and how many tokens of them, may wait for their first run. The tokens of
+    one are its prompt and a bounded estimate of its output."""
+
+    sequences: Annotated[int, Meta(ge=1)]
+    tokens: Annotated[int, Meta(ge=1)]
+
+    def part(self, queues: int) -> QueueBounds:
+        """Return the bounds of each of several queues that have these together."""
+        return QueueBounds(-(-self.sequences // queues), -(-self.tokens // queues))

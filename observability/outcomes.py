@@ -179,6 +179,20 @@ OUTCOMES = (
         Trait.BODY,
     ),
     Outcome(
+        "refused:deadline",
+        OutcomeGroup.REFUSED,
+        "The answer would not have begun before the request's deadline.",
+        Trait.ENGINE,
+        ModelKnown.YES,
+    ),
+    Outcome(
+        "refused:expired",
+        OutcomeGroup.REFUSED,
+        "The request's deadline passed before its answer began.",
+        Trait.ENGINE,
+        ModelKnown.YES,
+    ),
+    Outcome(
         "refused:limit",
         OutcomeGroup.REFUSED,
         "The API key has used its limit of requests or tokens.",

@@ -17,6 +17,7 @@
     ├── CrashingRequestError      422  refused:crashing      it crashes engines; do not retry
     ├── UpgradeRequiredError      426  refused:invalid       no WebSocket here; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
+    ├── DeadlineUnreachableError  429  refused:deadline      it would begin after its deadline
     ├── LimitError                429  refused:limit         the caller's key has no more to use now
     │   ├── RequestLimitError     429  refused:limit         requests per minute, or at once
     │   ├── TokenLimitError       429  refused:limit         tokens per minute
@@ -33,6 +34,7 @@
     ├── InternalError             500  error:internal        a bug in Quire
     ├── OperatorCancelError       499  cancelled             an operator cancelled it
     ├── ClientGoneError           499  client_gone           never sent: the client is gone
+    ├── ExpiredError              504  refused:expired       its deadline passed while it waited
     └── DeadlineError             504  deadline              the caller's time limit has passed
 
 ``to_body`` returns OpenAI's format. ``reason`` is sent in the ``x-quire-reason`` header, so that a
@@ -174,6 +176,10 @@ class OverloadedError(QuireError):
     kind = Kind(429, "rate_limit_error", "overloaded", "refused:overloaded")
 
 
+class DeadlineUnreachableError(QuireError):
+    kind = Kind(429, "rate_limit_error", "deadline_unreachable", "refused:deadline")
+
+
 class LimitState(NamedTuple):
     """What a key has left of its limits per minute, never below 0. ``reset``: seconds until all of
     it is free again."""
@@ -278,3 +284,7 @@ class ClientGoneError(QuireError):
 
 class DeadlineError(QuireError):
     kind = Kind(504, "timeout", "deadline_exceeded", "deadline")
+
+
+class ExpiredError(QuireError):
+    kind = Kind(504, "timeout", "deadline_exceeded", "refused:expired")

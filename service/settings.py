@@ -207,6 +207,16 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
             le=32,
         ),
     ] = 1
+    max_waiting_tokens: Annotated[
+        int,
+        setting(
+            _LIMITS,
+            "Maximum number of tokens of the sequences waiting for the engine: their prompts, and "
+            "up to 1024 of each one's output; beyond it, requests get 429.",
+            ge=1,
+            le=10**12,
+        ),
+    ] = 4_194_304
     drain_timeout: Annotated[
         _SecondsOrNone,
         setting(_AVAILABILITY, "Seconds that running requests have to finish at shutdown."),

@@ -17,14 +17,16 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from typing import Unpack
 
 import msgspec
 
 from engine.constraint.constrained import ConstrainedSequences
 from engine.constraint.constraints import Constraints
 from engine.errors import RefusedError, told
+from engine.loop.entrance import EXPIRED, Entrance
 from engine.loop.flight import Flight, Flights, Landed
-from engine.loop.ledger import Connection, Entry, Ledger
+from engine.loop.ledger import Connection, Ending, Entry, Ledger
 from engine.loop.outbox import StepFigures
 from engine.loop.submission import refusal, sequence_of, singly
 from engine.loop.verdict import is_full, verdict
@@ -36,8 +38,8 @@ from engine.messages import (
     StepOutputs,
     Submit,
     TokenLogprobs,
-    WaitingReason,
 )
+from engine.queueing import WaitingReason
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.scheduler import Scheduler
 from engine.schedule.scheduling import Scheduling
@@ -112,6 +114,7 @@ class EngineCore:
             clock=clock,
             pacer=pacer,
         )
+        self._entrance = Entrance(self.scheduler)
         self._flight: Flight | None = None  # the step in progress, when running ahead
         self._on_admitted = on_admitted
         self._on_planned = on_planned
@@ -138,8 +141,8 @@ class EngineCore:
         self._ledger.close(connection)
 
     def add(self, connection: Connection, submit: Submit) -> None:
-        """Queue a sequence and its copies. One that cannot run is finished at once, with the
-        reason.
+        """Queue a sequence and its copies. One that cannot run, or for which there is no place, is
+        finished at once, with the reason.
 
         Raises ProtocolError when a handle is in use on this connection.
         """
@@ -148,30 +151,38 @@ class EngineCore:
         if reason is None and not self._constrained.can_take(submit.task):
             reason = _NO_CONSTRAINTS
         prompt_hashes: list[bytes] = []
+        refused = None
+        if reason is None:
+            first = sequence_of(submit, -1, self.info, prompt_hashes) if submit.deadline else None
+            refused = self._entrance.judge(submit, first, self._clock())
         for one in singly(submit):
             self._ledger.require_unused(connection, one.handle)
             if reason is not None:
                 self._ledger.reject(connection, one.handle, reason, submit=one, is_refusal=True)
-                continue
-            sequence = sequence_of(one, next(self._uids), self.info, prompt_hashes)
-            self._enter(Entry(connection, one.handle, sequence))
+            elif refused is not None:
+                self._ledger.reject(
+                    connection, one.handle, refused.reason, submit=one, refused=refused
+                )
+            else:
+                sequence = sequence_of(one, next(self._uids), self.info, prompt_hashes)
+                self._enter(Entry(connection, one.handle, sequence), submit)
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: Entry, submit: Submit) -> None:
         sequence = entry.sequence
         if sequence.embed is None and is_full(sequence, self.scheduler.max_sequence_len):
             self._ledger.end(entry, FinishReason.LENGTH)
             return
+        self._entrance.enter(sequence, submit)
+        self._ledger.enter(entry)
         if sequence.params.constraint is None:
             self.scheduler.add(sequence)
         else:
             self._constrained.add(sequence)
-        self._ledger.enter(entry)
+            self._ledger.answer((), [sequence], 0.0)  # its grammar may take long
 
     def reject(self, connection: Connection, handle: int, error: str) -> None:
-        """Finish a handle that never became a sequence.
-
-        Raises ProtocolError when the handle is in use on this connection.
-        """
+        """Finish a handle that never became a sequence. Raises ProtocolError when the handle is in
+        use on this connection."""
         self._ledger.reject(connection, handle, error)
 
     def abort(self, connection: Connection, handles: list[int]) -> None:
@@ -202,12 +213,12 @@ class EngineCore:
         return self._num_computed + self._ledger.num_ended
 
     def step(self) -> dict[Connection, StepOutputs]:
-        """Run one step, if there is work, and return the outputs for each connection.
-
-        Connections without outputs share one message. Raises EngineDeadError.
-        """
+        """Run one step, if there is work, and return the outputs for each connection; those without
+        outputs share one message. Raises EngineDeadError."""
         begin = self._ledger.taken_until = self._clock()
         before, self._flight = self._flight, None
+        for uid in self._entrance.expired(begin):
+            self._finish(self._ledger[uid], FinishReason.ERROR, **EXPIRED)
         plan = self.scheduler.schedule(begin, self._sitting_out(before))
         self._announce(plan, begin)
         this = self.flights.launch(plan, begin)
@@ -218,10 +229,11 @@ class EngineCore:
         else:
             own, _ = self._land(this)
             figures = figures or own
+        self._entrance.computed(figures)
         return self._ledger.collect(figures or StepFigures(), self.stats())
 
     def flush(self) -> dict[Connection, StepOutputs]:
-        """Return the outputs for each connection, without running a step."""
+        """Return the outputs, without running a step."""
         return self._ledger.collect(StepFigures(), self.stats())
 
     def _sitting_out(self, before: Flight | None) -> set[int]:
@@ -243,11 +255,11 @@ class EngineCore:
 
     def _announce(self, plan: StepPlan, begin: float) -> None:
         """Report what is about to run, because the step may be the engine's last."""
-        for sequence in plan.admitted:
-            self._ledger.admit(sequence, begin)
+        queued = self._entrance.planned(plan.admitted, begin)
+        self._ledger.answer(plan.admitted, queued, begin)
         if plan.preempted or plan.resumed:
             self._ledger.moved(plan, begin)
-        if plan.admitted and self._on_admitted is not None:
+        if (plan.admitted or queued) and self._on_admitted is not None:
             for connection, outputs in self._ledger.collect_admitted(self.stats()):
                 self._on_admitted(connection, outputs)
         if self._on_planned is not None:
@@ -324,25 +336,16 @@ class EngineCore:
 
     # --- the end of a sequence ---------------------------------------------------------------
 
-    def _finish(
-        self,
-        entry: Entry,
-        reason: FinishReason,
-        *,
-        stop_token_id: int | None = None,
-        error: str | None = None,
-        is_refusal: bool = False,
-    ) -> None:
+    def _finish(self, entry: Entry, reason: FinishReason, **how: Unpack[Ending]) -> None:
         self._remove(entry)
-        self._ledger.end(
-            entry, reason, stop_token_id=stop_token_id, error=error, is_refusal=is_refusal
-        )
+        self._ledger.end(entry, reason, **how)
 
     def _remove(self, entry: Entry) -> None:
         uid = entry.sequence.uid
         if not self._constrained.remove(uid):
             self.scheduler.finish(entry.sequence)
         self._ledger.leave(entry)
+        self._entrance.left(entry.sequence)
         self.runner.forget(uid)
 
     # --- state -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from engine.loop.errors import ProtocolError
 from engine.loop.outbox import Outbox, StepFigures, step_outputs
@@ -19,7 +20,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
-from engine.queueing import EngineLoad, Moved, Prefilled
+from engine.queueing import EngineLoad, Moved, Prefilled, Refusal
 from engine.step.sequence import Sequence
 from engine.step.step import PooledVector, SampledToken, StepPlan
 
@@ -36,6 +37,15 @@ class Entry:
     connection: Connection
     handle: int
     sequence: Sequence
+
+
+class Ending(TypedDict, total=False):
+    """What ``Finished`` says of an end besides its reason."""
+
+    stop_token_id: int | None
+    error: str | None
+    is_refusal: bool
+    refusal: Refusal | None
 
 
 class Ledger:
@@ -117,12 +127,16 @@ class Ledger:
 
     # --- outputs ----------------------------------------------------------------------------------
 
-    def admit(self, sequence: Sequence, now: float) -> None:
-        """Report that a sequence has started to run."""
-        entry = self._entries[sequence.uid]
-        self._outboxes[entry.connection].admitted.append(
-            Admitted(entry.handle, now, sequence.num_cached_tokens, sequence.prefix_miss)
-        )
+    def answer(self, admitted: tuple[Sequence, ...], queued: list[Sequence], now: float) -> None:
+        """Report that sequences have started to run, and that others have a place in the queue."""
+        for sequence in admitted:
+            entry = self._entries[sequence.uid]
+            self._outboxes[entry.connection].admitted.append(
+                Admitted(entry.handle, now, sequence.num_cached_tokens, sequence.prefix_miss)
+            )
+        for sequence in queued:
+            entry = self._entries[sequence.uid]
+            self._outboxes[entry.connection].queued.append(entry.handle)
 
     def prefilled(self, plan: StepPlan) -> None:
         """Report which live sequences a step has computed several tokens of."""
@@ -165,15 +179,7 @@ class Ledger:
                 PromptLogprobs(entry.handle, known, fresh)
             )
 
-    def end(
-        self,
-        entry: Entry,
-        reason: FinishReason,
-        *,
-        stop_token_id: int | None = None,
-        error: str | None = None,
-        is_refusal: bool = False,
-    ) -> None:
+    def end(self, entry: Entry, reason: FinishReason, **how: Unpack[Ending]) -> None:
         """Report the end of a sequence that was removed or never entered."""
         sequence = entry.sequence
         self.num_ended += 1
@@ -181,9 +187,7 @@ class Ledger:
             Finished(
                 handle=entry.handle,
                 reason=reason,
-                stop_token_id=stop_token_id,
-                error=error,
-                is_refusal=is_refusal,
+                **how,
                 prompt_tokens=sequence.num_prompt_tokens,
                 cached_tokens=sequence.num_cached_tokens,
                 output_tokens=sequence.num_output_tokens,
@@ -204,8 +208,10 @@ class Ledger:
         *,
         submit: Submit | None = None,
         is_refusal: bool = False,
+        refused: Refusal | None = None,
     ) -> None:
-        """Finish a handle that never became a sequence. ``is_refusal`` as in ``Finished``.
+        """Finish a handle that never became a sequence. ``is_refusal`` and ``refused`` as in
+        ``Finished``.
 
         Raises ProtocolError when the handle is in use on this connection.
         """
@@ -217,6 +223,7 @@ class Ledger:
                 reason=FinishReason.ERROR,
                 error=error,
                 is_refusal=is_refusal,
+                refusal=refused,
                 prompt_tokens=len(submit.prompt_token_ids) if submit else 0,
                 cached_tokens=0,
                 output_tokens=len(output_of(submit)) if submit else 0,
@@ -237,11 +244,13 @@ class Ledger:
         return all(box.is_empty for box in self._outboxes.values())
 
     def collect_admitted(self, stats: EngineStats) -> Iterator[tuple[Connection, StepOutputs]]:
-        """Yield the sequences that start to run, for each connection that has any."""
+        """Yield the sequences that start to run or have a place in the queue, for each connection
+        that has any."""
         for connection, box in self._outboxes.items():
-            if box.admitted:
-                admitted, box.admitted = box.admitted, []
-                yield connection, step_outputs(Outbox(admitted=admitted), StepFigures(), stats)
+            if box.admitted or box.queued:
+                ahead = Outbox(admitted=box.admitted, queued=box.queued)
+                box.admitted, box.queued = [], []
+                yield connection, step_outputs(ahead, StepFigures(), stats)
 
     def collect(self, figures: StepFigures, stats: EngineStats) -> dict[Connection, StepOutputs]:
         """Return the outputs for each connection, except for those that are not to hear of this

@@ -29,6 +29,7 @@ class Outbox(msgspec.Struct, eq=False):
     prompt_logprobs: list[PromptLogprobs] = msgspec.field(default_factory=list)
     embedded: list[Embedded] = msgspec.field(default_factory=list)
     admitted: list[Admitted] = msgspec.field(default_factory=list)
+    queued: list[int] = msgspec.field(default_factory=list)
     prefilled: list[Prefilled] = msgspec.field(default_factory=list)
     preempted: list[Moved] = msgspec.field(default_factory=list)
     resumed: list[Moved] = msgspec.field(default_factory=list)
@@ -40,6 +41,7 @@ class Outbox(msgspec.Struct, eq=False):
             self.handles
             or self.finished
             or self.admitted
+            or self.queued
             or self.prefilled
             or self.prompt_logprobs
             or self.preempted
@@ -79,6 +81,7 @@ def step_outputs(box: Outbox, figures: StepFigures, stats: EngineStats) -> StepO
         prompt_logprobs=box.prompt_logprobs,
         embedded=box.embedded,
         admitted=box.admitted,
+        queued=box.queued,
         prefilled=box.prefilled,
         preempted=box.preempted,
         resumed=box.resumed,

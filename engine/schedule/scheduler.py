@@ -27,7 +27,8 @@ from bisect import bisect_left, insort
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from engine.messages import EngineCounters, PrefixMissReason, WaitingReason
+from engine.messages import EngineCounters, PrefixMissReason
+from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
@@ -149,6 +150,9 @@ class Scheduler:
             )
         self._waiting.enter(sequence, self.running)
 
+    def num_cached(self, sequence: Sequence) -> int:
+        return len(self.prefix.match(sequence)) * self.block_size
+
     # --- schedule ----------------------------------------------------------------------------
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
@@ -220,12 +224,10 @@ class Scheduler:
 
     def _yield_slot(self, head: Sequence, draft: _Draft) -> bool:
         """Preempt a sequence of a less urgent class, if there is one that may be."""
-        yielding = self._waiting.yields_to(head, self.running)
-        if yielding is None:
-            return False
-        draft.drop(yielding)
-        self.preempt(yielding, overtaken=True)
-        return True
+        if (yielding := self._waiting.yields_to(head, self.running)) is not None:
+            draft.drop(yielding)
+            self.preempt(yielding, overtaken=True)
+        return yielding is not None
 
     def _fits(self, sequence: Sequence, hits: list[int], promised: int) -> bool:
         """True if there are blocks for all tokens of a waiting sequence, besides those promised to

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from typing import Protocol
 
-from engine.messages import EngineCounters, WaitingReason
+from engine.messages import EngineCounters
+from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
@@ -41,6 +42,10 @@ class Scheduling(Protocol):
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence. Raises ValueError for one that is empty or could never run."""
+        ...
+
+    def num_cached(self, sequence: Sequence) -> int:
+        """Return how many tokens of a sequence need not be computed, as of now."""
         ...
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
-from engine.messages import EngineCounters, WaitingReason
+from engine.messages import EngineCounters
+from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
@@ -62,6 +63,9 @@ class WholeTextScheduler:
                 f"a text of {sequence.num_tokens} tokens; 1 to {self.max_sequence_len} can run"
             )
         self._waiting.enter(sequence)
+
+    def num_cached(self, sequence: Sequence) -> int:
+        return 0
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step. ``sitting_out``: uids of sequences to leave out. Empty only if there

@@ -1,9 +1,12 @@
-"""Admission: requests are accepted, or rejected with a reason, before any work is done for them."""
+"""Admission: what the engine cannot know decides whether a request is prepared at all.
+
+The engine's waiting queue has the bounds and decides about places (``engine.schedule.gate``)."""
 
 from __future__ import annotations
 
 import math
 
+from engine.queueing import QueueBounds
 from service.admission.drain import Drain
 from service.engine.engines import Engines
 from service.engine.link import LinkPhase
@@ -16,10 +19,6 @@ from service.errors import (
 )
 from service.settings import ServiceSettings
 from service.supervision.page import Supervision
-from service.tenants.caller import Caller
-from service.tenants.waiting_places import share
-
-MAX_RETRY_AFTER_SECONDS = 120
 
 
 class Admission:
@@ -33,16 +32,29 @@ class Admission:
         drain: Drain,
         supervision: Supervision | None = None,
     ) -> None:
-        self.most_waiting = settings.max_waiting_requests
+        link.bounds = QueueBounds(settings.max_waiting_requests, settings.max_waiting_tokens)
         self._longest_silence = settings.engine_silence_timeout
         self._link = link
         self._drain = drain
         self._supervision = supervision or Supervision(None)
 
-    def check(self, caller: Caller) -> None:
+    @property
+    def most_waiting(self) -> int:
+        """How many sequences may wait for the engine, which keeps to it."""
+        bounds = self._link.bounds
+        assert bounds is not None
+        return bounds.sequences
+
+    @most_waiting.setter
+    def most_waiting(self, sequences: int) -> None:
+        bounds = self._link.bounds
+        assert bounds is not None
+        self._link.bounds = QueueBounds(sequences, bounds.tokens)
+
+    def check(self) -> None:
         """Check a generation request. Raises WrongTaskError for a model that does not generate
         text, else as ``check_open``."""
-        self.check_open(caller)
+        self.check_open()
         ready = self._link.state.ready
         if ready is not None and not ready.generates:
             served = "/v1/embeddings" if ready.embedding_size else "/v1/rerank and /v1/score"
@@ -51,7 +63,7 @@ class Admission:
                 param="model",
             )
 
-    def check_open(self, caller: Caller) -> None:
+    def check_open(self) -> None:
         """Check any request for the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
         if self._drain.draining:
@@ -63,7 +75,6 @@ class Admission:
             raise EngineUnavailableError(
                 f"No message from the engine for {self._link.silence:.0f} s; retry."
             )
-        self._check_places(caller)
 
     def _check_restart(self) -> None:
         """While there is no engine, admit a request only if the next engine is expected in time."""
@@ -71,6 +82,7 @@ class Admission:
         if problem is not None:
             raise EngineUnavailableError(f"The engine is not running: {problem}.")
         if self._link.expects_engine:
+            self._check_places()
             return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
@@ -84,26 +96,14 @@ class Admission:
                     retry_after=self._restart_seconds(),
                 )
 
-    def _check_places(self, caller: Caller) -> None:
-        """Raise OverloadedError when too many sequences are waiting. If several keys share the
-        server, none can occupy all places: a key with nothing waiting is always admitted, and no
-        key may exceed its share."""
+    def _check_places(self) -> None:
+        """Raise OverloadedError when too many sequences wait here for the next engine, which judges
+        those that it has not accepted before."""
         waiting = self._link.waiting_sequences
-        of_all = waiting >= self.most_waiting
-        if caller.shares:
-            own = self._link.waiting_of(caller.owner)
-            others = self._link.waiting_owners(beside=caller.owner)
-            if own == 0:
-                return
-            if not of_all and own >= share(self.most_waiting, others):
-                raise OverloadedError(
-                    f"{own} sequences of this key are already waiting; retry later.",
-                    retry_after=self._retry_after(own),
-                )
-        if of_all:
+        if waiting >= self.most_waiting:
             raise OverloadedError(
                 f"{waiting} sequences are already waiting; retry later.",
-                retry_after=self._retry_after(waiting),
+                retry_after=self._restart_seconds(),
             )
 
     def _restart_seconds(self) -> int | None:
@@ -111,9 +111,3 @@ class Admission:
         the first."""
         seconds = self._link.load_seconds
         return None if seconds is None else math.ceil(seconds) + 1
-
-    def _retry_after(self, waiting: int) -> int | None:
-        """Estimate the seconds until the sequences now waiting have started, at the recent pace;
-        None if none started recently."""
-        seconds = self._link.predicted_wait(waiting)
-        return None if seconds is None else min(MAX_RETRY_AFTER_SECONDS, max(1, math.ceil(seconds)))

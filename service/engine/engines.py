@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from engine.messages import EngineStats
+from engine.queueing import QueueBounds
 from service.engine.inspections import Inspections
 from service.engine.link import EngineLink, EngineState
 from service.engine.sequence import EngineSequence, Waker
@@ -28,6 +29,7 @@ class Engines(Protocol):
     """See ``service.engine.link`` and ``service.engine.pool``. Times are monotonic seconds."""
 
     on_submit: Callable[[Submission], None] | None  # to be called with each
+    bounds: QueueBounds | None  # of the engines' waiting queues
 
     @property
     def links(self) -> Sequence[EngineLink]:
@@ -67,10 +69,6 @@ class Engines(Protocol):
 
     @property
     def inspections(self) -> Inspections: ...
-
-    def waiting_of(self, owner: str) -> int: ...
-
-    def waiting_owners(self, *, beside: str) -> int: ...
 
     def predicted_wait(self, waiting: int) -> float | None: ...
 

@@ -34,6 +34,7 @@ from engine.messages import (
     decode_from_engine,
     encode_frame,
 )
+from engine.queueing import QueueBounds
 from observability.logging import get_logger
 from service.engine.handing_over import HandingOver, write
 from service.engine.handover import Handover
@@ -99,11 +100,9 @@ class _UnfitError(Exception):
 
 
 class EngineLink:
-    """Open with ``start``, close with ``close``; call all methods on one event loop.
-
-    ``on_step`` receives every step and heartbeat, ``on_state`` every change of ``state``. For
-    ``restart_timeout`` see ``Handover``. ``number``: the engine's index among ``siblings``.
-    """
+    """Open with ``start``, close with ``close``; call all methods on one event loop. ``on_step``
+    receives every step and heartbeat, ``on_state`` every change of ``state``. For
+    ``restart_timeout`` see ``Handover``. ``number``: the engine's index among ``siblings``."""
 
     def __init__(
         self,
@@ -141,6 +140,7 @@ class EngineLink:
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
         self.inspections = Inspections(self._send)
+        self.bounds: QueueBounds | None = None  # of the engine's waiting queue, sent with each
         self.on_submit: Callable[[Submission], None] | None = None  # to be called with each
 
     # --- lifecycle --------------------------------------------------------------------------------
@@ -186,15 +186,7 @@ class EngineLink:
     @property
     def waiting_sequences(self) -> int:
         """The number of sequences submitted here that no engine has started to run."""
-        return len(self._sequences.waiting)
-
-    def waiting_of(self, owner: str) -> int:
-        """Return how many of them belong to this owner."""
-        return self._sequences.waiting.of(owner)
-
-    def waiting_owners(self, *, beside: str) -> int:
-        """Return the number of owners that have waiting sequences, without ``beside``."""
-        return self._sequences.waiting.owners(beside=beside)
+        return self._sequences.num_waiting
 
     def predicted_wait(self, waiting: int) -> float | None:
         """Return the seconds until as many waiting sequences have started, at the recent pace; None
@@ -212,7 +204,7 @@ class EngineLink:
         """See ``service.engine.engines.Engines``. A single message carries all choices."""
         if self.on_submit is not None:
             self.on_submit(submission)
-        messages = submission.messages(self._handles)
+        messages = submission.messages(self._handles, self.bounds)
         self._handover.suspects.check(messages[0])
         moment = time.monotonic()  # before the engine can answer
         sent = self._send_or_hold(encode_frame(together(messages)))

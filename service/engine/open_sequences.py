@@ -18,7 +18,6 @@ from service.engine.happenings import Happening, note
 from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.step_history import LONGEST_STEPS, StepHistory
 from service.errors import QuireError
-from service.tenants.waiting_places import WaitingPlaces
 
 ADMISSION_WINDOW_SECONDS = 30.0
 _MOST_PREFILLS = 8  # named of one step
@@ -31,7 +30,7 @@ class OpenSequences:
 
     def __init__(self) -> None:
         self._by_handle: dict[int, EngineSequence] = {}
-        self._waiting = WaitingPlaces()  # of sequences that are unsent or queued
+        self.num_waiting = 0  # that no engine has started to run
         self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
         self._history = StepHistory()
         self._token_steps = 0  # steps with tokens
@@ -57,11 +56,6 @@ class OpenSequences:
         found = [sequence for sequence in self._by_handle.values() if sequence.state is state]
         found.sort(key=_handle)
         return found
-
-    @property
-    def waiting(self) -> WaitingPlaces:
-        """Counts the sequences that no engine has started to run."""
-        return self._waiting
 
     def admissions_per_second(self) -> float | None:
         """Return how fast sequences recently left the queue; None if none did."""
@@ -102,7 +96,7 @@ class OpenSequences:
         """Add a new sequence, unsent or queued."""
         sequence.waiting_since = time.monotonic()
         self._by_handle[sequence.handle] = sequence
-        self._waiting.add(sequence.owner)
+        self.num_waiting += 1
 
     def mark_sent(self, sequence: EngineSequence, moment: float) -> None:
         """Record that the current engine has the sequence in its queue since ``moment``, perhaps
@@ -120,8 +114,10 @@ class OpenSequences:
         now = time.monotonic()
         for sequence in self._by_handle.values():
             if sequence.state is SequenceState.RUNNING:
-                self._waiting.add(sequence.owner)
+                self.num_waiting += 1
                 sequence.waiting_since = now
+            elif sequence.is_unanswered:
+                sequence.waker.wake()  # its request waits for the answer
             sequence.state = SequenceState.UNSENT
 
     def remove(self, sequence: EngineSequence) -> bool:
@@ -129,7 +125,7 @@ class OpenSequences:
         if self._by_handle.pop(sequence.handle, None) is None:
             return False
         if sequence.state is not SequenceState.RUNNING:
-            self._waiting.remove(sequence.owner)
+            self.num_waiting -= 1
         sequence.state = SequenceState.ENDED
         if sequence.first_scheduled_time is not None:
             self._sum_up(sequence)
@@ -138,7 +134,7 @@ class OpenSequences:
     def give_away(self, sequence: EngineSequence) -> None:
         """Remove a sequence that waits, to be added to those of another engine with ``adopt``."""
         del self._by_handle[sequence.handle]
-        self._waiting.remove(sequence.owner)
+        self.num_waiting -= 1
         if sequence.first_scheduled_time is not None:
             self._sum_up(sequence)
 
@@ -147,7 +143,7 @@ class OpenSequences:
         greater handle, so the order of arrival is that of handles, not of this dictionary."""
         sequence.adopted_at = time.monotonic()
         self._by_handle[sequence.handle] = sequence
-        self._waiting.add(sequence.owner)
+        self.num_waiting += 1
         tokens = len(sequence.generated)
         if tokens:
             power = 1 << tokens.bit_length()
@@ -214,6 +210,10 @@ class OpenSequences:
         """Note what a step reports besides tokens and ends."""
         if step.admitted:
             self._admit(step)
+        for handle in step.queued:
+            queued = self._by_handle.get(handle)
+            if queued is not None:
+                self._place(queued)
         if step.prompt_logprobs or step.embedded:
             self._apply_prompts(step)
         if step.preempted or step.resumed:
@@ -293,10 +293,17 @@ class OpenSequences:
             if sequence is None:
                 continue
             if sequence.state is not SequenceState.RUNNING:
-                self._waiting.remove(sequence.owner)
+                self.num_waiting -= 1
+            self._place(sequence)
             sequence.state = SequenceState.RUNNING
             sequence.admit(admitted)
             self._admissions.append(time.monotonic())
+
+    def _place(self, sequence: EngineSequence) -> None:
+        """Note that the engine has a place for a sequence, which its request may wait to hear."""
+        if sequence.is_unanswered:
+            sequence.waker.wake()
+        sequence.has_place = True
 
     def _apply_prompts(self, step: StepOutputs) -> None:
         """Store the results computed from prompts: logprobs and vectors."""

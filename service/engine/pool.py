@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 
 from engine.messages import EngineCounters, EngineStats, Heartbeat, Ready, StepOutputs
+from engine.queueing import QueueBounds
 from observability.logging import get_logger
 from service.engine.engines import Engines
 from service.engine.inspections import Inspections
@@ -86,6 +87,7 @@ class EnginePool(Siblings):
         super().__init__()
         self.state = EngineState()
         self.links: list[EngineLink] = []
+        self._bounds: QueueBounds | None = None
         self.on_submit: Callable[[Submission], None] | None = None
         self._siblings: list[Sibling] = []
         self._on_state = on_state
@@ -284,14 +286,16 @@ class EnginePool(Siblings):
         """The number of sequences submitted here that no engine has started to run."""
         return sum(link.waiting_sequences for link in self.links)
 
-    def waiting_of(self, owner: str) -> int:
-        """Return how many of them belong to this owner."""
-        return sum(link.waiting_of(owner) for link in self.links)
+    @property
+    def bounds(self) -> QueueBounds | None:
+        """Of all queues together; each engine's has an equal part."""
+        return self._bounds
 
-    def waiting_owners(self, *, beside: str) -> int:
-        """Return the number of owners that have waiting sequences, without ``beside``."""
-        waiting = (link.open_sequences.waiting for link in self.links)
-        return len({owner for places in waiting for owner in places} - {beside})
+    @bounds.setter
+    def bounds(self, bounds: QueueBounds | None) -> None:
+        self._bounds = bounds
+        for link in self.links:
+            link.bounds = None if bounds is None else bounds.part(len(self.links))
 
     def predicted_wait(self, waiting: int) -> float | None:
         """Return the seconds until as many waiting sequences have started, at the recent pace of

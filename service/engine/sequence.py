@@ -20,6 +20,7 @@ from engine.messages import (
     TokenLogprobs,
 )
 from service.engine.happenings import Happening, LongStep
+from service.engine.refusals import refused
 from service.engine.rounds import WakeUp, round_of
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
 
@@ -107,6 +108,7 @@ class EngineSequence:
     owner: str = ""
     waiting_since: float = 0.0
     state: SequenceState = SequenceState.UNSENT
+    has_place: bool = False  # in an engine's queue, or had one; it is not refused any more
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -163,6 +165,16 @@ class EngineSequence:
         self.finished = finished
 
     @property
+    def is_unanswered(self) -> bool:
+        """True if an engine has it and has not said whether it has a place; if it has a deadline,
+        as long as it waits, so that its request can still end with a status."""
+        if self.state is not SequenceState.QUEUED:
+            return False
+        return not self.has_place or (
+            self.message is not None and self.message.deadline is not None
+        )
+
+    @property
     def is_open(self) -> bool:
         return self.state is not SequenceState.ENDED
 
@@ -174,6 +186,8 @@ class EngineSequence:
             return self.failure
         if record.reason in (FinishReason.STOP, FinishReason.LENGTH):
             return None
+        if record.refusal is not None:
+            return refused(record.refusal)
         if record.is_refusal:
             return InvalidRequestError(f"The model cannot do what was requested: {record.error}.")
         return EngineFailedError(record.error or "the engine stopped this request")
@@ -187,6 +201,8 @@ class EngineSequence:
         """Return the message that lets another engine continue where the last one stopped."""
         message = self.message
         assert message is not None
+        if self.has_place:
+            message = msgspec.structs.replace(message, keeps_place=True)
         task = message.task
         if not isinstance(task, Generate):
             return message

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from engine.messages import Copy, Generate, Submit, Task
+from engine.queueing import QueueBounds
 from service.tenants.caller import Caller
 
 
@@ -15,7 +16,9 @@ from service.tenants.caller import Caller
 class Submission:
     """One prompt and what to do with it. ``seeds``: one for each choice of a generation; empty: a
     single choice with the task's own seed. ``priority`` and ``cache_salt`` are the request's; the
-    engine gets the values that ``caller`` is allowed."""
+    engine gets the values that ``caller`` is allowed. ``deadline``: when the first token is no
+    longer wanted, in monotonic seconds. ``keeps_place``: the engine has accepted an earlier part of
+    the request."""
 
     request_id: str
     prompt_token_ids: list[int]
@@ -25,9 +28,12 @@ class Submission:
     seeds: Sequence[int] = ()
     priority: int = 0
     cache_salt: str = ""
+    deadline: float | None = None
+    keeps_place: bool = False
 
-    def messages(self, handles: Iterator[int]) -> list[Submit]:
-        """Return one message for each choice, as if it were sent separately."""
+    def messages(self, handles: Iterator[int], bounds: QueueBounds | None = None) -> list[Submit]:
+        """Return one message for each choice, as if it were sent separately. ``bounds``: of the
+        engine's waiting queue."""
         caller = self.caller
         priority = caller.priority(self.priority)
         cache_salt = caller.cache_salt(self.cache_salt)
@@ -43,6 +49,9 @@ class Submission:
                 tenant=caller.tenant,
                 weight=caller.weight,
                 service_class=caller.service_class,
+                bounds=bounds,
+                keeps_place=self.keeps_place,
+                deadline=self.deadline,
             )
             for task in self._tasks()
         ]

@@ -151,6 +151,7 @@ class BeamGeneration(Generation):
                 arrival_time=request.arrival_time,
                 priority=request.priority,
                 cache_salt=request.cache_salt,
+                keeps_place=self._first_step is not None,
             )
             self._at_work += self._link.submit(submission, self.waker, beside=self._latest)
             self._latest = self._at_work[0]

@@ -39,19 +39,27 @@ class Generator:
         special_ids = checkpoint.vocabulary.special_ids
         self._special = frozenset(tag for tag, token in tokens.items() if token in special_ids)
 
-    async def start(self, request: GenerationRequest, caller: Caller) -> Generation:
-        """Submit every choice. Raises EngineUnavailableError, InvalidRequestError for a prompt that
-        is too long to send, or CrashingRequestError."""
+    async def start(
+        self, request: GenerationRequest, caller: Caller, deadline: float | None = None
+    ) -> Generation:
+        """Submit every choice, and wait until the engine has said whether it has a place for them.
+        ``deadline``: when the first token is no longer wanted, in monotonic seconds.
+
+        Raises EngineUnavailableError, InvalidRequestError for a prompt that is too long to send,
+        CrashingRequestError, or the error of a refusal.
+        """
         try:
             if request.length_penalty is not None:
                 return self._search(request, caller)
-            return await self._sample(request, caller)
+            return await self._sample(request, caller, deadline)
         except ConnectionError as error:
             raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
 
-    async def _sample(self, request: GenerationRequest, caller: Caller) -> Generation:
+    async def _sample(
+        self, request: GenerationRequest, caller: Caller, deadline: float | None
+    ) -> Generation:
         seed = secrets.randbits(SEED_BITS) if request.seed is None else request.seed
         seeds = [choice_seed(seed, index) for index in range(request.n)]
         waker = Waker()
@@ -68,12 +76,14 @@ class Generator:
                     arrival_time=request.arrival_time,
                     priority=request.priority,
                     cache_salt=request.cache_salt,
+                    deadline=deadline,
                 )
                 if len(choices) >= pause_at:  # hundreds at once would delay other streams
                     await asyncio.sleep(0)
                     pause_at = len(choices) + _AT_ONCE
                 for sequence in self._link.submit(submission, waker):
                     choices.append(self._choice(request, len(choices), sequence))
+            await _placed([choice.sequence for choice in choices], waker)
         except BaseException:
             self._link.abort([choice.sequence for choice in choices])
             raise
@@ -114,3 +124,15 @@ class Generator:
             continues_text=request.continues_text,
         )
         return Choice(index, sequence, detokenizer, parser, spans, log, request.stop)
+
+
+async def _placed(sequences: list[EngineSequence], waker: Waker) -> None:
+    """Wait until the engine has answered for all of them, which takes a step at most. Raises the
+    QuireError of one that failed."""
+    while any(one.is_unanswered for one in sequences):
+        await waker.wait()
+    for one in sequences:
+        if one.error is not None:
+            raise one.error
+        if one.tokens or one.finished is not None:
+            waker.wake()  # for the reader: this wake-up may have been waited for here

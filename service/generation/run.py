@@ -22,7 +22,7 @@ from typing import Protocol
 from service.errors import ClientGoneError, OverloadedError
 from service.generation.request import Generation
 from service.tenants.caller import Caller
-from service.tenants.waiting_places import share
+from service.tenants.shares import share
 
 _END = b"\n\n"
 # The most to send to a reader at a time, and thus the most that a stalled reader holds.

@@ -168,6 +168,9 @@ class Calls:
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
             exchange.identify(self._access.check(route, *key))
+            seconds = context.time_remaining()
+            if seconds is not None:
+                exchange.deadline = time.monotonic() + seconds
             owner = exchange.caller.owner
             call = Call(context, exchange, self._services, self._running, owner)
             try:

@@ -12,6 +12,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from service.admission.drain import Drain
 from service.errors import NotFoundError, QuireError
+from service.http.deadline import deadline_of
 from service.http.origins import OriginRules
 from service.http.scope import CALLER, EXCHANGE, ROUTE_ROW, api_key_header, header, new_record
 from service.http.serves import route_of
@@ -91,6 +92,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._drain.enter()
         try:
             exchange.identify(self._admit(scope, route))
+            exchange.deadline = deadline_of(scope, exchange.record.received_time)
             await next_app(scope, receive, send)
         except QuireError as error:
             exchange.fail(error)

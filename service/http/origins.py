@@ -43,6 +43,7 @@ _REQUEST_HEADERS = (
     "last-event-id",
     "user-agent",
     "x-request-id",
+    "x-request-timeout",
     "x-quire-resumable",
     "x-stainless-arch",
     "x-stainless-async",

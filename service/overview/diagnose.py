@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.messages import WaitingReason
+from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import EngineStatus
 from service.overview.snapshot import Snapshot

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from engine.messages import WaitingReason
+from engine.queueing import WaitingReason
 from observability.admin_api import Frame, KeptRequest, KvMap, Overview, Verdict, Window
 from observability.logging import get_logger
 from service.engine.silence import EngineStatus, engine_status, link_status

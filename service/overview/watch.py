@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.messages import WaitingReason
+from engine.queueing import WaitingReason
 from observability import catalogue
 from observability.admin_api import Condition, Verdict
 from observability.metrics import MetricRegistry

@@ -36,6 +36,7 @@ class PoolingRequest:
     activate: bool | None = None
     priority: int = 0
     cache_salt: str = ""
+    deadline: float | None = None
 
 
 class PooledTexts:
@@ -90,6 +91,8 @@ class PooledTexts:
             arrival_time=request.arrival_time,
             priority=request.priority,
             cache_salt=request.cache_salt,
+            deadline=request.deadline,
+            keeps_place=bool(self._submitted),
         )
         try:
             [sequence] = self._link.submit(submission, self._waker)

@@ -54,6 +54,7 @@ class Exchange:
         self.receive_timeout = receive_timeout
         self.generation: Generation | None = None
         self.detached = False
+        self.deadline: float | None = None  # of the first token, in monotonic seconds
         self.pooled: PooledTexts | None = None
         self.drain = drain
         self.upload_room = upload_room

@@ -55,6 +55,7 @@ async def pooled_vectors(
             activate=activate,
             priority=priority,
             cache_salt=cache_salt,
+            deadline=exchange.deadline,
         ),
         exchange.caller,
     )

@@ -7,7 +7,8 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Set
 
-from engine.messages import EngineStats, Ready, StepOutputs, StepPhase, WaitingReason
+from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
+from engine.queueing import WaitingReason
 from observability import catalogue
 from observability.metrics import MetricRegistry
 from service.engine.silence import EngineFigures, EngineStatus

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from service.errors import OverloadedError
 from service.tenants.caller import Caller
-from service.tenants.waiting_places import share
+from service.tenants.shares import share
 
 # Not counted, so that small requests are admitted however many large ones are arriving.
 FREE_BYTES = 64 * 1024

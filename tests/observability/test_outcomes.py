@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.messages import PrefixMissReason, WaitingReason
+from engine.messages import PrefixMissReason
+from engine.queueing import WaitingReason
 from observability.outcomes import (
     OUTCOMES,
     PREFIX_MISS_REASONS,

@@ -40,8 +40,8 @@ from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.services import Services
 from service.tenants.caller import Caller
+from service.tenants.shares import share
 from service.tenants.upload_room import FREE_BYTES, Gained
-from service.tenants.waiting_places import share
 
 SOCKET: Final = PUBLIC.named(f"{WEBSOCKET} /v1/responses")
 _RUN: Final = PUBLIC.named("POST /v1/responses")  # what serves each message

@@ -11,8 +11,8 @@ from engine.constraint import constraints as constraints_module
 from engine.constraint.grammar import compile_grammar
 from engine.messages import (
     FinishReason,
-    WaitingReason,
 )
+from engine.queueing import WaitingReason
 from tests.engine.constraint.running import WORD, Answer, Engine, lark, together
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,8 @@ import pytest
 from engine.errors import UNTOLD
 from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError, ProtocolError
-from engine.messages import FinishReason, StepPhase, WaitingReason
+from engine.messages import FinishReason, StepPhase
+from engine.queueing import WaitingReason
 from tests.engine.checking_runner import EOS, CheckingRunner, continue_alone, prompt_logprobs_alone
 from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit, tokens
 

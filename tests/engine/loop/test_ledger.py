@@ -118,7 +118,7 @@ def test_an_end_is_counted_and_a_rejection_is_not(ledger: Ledger) -> None:
 
 def test_admitted_sequences_can_be_collected_before_the_rest(ledger: Ledger) -> None:
     hers = entry(ledger, ALICE, 7, 0)
-    ledger.admit(hers.sequence, 2.0)
+    ledger.answer((hers.sequence,), [], 2.0)
     ledger.token(hers, SampledToken(11))
     [(connection, outputs)] = ledger.collect_admitted(STATS)
     assert (connection, [one.handle for one in outputs.admitted]) == (ALICE, [7])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.messages import SamplingParams, WaitingReason
-from engine.queueing import ServiceClass
+from engine.messages import SamplingParams
+from engine.queueing import ServiceClass, WaitingReason
 from engine.schedule.scheduler import Scheduler
 from engine.schedule.tenant_queue import MOST_OUT_OF_TURN
 from engine.step.sequence import MOST_OVERTAKEN, Sequence

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.messages import SamplingParams, WaitingReason
+from engine.messages import SamplingParams
+from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
 from engine.schedule.whole_texts import WholeTextScheduler
 from engine.step.sequence import Sequence

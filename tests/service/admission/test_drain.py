@@ -8,7 +8,6 @@ import pytest
 
 from service.admission.drain import Drain
 from service.errors import DrainingError
-from service.tenants.caller import ANYBODY
 from tests.service.admission.test_admission import Queue, admission
 
 
@@ -18,7 +17,7 @@ async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
     drain.enter()
     drain.begin()
     with pytest.raises(DrainingError) as caught:
-        admission(Queue(), drain).check(ANYBODY)
+        admission(Queue(), drain).check()
     assert caught.value.retry_after is not None
     assert 1 <= caught.value.retry_after <= 30
     assert not await drain.wait_idle(0.01)
@@ -51,11 +50,11 @@ async def test_an_operators_drain_can_be_undone_and_a_shutdown_cannot() -> None:
     assert drain.draining
     assert not drain.is_ending
     with pytest.raises(DrainingError) as caught:
-        admission(Queue(), drain).check(ANYBODY)
+        admission(Queue(), drain).check()
     assert caught.value.retry_after is None
     assert "operator" in caught.value.message
     drain.release()
-    admission(Queue(), drain).check(ANYBODY)
+    admission(Queue(), drain).check()
     drain.hold()
     drain.begin()
     drain.release()

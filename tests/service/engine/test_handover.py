@@ -69,14 +69,14 @@ def test_sequences_go_through_their_states_and_wait_again_after_a_death() -> Non
     queued, running = server.open(), server.running()
     states = [SequenceState.UNSENT, SequenceState.QUEUED, SequenceState.RUNNING]
     assert [one.state for one in (waiting, queued, running)] == states
-    assert len(server.sequences.waiting) == 2
+    assert server.sequences.num_waiting == 2
     server.handover.engine_lost("gone")
     assert {one.state for one in server.sequences} == {SequenceState.UNSENT}
-    assert len(server.sequences.waiting) == 3
+    assert server.sequences.num_waiting == 3
     assert (waiting.deaths, queued.deaths, running.deaths) == (0, 1, 1)
     assert server.sequences.remove(running)
     assert not server.sequences.remove(running)
-    assert (running.state, len(server.sequences.waiting)) == (SequenceState.ENDED, 2)
+    assert (running.state, server.sequences.num_waiting) == (SequenceState.ENDED, 2)
 
 
 def test_without_suspects_all_are_sent_in_the_order_they_came() -> None:
@@ -169,7 +169,7 @@ def test_no_sequence_waits_for_an_engine_that_cannot_start_in_time(
     assert server.handover.engine_lost("the engine failed") is None
     assert isinstance(sequence.failure, EngineFailedError)
     assert "the engine failed" in str(sequence.failure)
-    assert len(server.sequences) == len(server.sequences.waiting) == 0
+    assert len(server.sequences) == server.sequences.num_waiting == 0
 
 
 def test_giving_up_asks_for_a_retry_only_from_those_no_engine_ever_had() -> None:

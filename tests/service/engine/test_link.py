@@ -41,6 +41,7 @@ from engine.messages import (
     decode_to_engine,
     encode_frame,
 )
+from engine.queueing import QueueBounds
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.engine.submission import Submission
@@ -602,12 +603,18 @@ async def test_no_request_waits_if_loading_takes_longer_than_the_restart_timeout
     await both.close()
 
 
+async def failure(sequence: EngineSequence) -> None:
+    """Wait until a sequence has failed, which is not the first thing that wakes its reader."""
+    while sequence.failure is None:
+        await sequence.waker.wait()
+
+
 async def test_no_sequence_waits_forever_for_the_next_engine(tmp_path: Path) -> None:
     both = Ends(tmp_path / "engine.sock", restart_timeout=0.25)
     await both.open()
     sequence = both.submit()
     await both.die()
-    await asyncio.wait_for(sequence.waker.wait(), 5)
+    await asyncio.wait_for(failure(sequence), 5)
     assert isinstance(sequence.failure, EngineFailedError)
     assert "was not replaced within 0.25 s" in sequence.failure.message
     with pytest.raises(ConnectionError):
@@ -658,7 +665,7 @@ async def test_at_shutdown_sequences_wait_for_a_loading_engine_as_long_as_announ
     both.engine.say(Loading("weights", 1, 2))
     await both.until(lambda: both.link.state.phase is LinkPhase.LOADING)
     both.link.expect_no_restart()
-    await asyncio.wait_for(sequence.waker.wait(), 5)
+    await asyncio.wait_for(failure(sequence), 5)
     assert sequence.failure
     assert "within 0.5 s" in sequence.failure.message
     await both.close()
@@ -716,20 +723,21 @@ async def test_a_keys_requests_carry_its_salt_and_priority_to_every_engine(patie
     await patient.come_back()
     again = await patient.hear_submit()
     assert (again.cache_salt, again.priority) == (first.cache_salt, 0)
-    assert patient.link.waiting_of(KEY.owner) == 1
+    assert patient.link.waiting_sequences == 1
 
 
-async def test_places_in_the_queue_are_counted_by_key(ends: Ends) -> None:
-    other = Caller("0b" * 32, shares=True)
-    mine = [ends.submit(caller=KEY), ends.submit(caller=KEY)]
-    ends.submit(caller=other)
-    link = ends.link
-    assert (link.waiting_of(KEY.owner), link.waiting_of(other.owner)) == (2, 1)
-    assert link.waiting_owners(beside=KEY.owner) == link.waiting_owners(beside=other.owner) == 1
-    assert link.waiting_owners(beside="of nobody") == 2
-    link.abort(mine)
-    assert (link.waiting_of(KEY.owner), link.waiting_sequences) == (0, 1)
-    assert link.waiting_owners(beside="of nobody") == 1
+async def test_the_bounds_of_the_queue_go_with_each_and_a_place_is_kept(patient: Ends) -> None:
+    patient.link.bounds = QueueBounds(3, 4000)
+    placed = patient.submit()
+    told = await patient.hear_submit()
+    assert (told.bounds, told.keeps_place) == (QueueBounds(3, 4000), False)
+    assert placed.is_unanswered
+    patient.engine.say(msgspec.structs.replace(step({}), queued=[placed.handle]))
+    await asyncio.wait_for(placed.waker.wait(), 5)
+    assert not placed.is_unanswered
+    await patient.die()
+    await patient.come_back()
+    assert (await patient.hear_submit()).keeps_place
 
 
 async def test_choices_are_sent_in_one_message_and_handed_over_separately(

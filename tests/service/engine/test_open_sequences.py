@@ -30,10 +30,10 @@ def opened(*handles: int, owner: str = "a") -> tuple[OpenSequences, list[EngineS
 
 def test_a_sequence_waits_until_it_is_admitted_and_is_counted_for_its_owner() -> None:
     sequences, (first, second) = opened(1, 2)
-    assert sequences.waiting.of("a") == 2
+    assert sequences.num_waiting == 2
     sequences.apply(step({}, admitted=[Admitted(1, 4.0, 2)] * 2), keep_aborted=False)
     assert (first.state, second.state) == (SequenceState.RUNNING, SequenceState.QUEUED)
-    assert sequences.waiting.of("a") == len(sequences.waiting) == 1
+    assert sequences.num_waiting == 1
     assert sequences.in_state(SequenceState.RUNNING) == [first]
 
 
@@ -51,7 +51,7 @@ def test_tokens_and_the_end_reach_the_open_ones_only() -> None:
     assert (first.tokens, second.tokens) == ([7], [])
     assert first.finished is not None
     assert not first.is_open
-    assert len(sequences) == len(sequences.waiting) == 0
+    assert len(sequences) == sequences.num_waiting == 0
 
 
 def test_sequences_that_an_engine_aborts_by_itself_are_kept_for_the_next() -> None:
@@ -67,7 +67,7 @@ def test_failing_one_twice_counts_once() -> None:
     sequences, [sequence] = opened(1)
     sequences.fail([sequence, sequence], EngineFailedError("gone"))
     assert sequence.failure is not None
-    assert len(sequences.waiting) == 0
+    assert sequences.num_waiting == 0
 
 
 def test_the_oldest_wait_begins_with_the_submission_and_again_when_the_engine_dies() -> None:

@@ -16,7 +16,7 @@ import pytest_asyncio
 from engine.block_names import block_names
 from engine.messages import Abort, Finished, Heartbeat, StepOutputs, StepPhase
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
-from engine.queueing import EngineLoad
+from engine.queueing import EngineLoad, QueueBounds
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.pool import EnginePool, connect_engines
 from service.engine.sequence import EngineSequence, SequenceState, Waker
@@ -421,12 +421,16 @@ async def test_figures_are_sums(two: Two) -> None:
     assert two.pool.stats == stats(running=2, tokens_generated=10, kv_blocks_free=5)
 
 
+async def test_each_engine_has_its_part_of_the_queue(two: Two) -> None:
+    assert two.pool.bounds is None
+    two.pool.bounds = QueueBounds(5, 1000)
+    assert two.pool.bounds == QueueBounds(5, 1000)
+    assert [link.bounds for link in two.pool.links] == [QueueBounds(3, 500)] * 2
+
+
 async def test_waiting_sequences_are_counted_over_all_engines(two: Two) -> None:
     sequences = [two.submit() for _ in range(4)]
     assert two.pool.waiting_sequences == 4
-    assert two.pool.waiting_of("") == 4
-    assert two.pool.waiting_owners(beside="") == 0
-    assert two.pool.waiting_owners(beside="somebody") == 1
     assert two.pool.predicted_wait(3) is None
     await two.run(*sequences)
     assert two.pool.waiting_sequences == 0

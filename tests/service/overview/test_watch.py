@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.messages import EngineStats, Heartbeat, Ready, WaitingReason
+from engine.messages import EngineStats, Heartbeat, Ready
+from engine.queueing import WaitingReason
 from observability import catalogue
 from observability.admin_api import Condition
 from service.admission.drain import Drain

@@ -7,7 +7,8 @@ import time
 import msgspec
 import pytest
 
-from engine.messages import EngineCounters, Heartbeat, StepPhase, WaitingReason
+from engine.messages import EngineCounters, Heartbeat, StepPhase
+from engine.queueing import WaitingReason
 from observability import catalogue
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus

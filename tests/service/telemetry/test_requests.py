@@ -21,8 +21,8 @@ from engine.messages import (
     EngineCounters,
     Heartbeat,
     StepPhase,
-    WaitingReason,
 )
+from engine.queueing import WaitingReason
 from observability import catalogue, outcomes
 from observability.logging import configure
 from observability.metric_kinds import Metric, Scope
