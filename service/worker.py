@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ import uvloop
 from msgspec import Meta
 
 from engine.beats import Page, Sign
+from engine.faults.page import FaultPage
 from engine.lifetime import watch_parent
 from engine.options import (
     OptionError,
@@ -29,6 +31,7 @@ from engine.options import (
     from_namespace,
 )
 from observability import logging
+from observability.combined import NOTHING_SHARED, Shared
 from observability.stacks import write_stacks_on_sigusr1
 from observability.tracing import make_tracer, wants_newest_names
 from service.admin_app import create_admin_app
@@ -51,7 +54,8 @@ from service.supervision.listener import (
     open_admin_socket,
     open_listening_socket,
 )
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
+from service.supervision.runtime_directory import engine_sockets
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
 # After the drain, for responses still being sent and connections still open.
 CLOSE_SECONDS = 5.0
 BEAT_SECONDS = 0.25
+_BEATS_TO_PUBLISH = 4
 
 _log = logging.get_logger()
 
@@ -72,6 +77,16 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor passes to a worker besides the settings."""
 
     socket: Annotated[str, Meta(description="The engine's unix socket.")]
+    engines: Annotated[
+        int,
+        Meta(ge=1, le=64, description="Number of engines; of several, the socket's name has one."),
+    ] = 1
+    worker_index: Annotated[
+        int, Meta(ge=0, description="Which of the server's workers this is.")
+    ] = 0
+    peer_dir: (
+        Annotated[str, Meta(description="Directory of the sockets between workers.")] | None
+    ) = None
     model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
     listen_fd: (
         Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
@@ -94,6 +109,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    ledger_fds: Annotated[
+        tuple[int, ...], Meta(description="Descriptors of all workers' metrics, by index.")
+    ] = ()
+    engines_fd: (
+        Annotated[
+            int, Meta(ge=3, description="Descriptor of the engines' totals (service.telemetry).")
+        ]
+        | None
+    ) = None
     history_fd: (
         Annotated[
             int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
@@ -106,10 +130,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    faults: (
+        Annotated[str, Meta(description="File with faults to inject (engine.faults).")] | None
+    ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
     parent_pid: Annotated[int, Meta(ge=1, description="Process id of the parent.")] | None = None
+
+    @property
+    def engine_sockets(self) -> list[Path]:
+        """The sockets of all engines, by index."""
+        return engine_sockets(Path(self.socket), self.engines)
 
 
 def _allow_many_connections() -> None:
@@ -134,10 +166,19 @@ async def _open(store: ResponseStore, archive: RequestArchive | None) -> None:
     gc.freeze()  # without a collection, which would pause streams that may be running by now
 
 
-async def _beat(page: Page, drain: Drain) -> None:
-    """Report that the event loop is running, until cancelled."""
+async def _beat(page: Page, services: Services, telemetry: Telemetry) -> None:
+    """Report that the event loop is running, until cancelled, and notice when this worker is to
+    lead. What other workers show of this one is set once a second."""
     page[Sign.READY_AT] = time.monotonic()
-    while True:
+    drain, supervision, link = services.drain, services.supervision, services.link
+    leads = False
+    for turn in itertools.count():
+        if not leads and supervision.leads:
+            leads = True
+            link.watch(every_step=True)
+            telemetry.lead()
+        if supervision.workers > 1 and turn % _BEATS_TO_PUBLISH == 0:
+            telemetry.publish()
         page[Sign.BEATS] += 1.0
         page[Sign.PROGRESS] = drain.answered
         await asyncio.sleep(BEAT_SECONDS)
@@ -147,9 +188,17 @@ def _page(path: str | None) -> Page | None:
     return None if path is None else Page(Path(path))
 
 
-def _ring(descriptor: int | None) -> Ring:
+def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervision:
+    page = None
+    if options.supervisor_page is not None:
+        path = Path(options.supervisor_page)
+        page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
+    return Supervision(page, options.worker_index)
+
+
+def _ring(descriptor: int | None, workers: int) -> Ring:
     try:
-        return Ring(descriptor)
+        return Ring(descriptor, workers=workers)
     except OSError as error:
         _log.error("the history will not survive this worker", error=str(error))
         return Ring()
@@ -177,15 +226,17 @@ class Worker:
         app = create_app(
             self._settings,
             model_dir=Path(self._options.model_dir),
-            socket_path=Path(self._options.socket),
+            socket_path=self._options.engine_sockets[0],
             telemetry=self._telemetry,
-            supervision=Supervision(_page(self._options.supervisor_page)),
+            supervision=_supervision(self._settings, self._options),
             records=self._records,
-            ring=_ring(self._options.history_fd),
+            ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
         )
         services: Services = app.state.services
+        services.link.watch(every_step=services.supervision.leads)
+        faults = self._inject_faults(services)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -193,7 +244,7 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        admin = self._admin(app, port)
+        admin = self._admin(app, port, faults)
         # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(services)
         await server.start()
@@ -204,7 +255,7 @@ class Worker:
         gc.freeze()
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
-        beating = asyncio.create_task(_beat(beats, drain), name="beats")
+        beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
@@ -257,7 +308,17 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
-    def _admin(self, app: App, public_port: int) -> AdminServer | None:
+    def _inject_faults(self, services: Services) -> FaultPage | None:
+        """Return those that the admin API may inject; None: this server was started for none."""
+        if self._options.faults is None:
+            return None
+        from service.injection.worker import inject_into_worker
+
+        page = FaultPage(Path(self._options.faults))
+        inject_into_worker(page, services.link, self._telemetry.tracer)
+        return page
+
+    def _admin(self, app: App, public_port: int, faults: FaultPage | None) -> AdminServer | None:
         settings, descriptor = self._settings, self._options.admin_fd
         if not settings.admin:
             return None
@@ -267,7 +328,7 @@ class Worker:
             listener = open_admin_socket(
                 settings.admin_host, settings.admin_port, public_port=public_port
             )
-        return AdminServer(create_admin_app(app), listener)
+        return AdminServer(create_admin_app(app, faults), listener)
 
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:
@@ -306,6 +367,14 @@ def make_telemetry(
     """Return telemetry that counts in the ledger, or for this worker alone if it has none or
     cannot use it."""
 
+    supervision = _supervision(settings, options)
+    shared = Shared(
+        ledgers=[other for other in options.ledger_fds if other != options.ledger_fd],
+        engines=options.engines,
+        engine_ledger=options.engines_fd,
+        pids=supervision.running_workers if supervision.workers > 1 else None,
+    )
+
     def telemetry(ledger: int | None) -> Telemetry:
         return Telemetry(
             settings.names(Path(options.model_dir)),
@@ -321,6 +390,8 @@ def make_telemetry(
             records=records,
             keeps_requests=settings.store_requests and settings.store_url != "none",
             keys_change=settings.keys_change,
+            shared=shared if ledger is not None else NOTHING_SHARED,
+            leads=supervision.leads,
         )
 
     try:

@@ -17,21 +17,28 @@ ROOT = Path(__file__).resolve().parents[1]
 # Rooms and top-level modules, each after everything that it may import.
 ORDER = {
     "engine": (
-        *("errors", "python_command", "lifetime", "options", "config", "inspected", "messages"),
-        *("trial_messages", "beats"),
-        *("frames", "architecture", "device", "sharding", "weights", "step", "attention"),
+        *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
+        *("messages", "trial_messages", "beats"),
+        *("frames", "faults", "architecture", "device", "sharding", "weights", "step", "attention"),
         *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
-        *("simulation", "loop", "__main__"),
+        *("simulation", "injection", "loop", "__main__"),
     ),
     "service": (
-        *("version", "errors", "admin_keys", "tracing_settings", "admin_settings"),
+        *(
+            "version",
+            "errors",
+            "admin_keys",
+            "fault_settings",
+            "tracing_settings",
+            "admin_settings",
+        ),
         *("archive_settings", "api_keys", "key_settings", "turns"),
         *("settings", "conversation", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),
-        *("grpc", "http", "doctor", "app", "admin_app", "worker"),
-        *("settings_page", "routes_page", "key_commands", "cli"),
+        *("grpc", "http", "injection", "doctor", "app", "admin_app", "worker"),
+        *("settings_page", "routes_page", "drill_page", "key_commands", "cli"),
     ),
 }
 # Libraries, and the only room that may import each. Generated code is left out.

@@ -178,6 +178,8 @@ ADMIN: Final = RouteTable(
         _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS),
         _order("POST", "/admin/v1/loadtrace", "Record a load trace for some seconds"),
         _order("DELETE", "/admin/v1/loadtrace", "End the recording", body=BodyBound.NONE),
+        _shown("/admin/v1/faults", "The faults that this server was started to inject"),
+        _order("POST", "/admin/v1/faults/{name}", "Inject one of them"),
         _shown("/admin/v1/audit", "What operators changed or tried to"),
         _shown(
             "/admin/v1/bundle",
