@@ -33,6 +33,10 @@ class Queue:
     bounds: QueueBounds | None = None
 
     @property
+    def links(self) -> list[Queue]:
+        return [self]
+
+    @property
     def state(self) -> EngineState:
         return EngineState(self.phase)
 
