@@ -106,6 +106,7 @@ class EngineCore:
             pacer=pacer,
         )
         self._ledger = Ledger(clock, reports_load=reports_load)
+        self.watch = self._ledger.watch
         self.flights = Flights(
             runner,
             self.scheduler,
@@ -129,10 +130,6 @@ class EngineCore:
     def connect(self, connection: Connection) -> None:
         """Make ``step`` return outputs for this connection from now on."""
         self._ledger.open(connection)
-
-    def watch(self, connection: Connection, *, every_step: bool) -> None:
-        """See ``Ledger.watch``."""
-        self._ledger.watch(connection, every_step=every_step)
 
     def disconnect(self, connection: Connection) -> None:
         """Drop all sequences of a connection, without reporting it."""
