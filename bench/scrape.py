@@ -132,9 +132,10 @@ def change_everything(telemetry: Telemetry, moment: int) -> None:
     for metric in catalogue.METRICS:
         of_model = [label.name for label in metric.labels] == ["model"]
         if metric.kind is MetricKind.HISTOGRAM and not metric.bulk and of_model:
-            for model in telemetry.metrics.models:
+            # Of some metrics only the engine's own name has a series.
+            for values in ledger.layout.families[metric.name].combinations():
                 for bound in metric.buckets[::4]:
-                    telemetry.metrics[metric].labels(model).observe(bound, moment)
+                    telemetry.metrics[metric].labels(*values).observe(bound, moment)
 
 
 def measure_page(names: int, *, openmetrics: bool, changed: bool) -> PageRow:
