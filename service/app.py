@@ -22,6 +22,7 @@ from service.http.application import App, make_app
 from service.overview.overviews import Overviews
 from service.overview.ring import Ring
 from service.overview.watch import WatchedParts
+from service.peers.peers import Peers
 from service.preparation.jobs import Limits, Setup
 from service.preparation.preparation import Preparation
 from service.preparation.processes import PreparationProcesses, arguments_for
@@ -59,10 +60,12 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
+    peers: Peers | None = None,
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
+    ``peers``: the other workers of the server.
     The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
     then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
     directory's tokenizer or template is unusable, or the store was created by another program.
@@ -83,6 +86,7 @@ def create_app(
         Ring() if ring is None else ring,
         Records() if records is None else records,
         Metering() if metering is None else metering,
+        Peers() if peers is None else peers,
     )
     if sources is not None:
         services = replace(services, archive=_archive(settings, services.store, sources))
@@ -127,6 +131,7 @@ def _services(
     ring: Ring,
     records: Records,
     metering: Metering,
+    peers: Peers,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -175,6 +180,8 @@ def _services(
         records=records,
         keys=keys,
         metering=metering,
+        ids=peers.ids,
+        peers=peers,
         key_sources=_key_sources(settings, keys, store),
     )
 

@@ -36,11 +36,16 @@ from service.admission.drain import Drain
 from service.app import create_app
 from service.engine.link import EngineLink
 from service.grpc.available import problem as grpc_problem
+from service.http.admin.application import AdminApp
 from service.http.admin.server import AdminServer
 from service.http.application import App
 from service.http.connections import Connections
+from service.http.peer_calls import PeerCalls
+from service.http.peer_server import PeerApp, PeerServer
 from service.http.server import HttpServer
+from service.ids import Ids
 from service.overview.ring import Ring
+from service.peers.peers import Peers
 from service.records.records import Records
 from service.serving.metering import Metering
 from service.serving.services import Services
@@ -72,6 +77,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor passes to a worker besides the settings."""
 
     socket: Annotated[str, Meta(description="The engine's unix socket.")]
+    worker_index: Annotated[
+        int, Meta(ge=0, description="Which of the server's workers this is.")
+    ] = 0
+    peer_dir: (
+        Annotated[str, Meta(description="Directory of the sockets between workers.")] | None
+    ) = None
     model_dir: Annotated[str, Meta(description="Model directory: tokenizer and chat template.")]
     listen_fd: (
         Annotated[int, Meta(ge=3, description="Descriptor of a listening socket.")] | None
@@ -184,6 +195,7 @@ class Worker:
             ring=_ring(self._options.history_fd),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
+            peers=_peers(self._settings, self._options),
         )
         services: Services = app.state.services
         drain: Drain = app.state.drain
@@ -193,12 +205,16 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        admin = self._admin(app, port)
+        admin_app = create_admin_app(app) if self._settings.admin else None
+        admin = self._admin(admin_app, port)
+        peer = _peer_server(app, admin_app, services)
         # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(services)
         await server.start()
         if admin is not None:
             await admin.start()
+        if peer is not None:
+            await peer.start()
         # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
@@ -220,6 +236,8 @@ class Worker:
         if admin is not None:
             await admin.stop(CLOSE_SECONDS)
         stopping = [server.stop(CLOSE_SECONDS)]
+        if peer is not None:
+            stopping.append(peer.stop(CLOSE_SECONDS))
         if grpc_server is not None:
             stopping.append(grpc_server.stop(CLOSE_SECONDS))
         if not all(await asyncio.gather(*stopping)):
@@ -257,9 +275,9 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
-    def _admin(self, app: App, public_port: int) -> AdminServer | None:
+    def _admin(self, app: AdminApp | None, public_port: int) -> AdminServer | None:
         settings, descriptor = self._settings, self._options.admin_fd
-        if not settings.admin:
+        if app is None:
             return None
         if descriptor is not None:
             listener = _inherited(descriptor)
@@ -267,12 +285,25 @@ class Worker:
             listener = open_admin_socket(
                 settings.admin_host, settings.admin_port, public_port=public_port
             )
-        return AdminServer(create_admin_app(app), listener)
+        return AdminServer(app, listener)
 
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:
             return open_listening_socket(self._settings.host, self._settings.port)
         return _inherited(self._options.listen_fd)
+
+
+def _peers(settings: ServiceSettings, options: WorkerOptions) -> Peers:
+    directory = None if options.peer_dir is None else Path(options.peer_dir)
+    return Peers(Ids(options.worker_index, settings.api_workers), directory)
+
+
+def _peer_server(app: App, admin: AdminApp | None, services: Services) -> PeerServer | None:
+    peers = services.peers
+    if not peers:
+        return None
+    path = peers.socket_of(peers.ids.worker)
+    return PeerServer(PeerApp(app, admin, PeerCalls(services)), path)
 
 
 def _inherited(descriptor: int) -> socket.socket:

@@ -24,6 +24,7 @@ from service.http.connections import Connections, connection_limit
 from service.http.door import Door, first_segments
 from service.http.embeddings import embeddings
 from service.http.failures import respond_to_failure
+from service.http.forwarding import Forwarding
 from service.http.messages import count_tokens, messages
 from service.http.middleware import ExchangeMiddleware
 from service.http.models import list_models, retrieve_model
@@ -69,6 +70,7 @@ class App(Litestar):
     door: Door
     exchanges: ExchangeMiddleware
     sockets: ResponsesSockets
+    forwarding: Forwarding | None
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -84,6 +86,8 @@ class App(Litestar):
     @patience.setter
     def patience(self, seconds: float) -> None:
         self.door.patience = self.exchanges.patience = seconds
+        if self.forwarding is not None:
+            self.forwarding.patience = seconds
 
     async def __call__(
         self,
@@ -126,7 +130,12 @@ def make_app(
         first_timeout=settings.receive_timeout,
         most=connection_limit(),
     )
-    exchanges = _exchanges(services, access, origins)
+    forwarding = None
+    if services.peers:
+        forwarding = Forwarding(
+            services.peers, services.drain, patience=settings.slow_reader_timeout
+        )
+    exchanges = _exchanges(services, access, origins, forwarding)
     app = App(
         route_handlers=list(HANDLERS),
         middleware=[exchanges],
@@ -150,6 +159,7 @@ def make_app(
         debug=False,
     )
     app.exchanges = exchanges
+    app.forwarding = forwarding
     app.door = Door(
         origins,
         connections,
@@ -160,7 +170,9 @@ def make_app(
     return app
 
 
-def _exchanges(services: Services, access: Access, origins: OriginRules) -> ExchangeMiddleware:
+def _exchanges(
+    services: Services, access: Access, origins: OriginRules, forwarding: Forwarding | None
+) -> ExchangeMiddleware:
     settings = services.settings
     return ExchangeMiddleware(
         access,
@@ -175,4 +187,6 @@ def _exchanges(services: Services, access: Access, origins: OriginRules) -> Exch
         exchanges=services.exchanges,
         refuse_unknown=settings.unknown_fields == "refuse",
         metering=services.metering,
+        ids=services.ids,
+        forwarding=forwarding,
     )

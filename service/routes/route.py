@@ -70,7 +70,8 @@ class Limit(enum.Enum):
 class RouteRow:
     """``scope``: what its caller's key must have. ``does``: in a few words. ``counted``: the name
     under which metrics and logs have its requests (``observability.outcomes.ROUTES``); those of a
-    route without one are not counted."""
+    route without one are not counted. ``live_id``: the parameter of its path that is the id of
+    what may live in one API worker only, which then serves the request."""
 
     port: Port
     method: str
@@ -80,6 +81,7 @@ class RouteRow:
     counted: str = ""
     body: BodyBound = BodyBound.NONE
     limits: frozenset[Limit] = frozenset()
+    live_id: str = ""
 
     @property
     def name(self) -> str:

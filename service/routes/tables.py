@@ -44,7 +44,17 @@ def _stored(
     counted: str = "responses_stored",
     limits: frozenset[Limit] = _NONE,
 ) -> RouteRow:
-    return RouteRow(Port.PUBLIC, method, path, KeyScope.INFERENCE, does, counted, limits=limits)
+    live_id = path[path.index("{") + 1 : path.index("}")]
+    return RouteRow(
+        Port.PUBLIC,
+        method,
+        path,
+        KeyScope.INFERENCE,
+        does,
+        counted,
+        limits=limits,
+        live_id=live_id,
+    )
 
 
 PUBLIC: Final = RouteTable(
