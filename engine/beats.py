@@ -20,24 +20,21 @@ _FORGETTING = 0.99  # per step, so that the effect of a delayed one wears off
 
 
 class Sign(enum.IntEnum):
-    """The numbers of a page, by position. A child writes the first four; the supervisor writes the
-    others into its own page."""
+    """The numbers of a child's page, by position."""
 
-    BEATS = 0  # grows while the process makes progress; the supervisor's: monotonic seconds
+    BEATS = 0  # grows while the process makes progress
     PROGRESS = 1  # work done: tokens computed and sequences ended, or requests answered
     READY_AT = 2  # monotonic seconds; 0: still starting
     ALLOWED_SECONDS = 3  # until the next beat; infinite: unknown
-    FRUITLESS_DEATHS = 4  # of the engine in a row, each without progress
-    NEXT_START_AT = 5  # of a dead engine, monotonic seconds; 0: it is running
 
 
-class Page:
-    """Numbers in shared memory, accessed as ``page[Sign.BEATS]``; all are 0 at first. Without a
-    path the page is private to this process. Raises OSError if the file cannot be created or
-    mapped, ValueError if it is too short."""
+class SharedNumbers:
+    """``count`` numbers in shared memory, all 0 at first. Without a path they are private to this
+    process. Raises OSError if the file cannot be created or mapped, ValueError if it is too
+    short."""
 
-    def __init__(self, path: Path | None = None, *, create: bool = False) -> None:
-        size = len(Sign) * FLOAT_BYTES
+    def __init__(self, count: int, path: Path | None = None, *, create: bool = False) -> None:
+        size = count * FLOAT_BYTES
         self._values = memoryview(bytearray(size)).cast("d")
         if path is None:
             return
@@ -52,11 +49,18 @@ class Page:
         finally:
             os.close(descriptor)
 
-    def __getitem__(self, sign: Sign) -> float:
-        return self._values[sign]
+    def __getitem__(self, number: int) -> float:
+        return self._values[number]
 
-    def __setitem__(self, sign: Sign, value: float) -> None:
-        self._values[sign] = value
+    def __setitem__(self, number: int, value: float) -> None:
+        self._values[number] = value
+
+
+class Page(SharedNumbers):
+    """One child's numbers, accessed as ``page[Sign.BEATS]``."""
+
+    def __init__(self, path: Path | None = None, *, create: bool = False) -> None:
+        super().__init__(len(Sign), path, create=create)
 
     def clear(self) -> None:
         """Reset the page for another process."""

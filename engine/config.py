@@ -87,6 +87,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             le=64,
         ),
     ] = 1
+    data_parallel_size: Annotated[
+        int,
+        setting(
+            _HARDWARE,
+            "Engines, each with a copy of the model: on GPUs of its own (tensor-parallel-size of "
+            "them), or with an equal part of the CPU's cores.",
+            ge=1,
+            le=64,
+        ),
+    ] = 1
     cpu_path: Annotated[
         Literal["auto", "torch"],
         setting(

@@ -18,7 +18,12 @@ from engine.options import Option, options
 from service.settings import ServiceSettings
 
 # Engine settings that another value of the chart decides.
-ELSEWHERE = {"model": "model.path", "device": "gpu.count", "tensor_parallel_size": "gpu.count"}
+ELSEWHERE = {
+    "model": "model.path",
+    "device": "gpu.count",
+    "tensor_parallel_size": "gpu.count",
+    "data_parallel_size": "gpu.count",  # a pod has one engine: more of them are more pods
+}
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
     *("host", "port", "grpc_port", "drain_timeout", "device", "model"),

@@ -65,10 +65,10 @@ def create_app(
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    ``peers``: the other workers of the server.
-    The engine on ``socket_path`` may start later. The caller opens ``state.services.store`` and
-    then ``archive``; both are closed with the app. Raises OSError or ValueError if the model
-    directory's tokenizer or template is unusable, or the store was created by another program.
+    ``peers``: the server's other workers. The engine on ``socket_path`` may start later. The caller
+    opens ``state.services.store`` and then ``archive``; both are closed with the app. Raises
+    OSError or ValueError if the model directory's tokenizer or template is unusable, or the store
+    was created by another program.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -86,8 +86,9 @@ def create_app(
         Ring() if ring is None else ring,
         Records() if records is None else records,
         Metering() if metering is None else metering,
-        Peers() if peers is None else peers,
     )
+    if peers is not None:
+        services = replace(services, ids=peers.ids, peers=peers)
     if sources is not None:
         services = replace(services, archive=_archive(settings, services.store, sources))
     _inform(telemetry, services)
@@ -101,15 +102,19 @@ def create_app(
     async def stop() -> None:
         while background:
             background.pop().cancel()
-        await services.link.close()
-        await services.runs.close()
-        await services.key_sources.close()
-        if services.archive is not None:
-            await services.archive.close()
-        await services.store.close()
-        await services.preparation.close()
+        await _close(services)
 
     return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+async def _close(services: Services) -> None:
+    await services.link.close()
+    await services.runs.close()
+    await services.key_sources.close()
+    if services.archive is not None:
+        await services.archive.close()
+    await services.store.close()
+    await services.preparation.close()
 
 
 def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
@@ -131,7 +136,6 @@ def _services(
     ring: Ring,
     records: Records,
     metering: Metering,
-    peers: Peers,
 ) -> Services:
     link = EngineLink(
         socket_path,
@@ -180,8 +184,6 @@ def _services(
         records=records,
         keys=keys,
         metering=metering,
-        ids=peers.ids,
-        peers=peers,
         key_sources=_key_sources(settings, keys, store),
     )
 

@@ -56,7 +56,8 @@ from service.supervision.listener import (
     open_admin_socket,
     open_listening_socket,
 )
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
+from service.supervision.runtime_directory import engine_sockets
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -77,6 +78,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor passes to a worker besides the settings."""
 
     socket: Annotated[str, Meta(description="The engine's unix socket.")]
+    engines: Annotated[
+        int,
+        Meta(ge=1, le=64, description="Number of engines; of several, the socket's name has one."),
+    ] = 1
     worker_index: Annotated[
         int, Meta(ge=0, description="Which of the server's workers this is.")
     ] = 0
@@ -105,6 +110,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    ledger_fds: Annotated[
+        tuple[int, ...], Meta(description="Descriptors of all workers' metrics, by index.")
+    ] = ()
+    engines_fd: (
+        Annotated[
+            int, Meta(ge=3, description="Descriptor of the engines' totals (service.telemetry).")
+        ]
+        | None
+    ) = None
     history_fd: (
         Annotated[
             int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
@@ -121,6 +135,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
     parent_pid: Annotated[int, Meta(ge=1, description="Process id of the parent.")] | None = None
+
+    @property
+    def engine_sockets(self) -> list[Path]:
+        """The sockets of all engines, by index."""
+        return engine_sockets(Path(self.socket), self.engines)
 
 
 def _allow_many_connections() -> None:
@@ -158,6 +177,14 @@ def _page(path: str | None) -> Page | None:
     return None if path is None else Page(Path(path))
 
 
+def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervision:
+    page = None
+    if options.supervisor_page is not None:
+        path = Path(options.supervisor_page)
+        page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
+    return Supervision(page, options.worker_index)
+
+
 def _ring(descriptor: int | None) -> Ring:
     try:
         return Ring(descriptor)
@@ -185,17 +212,18 @@ class Worker:
         self._hurry = asyncio.Event()
 
     async def run(self) -> int:
+        supervision = _supervision(self._settings, self._options)
         app = create_app(
             self._settings,
             model_dir=Path(self._options.model_dir),
-            socket_path=Path(self._options.socket),
+            socket_path=self._options.engine_sockets[0],
             telemetry=self._telemetry,
-            supervision=Supervision(_page(self._options.supervisor_page)),
+            supervision=supervision,
             records=self._records,
             ring=_ring(self._options.history_fd),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
-            peers=_peers(self._settings, self._options),
+            peers=_peers(self._settings, self._options, supervision),
         )
         services: Services = app.state.services
         drain: Drain = app.state.drain
@@ -293,9 +321,10 @@ class Worker:
         return _inherited(self._options.listen_fd)
 
 
-def _peers(settings: ServiceSettings, options: WorkerOptions) -> Peers:
+def _peers(settings: ServiceSettings, options: WorkerOptions, supervision: Supervision) -> Peers:
     directory = None if options.peer_dir is None else Path(options.peer_dir)
-    return Peers(Ids(options.worker_index, settings.api_workers), directory)
+    running = None if options.supervisor_page is None else supervision.running_workers
+    return Peers(Ids(options.worker_index, settings.api_workers), directory, running)
 
 
 def _peer_server(app: App, admin: AdminApp | None, services: Services) -> PeerServer | None:

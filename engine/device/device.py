@@ -90,16 +90,16 @@ def prefer_huge_pages() -> None:
 _WORTH_SHARING_ELEMENTS = 1 << 19
 
 
-def set_threads(threads: int | None, largest_matrix: int, ranks: int = 1) -> int:
+def set_threads(threads: int | None, largest_matrix: int, processes: int = 1) -> int:
     """Set how many threads torch computes with, and return it: ``threads``, else OMP_NUM_THREADS,
-    else all but one of the physical cores that this process may use, divided among ``ranks``
+    else all but one of the physical cores that this process may use, divided among ``processes``
     processes. A small model, without a matrix of more than ``largest_matrix`` elements, gets one.
     """
     asked = os.environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(asked) if asked.isdecimal() else 0)
     if not count:
         shares = largest_matrix >= _WORTH_SHARING_ELEMENTS
-        count = max(1, (usable_cores() - 1) // ranks) if shares else 1
+        count = max(1, (usable_cores() - 1) // processes) if shares else 1
     torch.set_num_threads(count)
     return count
 

@@ -49,7 +49,7 @@ class EncoderRunner:
         if self._device.type == "cpu":
             prefer_huge_pages()
             matrix = self._config.hidden_size * self._config.intermediate_size
-            set_threads(config.threads, matrix)
+            set_threads(config.threads, matrix, config.data_parallel_size)
         dtype = choose_dtype(config.dtype, self._config.dtype, self._device)
         limit = _length_limit(config, self._config, self._rules)
         on_progress("config", 1, 1)

@@ -68,7 +68,8 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     model = collectives.shard.config(whole)
     if device.type == "cpu":
         prefer_huge_pages()
-        set_threads(config.threads, model.hidden_size * model.intermediate_size, ranks)
+        processes = ranks * config.data_parallel_size
+        set_threads(config.threads, model.hidden_size * model.intermediate_size, processes)
     return RunnerSetup(
         config,
         collectives,

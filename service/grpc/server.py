@@ -21,6 +21,7 @@ from service.routes.tables import GRPC
 from service.serving.access import Access
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
+from service.settings import ServiceSettings
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
@@ -36,7 +37,7 @@ class GrpcServer:
         self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
         self._server = grpc.aio.server(
-            options=_options(services.settings.max_body_bytes),
+            options=_options(services.settings),
             # Long-lived calls of the standard services do not count against the others.
             maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
@@ -86,16 +87,17 @@ class GrpcServer:
         return time.monotonic() - begin < timeout_seconds
 
 
-def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
     return [
-        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_body_bytes),
         # The limit applies to incoming bytes, but decompression has none. With bandwidth probing, a
         # fast client could send megabytes per call before they are read.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
         ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
-        # Two servers on one port would each get some of the calls.
-        ("grpc.so_reuseport", 0),
+        # Two servers on one port would each get some of the calls. Workers of one server do; then
+        # the supervisor has made sure that no other has the port.
+        ("grpc.so_reuseport", int(settings.api_workers > 1)),
         # A caller whose machine is gone sends nothing; its blocks must be freed all the same.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),

@@ -70,7 +70,6 @@ class App(Litestar):
     door: Door
     exchanges: ExchangeMiddleware
     sockets: ResponsesSockets
-    forwarding: Forwarding | None
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -86,8 +85,6 @@ class App(Litestar):
     @patience.setter
     def patience(self, seconds: float) -> None:
         self.door.patience = self.exchanges.patience = seconds
-        if self.forwarding is not None:
-            self.forwarding.patience = seconds
 
     async def __call__(
         self,
@@ -130,12 +127,7 @@ def make_app(
         first_timeout=settings.receive_timeout,
         most=connection_limit(),
     )
-    forwarding = None
-    if services.peers:
-        forwarding = Forwarding(
-            services.peers, services.drain, patience=settings.slow_reader_timeout
-        )
-    exchanges = _exchanges(services, access, origins, forwarding)
+    exchanges = _exchanges(services, access, origins)
     app = App(
         route_handlers=list(HANDLERS),
         middleware=[exchanges],
@@ -159,7 +151,6 @@ def make_app(
         debug=False,
     )
     app.exchanges = exchanges
-    app.forwarding = forwarding
     app.door = Door(
         origins,
         connections,
@@ -170,9 +161,7 @@ def make_app(
     return app
 
 
-def _exchanges(
-    services: Services, access: Access, origins: OriginRules, forwarding: Forwarding | None
-) -> ExchangeMiddleware:
+def _exchanges(services: Services, access: Access, origins: OriginRules) -> ExchangeMiddleware:
     settings = services.settings
     return ExchangeMiddleware(
         access,
@@ -188,5 +177,5 @@ def _exchanges(
         refuse_unknown=settings.unknown_fields == "refuse",
         metering=services.metering,
         ids=services.ids,
-        forwarding=forwarding,
+        forwarding=Forwarding(services.peers, services.drain) if services.peers else None,
     )

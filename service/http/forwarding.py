@@ -19,7 +19,7 @@ from service.http.body import client_left
 from service.http.scope import ASKED_HEAD, CUT_CLIENT, FORWARDED, SERVER_SEND
 from service.peers.asking import (
     HOP_BY_HOP,
-    Headers,
+    HeaderPairs,
     PeerAnswer,
     PeerConnection,
     PeerLostError,
@@ -37,13 +37,11 @@ _log = get_logger()
 
 
 class Forwarding:
-    """``patience``: seconds that a client may block one write; may be changed at any time.
-    ``drain`` counts the requests on their way."""
+    """``drain`` counts the requests on their way."""
 
-    def __init__(self, peers: Peers, drain: Drain, *, patience: float) -> None:
+    def __init__(self, peers: Peers, drain: Drain) -> None:
         self._peers = peers
         self._drain = drain
-        self.patience = patience
 
     def owner(self, route: RouteRow, scope: Scope) -> int | None:
         """Return the worker that has what a request names; None: it is served here."""
@@ -53,16 +51,23 @@ class Forwarding:
         return self._peers.owner_of(str(parameters[route.live_id]))
 
     async def forward(
-        self, worker: int, scope: Scope, receive: Receive, *, body: bytes = b""
+        self,
+        worker: int,
+        scope: Scope,
+        receive: Receive,
+        *,
+        patience: float,
+        body: bytes = b"",
     ) -> bool:
-        """Serve a request by asking a worker. False: it cannot be reached, so that only the store
+        """Serve a request by asking a worker. ``patience``: seconds that the client may block one
+        write. False: it cannot be reached, so that only the store
         can know what it had. Raises OverloadedError, or WorkerLostError if it ends before it has
         answered."""
         self._drain.enter()
         try:
             with self._peers.place():
                 async with self._peers.connected(worker) as connection:
-                    await _Passage(scope, receive, self.patience).serve(connection, body)
+                    await _Passage(scope, receive, patience).serve(connection, body)
         except PeerUnreachableError as error:
             _log.warning("a worker cannot be reached", worker=worker, error=str(error))
             return False
@@ -156,7 +161,7 @@ def _target(scope: Scope) -> bytes:
     return b"%b?%b" % (path, query) if query else path
 
 
-def request_headers(scope: Scope) -> Headers:
+def request_headers(scope: Scope) -> HeaderPairs:
     """Return a client's headers, and who it is."""
     host, port = scope["client"] or ("", 0)
     who = b"%d %b %b" % (int(port), scope["scheme"].encode(), host.encode())

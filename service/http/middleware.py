@@ -120,7 +120,9 @@ class ExchangeMiddleware(ASGIMiddleware):
     ) -> bool:
         """True if another worker has served the request. Raises QuireError if it should have."""
         worker = forwarding.owner(route, scope)
-        return worker is not None and await forwarding.forward(worker, scope, receive)
+        return worker is not None and await forwarding.forward(
+            worker, scope, receive, patience=self.patience
+        )
 
     def _admit(self, scope: Scope, route: RouteRow) -> Caller:
         self._origins.check(scope)

@@ -13,7 +13,7 @@ from observability.logging import get_logger
 from service.errors import NotFoundError
 from service.http.responses.lifecycle import ResponseLifecycle
 from service.http.responses.lookup import ResponseLookup
-from service.peers.requests import ABORT, RESPONSE, Wanted
+from service.peers.requests import ABORT, RESPONSE, PeerQuestion
 from service.serving.services import Services
 
 _MOST_BYTES = 4096
@@ -25,7 +25,7 @@ class PeerCalls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._calls: dict[str, Callable[[Wanted], Awaitable[bytes]]] = {
+        self._calls: dict[str, Callable[[PeerQuestion], Awaitable[bytes]]] = {
             ABORT: self._abort,
             RESPONSE: self._response,
         }
@@ -36,7 +36,7 @@ class PeerCalls:
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer with 200, or 404 for what is not there."""
         try:
-            wanted = msgspec.msgpack.decode(await _body(receive), type=Wanted)
+            wanted = msgspec.msgpack.decode(await _body(receive), type=PeerQuestion)
             status, body = 200, await self._calls[scope["path"]](wanted)
         except NotFoundError:
             status, body = 404, b""
@@ -47,11 +47,11 @@ class PeerCalls:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
-    async def _abort(self, wanted: Wanted) -> bytes:
+    async def _abort(self, wanted: PeerQuestion) -> bytes:
         self._services.running.abort(wanted.id, wanted.owner)
         return b""
 
-    async def _response(self, wanted: Wanted) -> bytes:
+    async def _response(self, wanted: PeerQuestion) -> bytes:
         services = self._services
         run = ResponseLookup(services.store, services.runs, wanted.owner).run(wanted.id)
         if run is None or not isinstance(run.subject, ResponseLifecycle):

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from pathlib import Path
 
-Headers = list[tuple[bytes, bytes]]
+HeaderPairs = list[tuple[bytes, bytes]]
 """Names in lower case, and values."""
 
 CONNECT_SECONDS = 2.0
@@ -51,7 +51,7 @@ class PeerAnswer:
         if status is None:
             raise PeerLostError("its answer has no status")
         self.status = int(status[1])
-        self.headers: Headers = [_header(line) for line in lines]
+        self.headers: HeaderPairs = [_header(line) for line in lines]
         self._reader = reader
         self._has_body = has_body and self.status not in (204, 304)
         self.is_whole = False

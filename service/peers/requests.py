@@ -16,7 +16,7 @@ _SECONDS = 10.0
 _MOST_BYTES = 256 * 1024 * 1024
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PeerQuestion(msgspec.Struct, frozen=True):
     """``owner``: the digest of the key that asks."""
 
     id: str
@@ -31,7 +31,7 @@ async def ask_owner(peers: Peers, path: str, identity: str, owner: str) -> bytes
     worker = peers.owner_of(identity)
     if worker is None:
         return None
-    wanted = msgspec.msgpack.encode(Wanted(identity, owner))
+    wanted = msgspec.msgpack.encode(PeerQuestion(identity, owner))
     try:
         with peers.place():
             async with peers.connected(worker) as connection:

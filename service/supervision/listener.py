@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 BACKLOG = 2048
 # From a server's port to the one of its admin API, unless that is set.
@@ -15,10 +16,7 @@ _MOST_PORT = 65_535
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
+    listener, address = _socket_for(host, port)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -28,6 +26,27 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
+
+
+def _socket_for(host: str, port: int) -> tuple[socket.socket, Any]:
+    """Return a socket that is not bound yet, and the address for it."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.socket(family, kind, protocol), address
+
+
+def hold_port(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to a port (0: any free one) but does not listen: several
+    processes can listen there with ``SO_REUSEPORT``. Raises OSError."""
+    holder, address = _socket_for(host, port)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(address)
+    except OSError:
+        holder.close()
+        raise
+    return holder
 
 
 def open_admin_socket(host: str, port: int | None, *, public_port: int) -> socket.socket:

@@ -1,22 +1,96 @@
-"""What a worker knows about its supervisor: whether it is alive, and how often the engine died."""
+"""What workers know about their supervisor and each other: whether it is alive, which workers and
+engines run, which worker leads, and how often each engine died."""
 
 from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
-from engine.beats import Page, Sign
+from engine.beats import SharedNumbers
 from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 
 # Without a beat. A dead supervisor restarts no child and kills none that hangs.
 SUPERVISOR_TIMEOUT_SECONDS = 60.0
 
+# The page's numbers: two of the server, then one for each worker and three for each engine.
+_BEATS, _LEAD, _FIRST = range(3)
+_RUNS, _DEATHS, _NEXT_START, _ENGINE_NUMBERS = range(4)
+
+
+class SupervisorPage:
+    """Numbers in shared memory that the supervisor writes and workers read, see
+    ``engine.beats.SharedNumbers``."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        workers: int = 1,
+        engines: int = 1,
+        create: bool = False,
+    ) -> None:
+        self.workers = workers
+        self.engines = engines
+        count = _FIRST + workers + _ENGINE_NUMBERS * engines
+        self._numbers = SharedNumbers(count, path, create=create)
+
+    @property
+    def beat_at(self) -> float:
+        """When the supervisor last ran, in monotonic seconds."""
+        return self._numbers[_BEATS]
+
+    def beat(self, now: float) -> None:
+        self._numbers[_BEATS] = now
+
+    @property
+    def lead(self) -> int:
+        """The index of the worker that does what only one may do."""
+        return int(self._numbers[_LEAD])
+
+    @lead.setter
+    def lead(self, index: int) -> None:
+        self._numbers[_LEAD] = index
+
+    # --- workers and engines, by index ----------------------------------------------------------
+
+    def worker_runs(self, index: int) -> bool:
+        """True if there is a process. It may still be starting."""
+        return self._numbers[_FIRST + index] > 0
+
+    def set_worker(self, index: int, *, runs: bool) -> None:
+        self._numbers[_FIRST + index] = runs
+
+    def _engine(self, index: int) -> int:
+        return _FIRST + self.workers + _ENGINE_NUMBERS * index
+
+    def engine_runs(self, index: int) -> bool:
+        return self._numbers[self._engine(index) + _RUNS] > 0
+
+    def fruitless_deaths(self, index: int) -> int:
+        """How often the engine died in a row, each time without progress."""
+        return int(self._numbers[self._engine(index) + _DEATHS])
+
+    def next_start_at(self, index: int) -> float:
+        """When a dead engine is started, in monotonic seconds; 0: it is running."""
+        return self._numbers[self._engine(index) + _NEXT_START]
+
+    def set_engine(
+        self, index: int, *, runs: bool = True, deaths: int = 0, next_start_at: float = 0.0
+    ) -> None:
+        first = self._engine(index)
+        self._numbers[first + _RUNS] = runs
+        self._numbers[first + _DEATHS] = deaths
+        self._numbers[first + _NEXT_START] = next_start_at
+
 
 class Supervision:
-    """``page`` is the supervisor's; None: this worker has no supervisor."""
+    """``page`` is the supervisor's; None: this worker has no supervisor. ``index``: of this
+    worker."""
 
-    def __init__(self, page: Page | None) -> None:
+    def __init__(self, page: SupervisorPage | None, index: int = 0) -> None:
         self._page = page
+        self.index = index
 
     @property
     def restarts_engines(self) -> bool:
@@ -24,17 +98,49 @@ class Supervision:
         return self._page is not None
 
     @property
+    def leads(self) -> bool:
+        """True if this worker does what only one may do. Another one leads only once this one is
+        dead."""
+        return self._page is None or self._page.lead == self.index
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that the server has when all run."""
+        return 1 if self._page is None else self._page.workers
+
+    def running_workers(self) -> list[int]:
+        """Return the indices of the workers that run, with this one."""
+        page = self._page
+        if page is None:
+            return [self.index]
+        return [n for n in range(page.workers) if n == self.index or page.worker_runs(n)]
+
+    def engine_runs(self, index: int) -> bool:
+        """True if the engine has a process, as far as is known."""
+        return self._page is None or self._page.engine_runs(index)
+
+    @property
     def problem(self) -> str | None:
         """The reason why requests should not wait for the next engine; None if they may."""
         page = self._page
-        if page is None or page[Sign.FRUITLESS_DEATHS] < FAILING_DEATHS:
+        if page is None:
             return None
-        problem = (
-            f"the engine died {page[Sign.FRUITLESS_DEATHS]:.0f} times in a row without progress; "
-            "see the log"
-        )
-        seconds = math.ceil(page[Sign.NEXT_START_AT] - time.monotonic())
+        failing = self._dying(FAILING_DEATHS)
+        if len(failing) < page.engines:
+            return None
+        first = min(failing, key=page.next_start_at)
+        who = "the engine" if page.engines == 1 else "each engine"
+        deaths = min(map(page.fruitless_deaths, failing))
+        problem = f"{who} died {deaths} times in a row without progress; see the log"
+        seconds = math.ceil(page.next_start_at(first) - time.monotonic())
         return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
+
+    def _dying(self, deaths: int) -> list[int]:
+        """Return the engines that died at least so often in a row without progress."""
+        page = self._page
+        if page is None:
+            return []
+        return [n for n in range(page.engines) if page.fruitless_deaths(n) >= deaths]
 
     def is_hopeless(self, *, engine_is_lost: bool) -> bool:
         """True if only a restart of the whole server can help. A live supervisor restarts a dead
@@ -42,6 +148,6 @@ class Supervision:
         page = self._page
         if page is None:
             return engine_is_lost
-        if time.monotonic() - page[Sign.BEATS] > SUPERVISOR_TIMEOUT_SECONDS:
+        if time.monotonic() - page.beat_at > SUPERVISOR_TIMEOUT_SECONDS:
             return True
-        return engine_is_lost and page[Sign.FRUITLESS_DEATHS] >= HOPELESS_DEATHS
+        return engine_is_lost and len(self._dying(HOPELESS_DEATHS)) == page.engines

@@ -38,6 +38,19 @@ def runtime_directory() -> Iterator[Path]:
         os.close(lock)
 
 
+def engine_sockets(first: Path, engines: int) -> list[Path]:
+    """Return the sockets of a server's engines. ``first``: that of its only one; several have their
+    number in the name, before the suffix."""
+    if engines == 1:
+        return [first]
+    return [first.with_stem(f"{first.stem}-{index}") for index in range(engines)]
+
+
+def worker_socket(directory: Path, index: int) -> Path:
+    """Return the socket on which a worker takes what other workers pass on to it."""
+    return directory / f"api-{index}.sock"
+
+
 def _create() -> tuple[Path, int]:
     """Return the directory and the descriptor that holds its lock. Raises RuntimeDirectoryError."""
     try:

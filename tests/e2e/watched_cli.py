@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from service import cli
-from service.supervision import child_process, supervisor
+from service.supervision import child, child_process
 
 
 def spawn(module: str, *args: Any, **kwargs: Any) -> int:
@@ -15,5 +15,5 @@ def spawn(module: str, *args: Any, **kwargs: Any) -> int:
 
 
 if __name__ == "__main__":
-    supervisor.spawn = spawn
+    child.spawn = spawn
     sys.exit(cli.main())

@@ -43,6 +43,7 @@ class RunningWorkers:
                     *(f"--worker-index={number}", f"--api-workers={count}"),
                     f"--peer-dir={self.peer_dir}",
                     f"--store-url=sqlite:///{folder}/store.sqlite3",
+                    "--drain-timeout=1",
                     *worker_args,
                 ),
             )

@@ -131,8 +131,8 @@ def test_threads_are_as_requested_else_all_cores_but_one_shared_among_ranks(
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert set_threads(None, LARGE) == torch.get_num_threads() == 3
-    assert set_threads(None, LARGE, ranks=2) == 1
-    assert set_threads(None, LARGE, ranks=9) == 1
+    assert set_threads(None, LARGE, processes=2) == 1
+    assert set_threads(None, LARGE, processes=9) == 1
     assert set_threads(None, SMALL) == 1  # a small model gains nothing by a second thread
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert set_threads(None, SMALL) == torch.get_num_threads() == 2

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.beats import Page, Sign
 from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.engine.link import EngineState, LinkPhase
@@ -17,7 +16,7 @@ from service.errors import (
     QuireError,
 )
 from service.settings import ServiceSettings
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS
 from service.tenants.caller import ANYBODY, Caller
 
@@ -102,12 +101,12 @@ def test_requests_wait_for_an_expected_engine_as_the_queue_allows(
 
 @pytest.mark.parametrize("phase", AWAY)
 def test_nobody_waits_for_an_engine_that_dies_again_and_again(phase: LinkPhase) -> None:
-    page = Page()
-    page[Sign.FRUITLESS_DEATHS] = FAILING_DEATHS
+    page = SupervisorPage()
+    page.set_engine(0, deaths=FAILING_DEATHS)
     gate = admission(Queue(phase, expects_engine=True), supervision=Supervision(page))
     with pytest.raises(EngineUnavailableError, match="5 times in a row"):
         gate.check(ANYBODY)
-    page[Sign.FRUITLESS_DEATHS] = FAILING_DEATHS - 1
+    page.set_engine(0, deaths=FAILING_DEATHS - 1)
     gate.check(ANYBODY)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.beats import Page, Sign
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.silence import (
@@ -20,7 +19,7 @@ from service.engine.silence import (
     engine_figures,
     engine_status,
 )
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS
 
 TIMEOUT = 5.0
@@ -49,8 +48,8 @@ def linked(phase: LinkPhase = LinkPhase.READY, silent: float | None = 0.0) -> En
 def test_the_status_follows_the_link_the_deaths_and_the_silence(
     phase: LinkPhase, silent: float | None, deaths: int, status: EngineStatus
 ) -> None:
-    page = Page()
-    page[Sign.FRUITLESS_DEATHS] = deaths
+    page = SupervisorPage()
+    page.set_engine(0, deaths=deaths)
     assert engine_status(linked(phase, silent), Supervision(page), TIMEOUT) is status
 
 

@@ -9,10 +9,9 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from engine.beats import Page, Sign
 from service.app import create_app
 from service.settings import ServiceSettings
-from service.supervision.page import SUPERVISOR_TIMEOUT_SECONDS, Supervision
+from service.supervision.page import SUPERVISOR_TIMEOUT_SECONDS, Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 from service.telemetry.observer import NoTelemetry
 
@@ -22,9 +21,9 @@ READY = ("/health", "/health/ready")
 def supervised(
     model: Path, folder: Path, deaths: int, *, silent: float = 0.0
 ) -> TestClient[Litestar]:
-    page = Page()
-    page[Sign.BEATS] = time.monotonic() - silent
-    page[Sign.FRUITLESS_DEATHS] = deaths
+    page = SupervisorPage()
+    page.beat(time.monotonic() - silent)
+    page.set_engine(0, deaths=deaths)
     app = create_app(
         ServiceSettings(),
         model_dir=model,

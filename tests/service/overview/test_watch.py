@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.beats import Page
 from engine.messages import EngineStats, Heartbeat, Ready, WaitingReason
 from observability import catalogue
 from observability.admin_api import Condition
@@ -23,7 +22,7 @@ from service.overview.history import LastHour
 from service.overview.ring import Ring
 from service.overview.watch import ServerWatch, WatchedParts
 from service.settings import ServiceSettings
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
 from service.telemetry.record import RequestRecord
 from service.telemetry.requests import Telemetry
 from tests.service.engine.test_link import submission
@@ -61,7 +60,7 @@ class Server:
             ServiceSettings(**settings),
             self.link,
             self.drain,
-            Supervision(Page()),
+            Supervision(SupervisorPage()),
             self.telemetry.metrics,
             self.telemetry.observed,
             self.live,

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.beats import Page, Sign
 from service.engine.link import EngineState, LinkPhase
 from service.errors import LoadingError
-from service.supervision.page import Supervision
+from service.supervision.page import Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS
 from tests.service.preparation.prepared import engine
 from tests.service.serving.by_hand import loaded, services
@@ -53,8 +52,8 @@ def test_health_follows_the_engine_and_a_drain_goes_before(phase: LinkPhase, hea
     desk.state = EngineState(phase)
     of = services(desk)
     assert of.health() == health
-    page = Page()
-    page[Sign.FRUITLESS_DEATHS] = FAILING_DEATHS
+    page = SupervisorPage()
+    page.set_engine(0, deaths=FAILING_DEATHS)
     dying = dataclasses.replace(of, supervision=Supervision(page))
     assert dying.health() == ("ok" if phase is LinkPhase.READY else "failing")
     of.drain.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from service.supervision.listener import (
     ADMIN_PORT_DISTANCE,
     ServerAddress,
+    hold_port,
     open_admin_socket,
     open_listening_socket,
 )
@@ -81,3 +83,17 @@ def test_the_admin_api_has_a_port_at_a_fixed_distance_or_any_free_one() -> None:
         assert usual.getsockname()[1] == port
     with open_admin_socket("127.0.0.1", None, public_port=60_000) as beyond:
         assert beyond.getsockname()[1] > 0
+
+
+def test_several_processes_listen_on_a_port_that_is_held_and_no_other_server_gets_it() -> None:
+    with hold_port("127.0.0.1", 0) as held, contextlib.ExitStack() as stack:
+        port = ServerAddress.of(held).port
+        for _ in range(2):
+            listener = stack.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+            listener.settimeout(0)
+        with pytest.raises(OSError, match="in use"):
+            open_listening_socket("127.0.0.1", port)
+        socket.create_connection(("127.0.0.1", port), 5).close()  # not to the one that is held

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
-from engine.beats import Page, Sign
-from service.supervision.page import SUPERVISOR_TIMEOUT_SECONDS, Supervision
+from service.supervision.page import SUPERVISOR_TIMEOUT_SECONDS, Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 
 
 def supervised(deaths: int, *, silent: float = 0.0) -> Supervision:
-    page = Page()
-    page[Sign.BEATS] = time.monotonic() - silent
-    page[Sign.FRUITLESS_DEATHS] = deaths
-    page[Sign.NEXT_START_AT] = time.monotonic() + 12
+    page = SupervisorPage()
+    page.beat(time.monotonic() - silent)
+    page.set_engine(0, deaths=deaths, next_start_at=time.monotonic() + 12)
     return Supervision(page)
 
 
@@ -47,3 +46,35 @@ def test_without_a_supervisor_a_lost_engine_stays_lost() -> None:
     assert Supervision(None).problem is None
     assert Supervision(None).is_hopeless(engine_is_lost=True)
     assert not Supervision(None).is_hopeless(engine_is_lost=False)
+
+
+def test_one_engine_of_two_that_lives_is_enough() -> None:
+    page = SupervisorPage(engines=2)
+    page.beat(time.monotonic())
+    page.set_engine(0, runs=False, deaths=HOPELESS_DEATHS)
+    page.set_engine(1)
+    assert Supervision(page).problem is None
+    assert not Supervision(page).is_hopeless(engine_is_lost=True)
+    page.set_engine(1, runs=False, deaths=HOPELESS_DEATHS)
+    assert str(Supervision(page).problem).startswith(f"each engine died {HOPELESS_DEATHS} times")
+    assert Supervision(page).is_hopeless(engine_is_lost=True)
+
+
+def test_what_the_supervisor_writes_each_worker_reads(tmp_path: Path) -> None:
+    written = SupervisorPage(tmp_path / "page", workers=3, engines=2, create=True)
+    mine = Supervision(SupervisorPage(tmp_path / "page", workers=3, engines=2), index=1)
+    assert not mine.leads
+    written.lead = 1
+    written.set_worker(2, runs=True)
+    written.set_engine(0)
+    assert mine.leads
+    assert mine.workers == 3
+    assert mine.running_workers() == [1, 2]
+    assert [mine.engine_runs(0), mine.engine_runs(1)] == [True, False]
+
+
+def test_a_worker_without_a_supervisor_leads() -> None:
+    alone = Supervision(None)
+    assert alone.leads
+    assert (alone.workers, alone.running_workers()) == (1, [0])
+    assert alone.engine_runs(0)

@@ -1,0 +1,203 @@
+"""What the supervisor starts: the workers and the engines, with their arguments and memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from engine.beats import Page
+from engine.config import EngineConfig
+from engine.options import secret_environment, to_argv
+from service.settings import ServiceSettings
+from service.supervision.child import Child
+from service.supervision.child_process import child_environment
+from service.supervision.engine_devices import engine_environments, visible_gpus
+from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
+from service.supervision.kept_memory import kept_memory
+from service.supervision.page import SupervisorPage
+from service.supervision.runtime_directory import engine_sockets
+
+# Memory that all workers of a server share, beside each one's ledger.
+_SHARED = ("history", "limits", "engines")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``page``: the supervisor's, read by workers."""
+
+    workers: list[Child]
+    engines: list[Child]
+    page: SupervisorPage
+
+    @property
+    def children(self) -> list[Child]:
+        return [*self.workers, *self.engines]
+
+    def inform_workers(self, now: float) -> None:
+        """Write on the page what runs at ``now``, in monotonic seconds."""
+        page = self.page
+        page.beat(now)
+        for worker in self.workers:
+            page.set_worker(worker.index, runs=worker.pid is not None)
+        for engine in self.engines:
+            page.set_engine(
+                engine.index,
+                runs=engine.pid is not None,
+                deaths=engine.policy.fruitless_deaths,
+                next_start_at=engine.restart_at or 0.0,
+            )
+        page.lead = self._lead()
+
+    def _lead(self) -> int:
+        """Return the worker that leads: the same one while it lives, else the first that is ready,
+        or runs at least."""
+        leading = self.workers[self.page.lead]
+        if leading.pid is not None:
+            return leading.index
+        ready = (worker for worker in self.workers if worker.is_ready)
+        running = (worker for worker in self.workers if worker.pid is not None)
+        return next(itertools.chain(ready, running), leading).index
+
+
+def plan(
+    config: EngineConfig,
+    settings: ServiceSettings,
+    *,
+    model_dir: Path,
+    directory: Path,
+    listeners: Sequence[socket.socket],
+    grpc_port: int | None,
+    tick: float,
+) -> Plan:
+    """``directory``: the server's runtime directory. ``listeners``: the public one, and that of the
+    admin API if there is one. ``tick``: seconds between two looks at a child. Raises OSError if
+    the directory cannot be written to, OptionError if there are too few GPUs."""
+    environments = engine_environments(config, visible_gpus(os.environ))
+    workers, engines = settings.api_workers, config.data_parallel_size
+    page_path = directory / "supervisor.page"
+    page = SupervisorPage(page_path, workers=workers, engines=engines, create=True)
+    first_socket = directory / "engine.sock"
+    arguments, inherited, ledgers = _shared_by_workers(directory, model_dir, listeners, settings)
+    if grpc_port is not None:
+        settings = msgspec.structs.replace(settings, grpc_port=grpc_port)
+    common = [
+        f"--socket={first_socket}",
+        f"--engines={engines}",
+        f"--supervisor-page={page_path}",
+        *arguments,
+        *to_argv(settings),
+    ]
+    return Plan(
+        list(_workers(settings, common, inherited, ledgers, directory, tick)),
+        list(_engines(config, settings, engine_sockets(first_socket, engines), environments, tick)),
+        page,
+    )
+
+
+def _workers(
+    settings: ServiceSettings,
+    arguments: list[str],
+    inherited: tuple[int, ...],
+    ledgers: list[int],
+    directory: Path,
+    tick: float,
+) -> Iterator[Child]:
+    # Arguments can be read by every user of the machine; the environment cannot.
+    environ = child_environment(os.environ, secret_environment(settings))
+    for index, name in enumerate(_names("worker", settings.api_workers)):
+        yield _child(
+            directory,
+            name,
+            index,
+            "service.worker",
+            [f"--worker-index={index}", f"--ledger-fd={ledgers[index]}", *arguments],
+            environ,
+            lambda beats, silent, _: worker_hangs(beats, silent, settings.worker_hang_timeout),
+            tick,
+            inherited,
+        )
+
+
+def _engines(
+    config: EngineConfig,
+    settings: ServiceSettings,
+    sockets: list[Path],
+    environments: list[dict[str, str]],
+    tick: float,
+) -> Iterator[Child]:
+    for index, name in enumerate(_names("engine", config.data_parallel_size)):
+        yield _child(
+            sockets[index].parent,
+            name,
+            index,
+            "engine",
+            [
+                f"--socket={sockets[index]}",
+                f"--log-format={settings.log_format}",
+                f"--log-level={settings.log_level}",
+                *to_argv(config),
+            ],
+            child_environment(os.environ, environments[index]),
+            lambda beats, silent, inactive: engine_hangs(
+                beats, silent, inactive, settings.engine_hang_timeout
+            ),
+            tick,
+        )
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind}-{index}" for index in range(count)]
+
+
+def _shared_by_workers(
+    directory: Path,
+    model_dir: Path,
+    listeners: Sequence[socket.socket],
+    settings: ServiceSettings,
+) -> tuple[list[str], tuple[int, ...], list[int]]:
+    """Return the arguments that all workers get, the descriptors that they inherit, and those of
+    their ledgers."""
+    ledgers = [kept_memory(directory, f"ledger-{n}") for n in range(settings.api_workers)]
+    shared = {name: kept_memory(directory, name) for name in _SHARED}
+    flags = zip(("--listen-fd", "--admin-fd"), listeners, strict=False)
+    arguments = [
+        f"--model-dir={model_dir}",
+        f"--peer-dir={directory}",
+        *(f"{flag}={listener.fileno()}" for flag, listener in flags),
+        *(f"--{name}-fd={descriptor}" for name, descriptor in shared.items()),
+        *(f"--ledger-fds={descriptor}" for descriptor in ledgers),
+    ]
+    sockets = (listener.fileno() for listener in listeners)
+    return arguments, (*sockets, *shared.values(), *ledgers), ledgers
+
+
+def _child(
+    directory: Path,
+    name: str,
+    index: int,
+    module: str,
+    arguments: list[str],
+    environ: dict[str, str],
+    hangs: Callable[[Page, float, float], bool],
+    tick: float,
+    inherit: tuple[int, ...] = (),
+) -> Child:
+    beats = directory / f"{name}.page"
+    return Child(
+        name,
+        index,
+        module,
+        [f"--beats={beats}", f"--parent-pid={os.getpid()}", *arguments],
+        environ,
+        page=Page(beats, create=True),
+        silence=Silence(tick),
+        inactivity=Silence(tick),
+        hangs=hangs,
+        inherit=inherit,
+    )

@@ -1,0 +1,73 @@
+"""A process that is kept alive: what is known of it, and what happens if it hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.beats import Page, Sign
+from service.supervision.child import Child
+from service.supervision.child_process import await_end
+from service.supervision.hang_watch import Silence
+from service.supervision.restarts import HEALTHY_SECONDS
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    made = Child(
+        "server",
+        0,
+        "http.server",
+        ["0", "--bind=127.0.0.1"],
+        dict(os.environ),
+        page=Page(),
+        silence=Silence(1.0),
+        inactivity=Silence(1.0),
+        hangs=lambda page, silent, inactive: page[Sign.ALLOWED_SECONDS] > 0,
+    )
+    made.start()
+    yield made
+    if made.pid is not None:
+        made.signal(signal.SIGKILL)
+        await_end([made.pid], 10)
+
+
+def test_one_that_hangs_is_killed_once(child: Child) -> None:
+    pid = child.pid
+    assert pid is not None
+    child.kill_if_it_hangs(time.monotonic())
+    assert not child.is_condemned
+    child.page[Sign.ALLOWED_SECONDS] = 1
+    child.kill_if_it_hangs(time.monotonic())
+    assert child.is_condemned
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    child.kill_if_it_hangs(time.monotonic())  # its process id is free for others by now
+    child.pid = None
+
+
+def test_it_is_ready_once_it_says_so_and_not_after_its_death_or_restart(child: Child) -> None:
+    first = child.pid
+    assert first is not None
+    assert not child.is_ready
+    child.page[Sign.READY_AT] = time.monotonic()
+    assert child.is_ready
+    child.signal(signal.SIGKILL)
+    assert await_end([first], 10) == []
+    child.pid = None
+    assert not child.is_ready
+    child.start()
+    assert not child.is_ready
+
+
+def test_work_or_a_long_healthy_life_is_progress(child: Child) -> None:
+    assert not child.made_progress
+    child.page[Sign.READY_AT] = time.monotonic() - HEALTHY_SECONDS
+    assert child.made_progress
+    child.page[Sign.READY_AT] = time.monotonic()
+    assert not child.made_progress
+    child.page[Sign.PROGRESS] = 1
+    assert child.made_progress

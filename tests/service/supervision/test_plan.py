@@ -1,0 +1,93 @@
+"""What the supervisor starts, and which worker leads."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import time
+from pathlib import Path
+
+from engine.beats import Sign
+from engine.config import EngineConfig
+from engine.options import add_arguments, from_namespace
+from service.settings import ServiceSettings
+from service.supervision.plan import Plan, plan
+from service.worker import WorkerOptions
+
+
+def planned(directory: Path, *, workers: int, engines: int, grpc: int | None = None) -> Plan:
+    return plan(
+        EngineConfig(model="simulated:", data_parallel_size=engines),
+        ServiceSettings(api_workers=workers, grpc_port=0 if grpc else None),
+        model_dir=Path("/model"),
+        directory=directory,
+        listeners=[socket.socket(), socket.socket()],
+        grpc_port=grpc,
+        tick=1.0,
+    )
+
+
+def options_of(arguments: list[str]) -> tuple[WorkerOptions, ServiceSettings]:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, WorkerOptions)
+    add_arguments(parser, ServiceSettings)
+    found = parser.parse_args(arguments)
+    return from_namespace(WorkerOptions, found), from_namespace(ServiceSettings, found)
+
+
+def test_one_worker_and_one_engine_have_no_numbers(tmp_path: Path) -> None:
+    parts = planned(tmp_path, workers=1, engines=1)
+    assert [child.name for child in parts.children] == ["worker", "engine"]
+    options, _ = options_of(parts.workers[0].arguments)
+    assert options.engine_sockets == [tmp_path / "engine.sock"]
+    assert f"--socket={tmp_path / 'engine.sock'}" in parts.engines[0].arguments
+
+
+def test_several_have_their_own_memory_and_pages_and_share_the_rest(tmp_path: Path) -> None:
+    parts = planned(tmp_path, workers=3, engines=2, grpc=4711)
+    names = ["worker-0", "worker-1", "worker-2", "engine-0", "engine-1"]
+    assert [child.name for child in parts.children] == names
+    assert len({id(child.page) for child in parts.children}) == 5
+    found = [options_of(worker.arguments) for worker in parts.workers]
+    assert [options.worker_index for options, _ in found] == [0, 1, 2]
+    assert {settings.grpc_port for _, settings in found} == {4711}
+    ledgers = found[0][0].ledger_fds
+    assert [options.ledger_fd for options, _ in found] == list(ledgers)
+    shared = {(each.history_fd, each.limits_fd, each.engines_fd) for each, _ in found}
+    assert len(shared) == 1
+    inherited = set(parts.workers[0].inherit)
+    assert {*ledgers, *next(iter(shared))} < inherited
+    for descriptor in (*ledgers, *next(iter(shared))):
+        assert descriptor is not None
+        os.fstat(descriptor)  # it is open
+    sockets = [tmp_path / "engine-0.sock", tmp_path / "engine-1.sock"]
+    assert found[2][0].engine_sockets == sockets
+    for engine, path in zip(parts.engines, sockets, strict=True):
+        assert f"--socket={path}" in engine.arguments
+
+
+def test_the_lead_stays_while_it_lives_and_then_goes_to_one_that_is_ready(tmp_path: Path) -> None:
+    parts = planned(tmp_path, workers=3, engines=1)
+    page, workers = parts.page, parts.workers
+    for worker in workers:
+        worker.pid = os.getpid()
+    workers[2].page[Sign.READY_AT] = time.monotonic()
+    parts.inform_workers(1.0)
+    assert page.lead == 0  # though another was ready first
+    workers[0].pid = None
+    parts.inform_workers(2.0)
+    assert page.lead == 2
+    workers[0].pid = os.getpid()
+    workers[0].page[Sign.READY_AT] = time.monotonic()
+    parts.inform_workers(3.0)
+    assert page.lead == 2
+    workers[2].pid = None
+    workers[0].page[Sign.READY_AT] = 0.0
+    parts.inform_workers(4.0)
+    assert page.lead == 0  # none is ready
+    assert [page.worker_runs(n) for n in range(3)] == [True, True, False]
+    for worker in workers:
+        worker.pid = None
+    parts.inform_workers(5.0)
+    assert page.lead == 0
