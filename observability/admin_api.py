@@ -311,6 +311,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     worker_restarts: int = 0
     largest_holder: str | None = None  # key alias
     largest_holder_share: float = 0.0
+    missing_workers: tuple[int, ...] = ()  # that run but did not answer: not in these figures
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from observability import logging
 from observability.admin_api import Frame, KvMap
@@ -13,7 +14,9 @@ from service.admin.audit import AuditTrail
 from service.admin.feed import Feed
 from service.admin.hot_settings import HotSettings, Knob
 from service.admin.load import LoadRuns
+from service.admin.own_part import OwnPart
 from service.admin.timed import Timed
+from service.admin.whole import Whole
 from service.engine.inspections import NoInspectionError
 from service.http.admin.application import AdminApp, make_admin_app
 from service.http.admin.call import AdminDesk
@@ -42,20 +45,25 @@ def create_admin_app(app: App) -> AdminApp:
         tracing = Timed[float](
             ratio, traces.set_sampling_ratio, lambda back: _fell_back(audit, "tracing", back)
         )
-    knobs = _knobs(app, services, log_level, tracing)
+    settings = HotSettings(_knobs(app, services, log_level, tracing))
+    overridable: dict[str, Timed[Any]] = {"log_level": log_level}
+    if tracing is not None:
+        overridable["tracing"] = tracing
+    whole = Whole(services.peers, OwnPart(services, settings, audit, overridable))
     desk = AdminDesk(
         services=services,
         archive=services.archive,
         audit=audit,
-        settings=HotSettings(knobs),
+        settings=settings,
         log_level=log_level,
         tracing=tracing,
-        feed=_feed(services),
+        feed=_feed(services, whole),
         load=LoadRuns(sender(app), services.limits.names[0]),
+        whole=whole,
     )
 
     async def start() -> None:
-        pass
+        await whole.adopt()
 
     async def stop() -> None:
         await desk.load.stop()
@@ -72,18 +80,19 @@ def _fell_back(audit: AuditTrail, action: str, value: object) -> None:
     audit.add("timer", "", action, after=f"{value}")
 
 
-def _feed(services: Services) -> Feed:
-    overviews, records = services.overviews, services.records
+def _feed(services: Services, whole: Whole) -> Feed:
+    overviews = services.overviews
     seen = time.time()
 
-    def frame() -> Frame:
+    async def frame() -> Frame:
         nonlocal seen
         since, seen = seen, time.time()
-        return overviews.frame(since=since, live=records.slowest_live())
+        overview, live = await whole.overview(live=True)
+        return overviews.frame(overview, since=since, live=live)
 
     async def kv_map() -> KvMap | None:
         try:
-            return await overviews.kv_cache.map()
+            return await whole.with_keys(await overviews.kv_cache.map())
         except NoInspectionError:
             return None
 

@@ -26,6 +26,11 @@ class Ids:
         digits = uuid.uuid4().hex
         return f"{prefix}{digits if self.workers == 1 else f'{self.worker:02x}{digits[2:]}'}"
 
+    def made_here(self, identity: str) -> bool:
+        """True if this worker of several made the id."""
+        made = _MADE.fullmatch(identity)
+        return self.workers > 1 and made is not None and int(made[1], 16) == self.worker
+
     def other_worker(self, identity: str) -> int | None:
         """Return the worker that made this id; None if it was this one or none of this server.
 

@@ -332,7 +332,8 @@ def _peer_server(app: App, admin: AdminApp | None, services: Services) -> PeerSe
     if not peers:
         return None
     path = peers.socket_of(peers.ids.worker)
-    return PeerServer(PeerApp(app, admin, PeerCalls(services)), path)
+    more = None if admin is None else admin.desk.whole.own.calls()
+    return PeerServer(PeerApp(app, admin, PeerCalls(services, more)), path)
 
 
 def _inherited(descriptor: int) -> socket.socket:

@@ -26,7 +26,7 @@ from service.peers.asking import (
     PeerUnreachableError,
 )
 from service.peers.peers import Peers
-from service.routes.route import RouteRow
+from service.routes.route import LEAD, RouteRow
 from service.wire.error_shapes import shape_for
 
 # Says who the client is: its port, how it connected, its address.
@@ -47,6 +47,9 @@ class Forwarding:
         """Return the worker that has what a request names; None: it is served here."""
         if not route.live_id or not self._peers or FORWARDED in scope["state"]:
             return None
+        if route.live_id == LEAD:
+            lead = self._peers.lead
+            return None if lead == self._peers.ids.worker else lead
         parameters: dict[str, Any] = scope["path_params"]
         return self._peers.owner_of(str(parameters[route.live_id]))
 
@@ -58,16 +61,17 @@ class Forwarding:
         *,
         patience: float,
         body: bytes = b"",
+        send: Send | None = None,
     ) -> bool:
         """Serve a request by asking a worker. ``patience``: seconds that the client may block one
-        write. False: it cannot be reached, so that only the store
-        can know what it had. Raises OverloadedError, or WorkerLostError if it ends before it has
-        answered."""
+        write. ``send``: None for the server's own, which no layer sees. False: it cannot be
+        reached, so that only the store can know what it had. Raises OverloadedError, or
+        WorkerLostError if it ends before it has answered."""
         self._drain.enter()
         try:
             with self._peers.place():
                 async with self._peers.connected(worker) as connection:
-                    await _Passage(scope, receive, patience).serve(connection, body)
+                    await _Passage(scope, receive, patience, send).serve(connection, body)
         except PeerUnreachableError as error:
             _log.warning("a worker cannot be reached", worker=worker, error=str(error))
             return False
@@ -79,11 +83,11 @@ class Forwarding:
 class _Passage:
     """One request, and its answer on the way back."""
 
-    def __init__(self, scope: Scope, receive: Receive, patience: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, patience: float, send: Send | None) -> None:
         state: dict[str, Any] = scope["state"]
         head_send: Send | None = state.get(ASKED_HEAD)
         self._method = "HEAD" if head_send is not None else str(scope.get("method"))
-        self._send: Send = head_send or state[SERVER_SEND]
+        self._send: Send = send or head_send or state[SERVER_SEND]
         self._scope = scope
         self._receive = receive
         self._patience = patience
@@ -165,7 +169,8 @@ def request_headers(scope: Scope) -> HeaderPairs:
     """Return a client's headers, and who it is."""
     host, port = scope["client"] or ("", 0)
     who = b"%d %b %b" % (int(port), scope["scheme"].encode(), host.encode())
-    headers = [pair for pair in scope["headers"] if pair[0] != CLIENT_HEADER]
+    left_out = (CLIENT_HEADER, b"content-encoding")  # a body has been decompressed
+    headers = [pair for pair in scope["headers"] if pair[0] not in left_out]
     return [*headers, (CLIENT_HEADER, who)]
 
 

@@ -43,6 +43,11 @@ class Peers:
         running = range(self.ids.workers) if self._running is None else self._running()
         return [worker for worker in running if worker != self.ids.worker]
 
+    @property
+    def lead(self) -> int:
+        """The worker that does what only one does: the first that runs."""
+        return min((self.ids.worker, *self.others()))
+
     def owner_of(self, identity: str) -> int | None:
         """Return the other worker that made an id; None if there is none."""
         return self.ids.other_worker(identity) if self else None

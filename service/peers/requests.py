@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from service.errors import WorkerLostError
+from service.errors import NotFoundError, WorkerLostError
 from service.peers.asking import PeerLostError, PeerUnreachableError
 from service.peers.peers import Peers
 
@@ -31,18 +31,28 @@ async def ask_owner(peers: Peers, path: str, identity: str, owner: str) -> bytes
     worker = peers.owner_of(identity)
     if worker is None:
         return None
-    wanted = msgspec.msgpack.encode(PeerQuestion(identity, owner))
+    question = msgspec.msgpack.encode(PeerQuestion(identity, owner))
     try:
         with peers.place():
-            async with peers.connected(worker) as connection:
-                answer = await connection.ask("POST", path.encode(), body=wanted, seconds=_SECONDS)
-                body = await answer.whole(_MOST_BYTES)
-    except PeerUnreachableError:
+            return await ask_worker(peers, worker, path, question, seconds=_SECONDS)
+    except (PeerUnreachableError, NotFoundError):
         return None
     except PeerLostError as error:
         raise WorkerLostError(f"The API worker that has it could not answer: {error}.") from error
+
+
+async def ask_worker(
+    peers: Peers, worker: int, path: str, question: bytes, *, seconds: float
+) -> bytes:
+    """Return a worker's answer. ``seconds``: until it begins.
+
+    Raises PeerUnreachableError, PeerLostError, or NotFoundError if it has no such thing.
+    """
+    async with peers.connected(worker) as connection:
+        answer = await connection.ask("POST", path.encode(), body=question, seconds=seconds)
+        body = await answer.whole(_MOST_BYTES)
     if answer.status == 404:
-        return None
+        raise NotFoundError("The worker does not have it.")
     if answer.status != 200:
-        raise WorkerLostError(f"The API worker that has it answered {answer.status}; retry.")
+        raise PeerLostError(f"it answered {answer.status}")
     return body

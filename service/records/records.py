@@ -17,7 +17,7 @@ from observability.logging import get_logger
 from service.records.kept import ended_request, live_request
 from service.records.matching import matcher
 from service.records.ordering import Ordering, Position
-from service.records.recent import RecentlyEnded
+from service.records.recent import RecentlyEnded, WindowValues
 from service.records.row import Row, row_of
 from service.telemetry.record import RequestRecord
 from service.turns import Pace
@@ -193,6 +193,13 @@ class Records:
         """Return exact figures of the requests that ended in the last ``seconds``; what only the
         engine knows is left at 0. ``objectives``: seconds by "ttft" and "itl". The first call for
         as many seconds takes longer. Raises ValueError for more than ``MOST_WINDOWS`` lengths."""
+        return self._window(seconds).window(self._clock(), objectives or {})
+
+    def window_values(self, seconds: float) -> WindowValues:
+        """Return what ``window`` is made of. Raises ValueError as it does."""
+        return self._window(seconds).values(self._clock())
+
+    def _window(self, seconds: float) -> RecentlyEnded:
         window = self._windows.get(seconds)
         if window is None:
             if len(self._windows) == MOST_WINDOWS:
@@ -200,7 +207,7 @@ class Records:
             window = self._windows[seconds] = RecentlyEnded(seconds)
             for row in self._rows:
                 window.add(row)
-        return window.window(self._clock(), objectives or {})
+        return window
 
 
 def _keyed(rows: Iterable[Row], ordering: Ordering) -> list[tuple[Position, Row]]:

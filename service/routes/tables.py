@@ -7,6 +7,7 @@ from typing import Final
 from observability.admin_api import AdminScope
 from service.routes.route import (
     ANY_PATH,
+    LEAD,
     RPC,
     WEBSOCKET,
     Anyone,
@@ -140,8 +141,12 @@ def _order(
     *,
     body: BodyBound = BodyBound.SMALL,
     limits: frozenset[Limit] = _NONE,
+    live_id: str = "",
 ) -> RouteRow:
-    return RouteRow(Port.ADMIN, method, path, AdminScope.OPERATE, does, body=body, limits=limits)
+    scope = AdminScope.OPERATE
+    return RouteRow(
+        Port.ADMIN, method, path, scope, does, body=body, limits=limits, live_id=live_id
+    )
 
 
 _EXPORTS = frozenset({Limit.EXPORTS})
@@ -176,14 +181,22 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/keys", "Make an API key"),
         _order("POST", "/admin/v1/keys/{name}/rotate", "Make the next key of an id or alias"),
         _order("POST", "/admin/v1/keys/{name}/revoke", "End the key of an id, or all of an alias"),
-        _shown("/admin/v1/load", "The current or last load run"),
+        RouteRow(
+            Port.ADMIN,
+            "GET",
+            "/admin/v1/load",
+            AdminScope.READ,
+            "The current or last load run",
+            live_id=LEAD,
+        ),
         _order(
             "POST",
             "/admin/v1/load",
             "Start a load run against this server",
             limits=frozenset({Limit.LOAD}),
+            live_id=LEAD,
         ),
-        _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE),
+        _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE, live_id=LEAD),
         _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS),
         _order("POST", "/admin/v1/loadtrace", "Record a load trace for some seconds"),
         _order("DELETE", "/admin/v1/loadtrace", "End the recording", body=BodyBound.NONE),

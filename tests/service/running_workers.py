@@ -88,6 +88,12 @@ class RunningWorkers:
     def __exit__(self, *_: object) -> None:
         self._ends.close()
 
+    def forwarded_to(self, number: int) -> int:
+        """How many connections from other workers a worker has."""
+        entries = Path("/proc/net/unix").read_text().splitlines()
+        path = f"{self.peer_dir}/api-{number}.sock"
+        return sum(path in entry for entry in entries) - 1  # the listener
+
     def descriptors(self, number: int) -> int:
         """How many descriptors a worker has open."""
         return len(os.listdir(f"/proc/{self._workers[number].worker.popen.pid}/fd"))

@@ -17,6 +17,7 @@ from service.admin.hot_settings import HotSettings
 from service.admin.load import LoadRuns
 from service.admin.problem import invalid
 from service.admin.timed import Timed
+from service.admin.whole import Whole
 from service.http.admin.downloads import Downloads
 from service.http.body import read_body
 from service.http.scope import ROUTE_ROW, client_address, header
@@ -45,6 +46,7 @@ class AdminDesk:
     tracing: Timed[float] | None
     feed: Feed
     load: LoadRuns
+    whole: Whole
     bundles: Downloads = field(default_factory=lambda: Downloads("bundle", 1))
     exports: Downloads = field(default_factory=lambda: Downloads("export", 2))
 

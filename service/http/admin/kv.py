@@ -23,7 +23,8 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
         found = await request.desk.services.overviews.kv_cache.map()
     except NoInspectionError as error:
         raise unavailable(f"The KV cache map is unavailable: {error}.") from None
-    return download(paced(kv_pieces(found)), "application/json")
+    whole = await request.desk.whole.with_keys(found)
+    return download(paced(kv_pieces(whole)), "application/json")
 
 
 @serves_admin("GET /admin/v1/kv/prefixes")
